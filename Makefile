@@ -1,0 +1,82 @@
+# Everything a developer does here; plain `make` lists it.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# For a new .venv only; for another Python than it has: make clean setup PYTHON=python3.12
+PYTHON ?= python3
+SEEDS ?= 200
+ARGS ?=
+
+BIN := .venv/bin
+# Named after its place: scripts in .venv hold their full path, so a moved tree needs a new one.
+STAMP := .venv/.setup-$(shell pwd | cksum | cut -d ' ' -f 1)
+# Two setups at once take turns; the kernel gives the lock back however one of them ends.
+TAKE_TURNS := $(if $(shell command -v flock),flock .setup-lock)
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
+AGAIN := see the message above, then run 'make setup' again
+fail = { echo "$(1)" >&2; exit 1; }
+
+.PHONY: help setup python run test lint format types bench storm lock check clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Make .venv from requirements.lock; does nothing when it is up to date
+	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
+
+# The stamp comes last, so a setup that was cut short starts anew the next time.
+$(STAMP): requirements.lock pyproject.toml | python
+	@echo "setup: making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear .venv || $(call fail,setup: could not make .venv: $(AGAIN))
+	@$(INSTALL) --require-hashes -r requirements.lock || \
+		$(call fail,setup: could not install requirements.lock: $(AGAIN))
+	@$(INSTALL) --no-deps --no-build-isolation --editable . || \
+		$(call fail,setup: could not install this project: $(AGAIN))
+	@touch $@
+
+python:
+	@$(PYTHON) -c '' 2>/dev/null || $(call fail,setup: cannot run '$(PYTHON)': $(NAME_ONE))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		$(call fail,setup: '$(PYTHON)' is too old: $(NAME_ONE))
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		$(call fail,setup: '$(PYTHON)' has no venv module: on Debian: apt install python3-venv)
+
+run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
+	@exec $(BIN)/nodepool up $(ARGS)
+
+test: setup ## Run the tests (ARGS="-k quota" for some of them)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## Check style and formatting
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+format: setup ## Put style and formatting right
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+types: setup ## Check the types
+	@$(BIN)/mypy
+
+bench: setup ## Measure throughput and latency
+	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+storm: setup ## Run the longer storm of faults (SEEDS=200)
+	@$(BIN)/python -m pytest tests/flow/test_storm.py --seeds=$(SEEDS) $(ARGS)
+
+# A newer Python would leave out what only the oldest one needs.
+lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		$(call fail,lock: needs the oldest Python: make clean lock PYTHON=python3.11)
+	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
+		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --extra dev --extra otlp \
+		--output-file requirements.lock $(ARGS) pyproject.toml
+
+check: lint types test ## All that must pass before a change goes in
+
+clean: ## Remove .venv, caches and the data of local runs
+	@rm -rf .venv .setup-lock .nodepool build dist
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find shared services tests -name __pycache__ -type d -prune -exec rm -rf {} +

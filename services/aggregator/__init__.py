@@ -1,0 +1,1 @@
+"""What is the NodePool's status now?"""

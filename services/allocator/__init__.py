@@ -1,0 +1,1 @@
+"""Which machine joins, and which Node leaves?"""

@@ -1,0 +1,1 @@
+"""Are there as many machines as are wanted, and where?"""

@@ -1,0 +1,1 @@
+"""Where is each Node on its way?"""

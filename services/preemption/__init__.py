@@ -1,0 +1,1 @@
+"""Which spot Node goes back, and when?"""

@@ -1,0 +1,1 @@
+"""May the organisation have so many Nodes?"""

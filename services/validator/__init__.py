@@ -1,0 +1,1 @@
+"""Is this a valid wish?"""

@@ -1,0 +1,1 @@
+"""The library that every service of the control plane is built on."""

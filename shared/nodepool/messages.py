@@ -1,0 +1,313 @@
+"""What every message on the bus has in common: its name, its subject, its envelope and its bytes."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
+
+from nodepool.model import PoolPath, Value
+
+NOBODY = "_"
+FLEET = "fleet"
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+
+
+class Message(Value):
+    """Something said on the bus; frozen, and named by the specification's own word."""
+
+    @property
+    def path(self) -> PoolPath:
+        """The three identity tokens of this message's subject, general to particular."""
+        raise TypeError(f"{type(self).__name__} has no identity on the bus")
+
+
+class Command(Message):
+    """Asks for something; anyone entitled may publish it."""
+
+
+class Event(Message):
+    """States something; said only by the service named `speaker`."""
+
+    speaker: ClassVar[str]
+
+
+class Outcome(Event):
+    """What became of a command; said by whichever service took it."""
+
+    speaker: ClassVar[str] = "*"
+
+
+class OfOrg(Message):
+    """About an organisation as a whole."""
+
+    org: str = ""
+
+    @property
+    def path(self) -> PoolPath:
+        return self.org, NOBODY, NOBODY
+
+
+class OfCluster(Message):
+    """About a cluster of an organisation."""
+
+    org: str = ""
+    cluster: str = ""
+
+    @property
+    def path(self) -> PoolPath:
+        return self.org, self.cluster, NOBODY
+
+
+class OfPool(Message):
+    """About a NodePool; `key` is the one text that identifies it everywhere."""
+
+    org: str = ""
+    cluster: str = ""
+    pool: str = ""
+
+    @property
+    def key(self) -> str:
+        """`org/cluster/pool`."""
+        return f"{self.org}/{self.cluster}/{self.pool}"
+
+    @property
+    def path(self) -> PoolPath:
+        return self.org, self.cluster, self.pool
+
+
+class OfZone(Message):
+    """About the machines of a zone."""
+
+    zone: str = ""
+
+    @property
+    def path(self) -> PoolPath:
+        return FLEET, self.zone, NOBODY
+
+
+class OfMachine(Message):
+    """About one machine; `machine_key` identifies it everywhere."""
+
+    zone: str = ""
+    machine: str = ""
+
+    @property
+    def machine_key(self) -> str:
+        """`zone/machine`."""
+        return f"{self.zone}/{self.machine}"
+
+    @property
+    def path(self) -> PoolPath:
+        return FLEET, self.zone, self.machine
+
+
+_IDENTITY: dict[type[Message], tuple[str, ...]] = {
+    OfOrg: ("org",),
+    OfCluster: ("org", "cluster"),
+    OfPool: ("org", "cluster", "pool"),
+    OfZone: ("", "zone"),
+    OfMachine: ("", "zone", "machine"),
+}
+
+M = TypeVar("M", bound=Message)
+
+
+class Envelope(BaseModel, Generic[M]):
+    """A message on the bus: a CloudEvent 1.0 in structured JSON, with what links it to its cause.
+
+    `correlationid` is the id of the command that began it all, `causationid` the id of the message
+    answered and `causeposition` that message's place in the log.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    specversion: str = "1.0"
+    id: str
+    type: str
+    source: str
+    subject: str = ""
+    time: datetime | None = None
+    datacontenttype: str = "application/json"
+    traceparent: str | None = None
+    correlationid: str | None = None
+    causationid: str | None = None
+    causeposition: int | None = None
+    data: M
+
+    def encode(self) -> bytes:
+        """This envelope as the bytes that lie in the log."""
+        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A subject taken apart: who it is about, and which message it carries."""
+
+    kind: str
+    service: str
+    path: PoolPath
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message whose subject is understood and whose content is not.
+
+    `field` names the field at fault as `spec.targetNodes`; `cause` is one sentence.
+    """
+
+    address: Address
+    id: str
+    field: str
+    cause: str
+    correlationid: str | None = None
+
+
+def token(name: str) -> str:
+    """A name as one subject token: NATS parts tokens at dots, so a dot is written `~`."""
+    return name.replace(".", "~")
+
+
+def subject_of(message: Message, service: str) -> str:
+    """The subject on which `service` says `message`; commands have no service in theirs."""
+    tokens = ".".join(map(token, message.path))
+    name = type(message).__name__
+    if isinstance(message, Command):
+        return f"np.cmd.{tokens}.{name}"
+    return f"np.evt.{service}.{tokens}.{name}"
+
+
+def path_fields(message: Message) -> dict[str, str]:
+    """The identity of `message` as the fields of a message about a NodePool."""
+    org, cluster, pool = message.path
+    return {"org": org, "cluster": cluster, "pool": pool}
+
+
+def filter_of(message: type[Message]) -> str:
+    """The subject filter that catches every message of this class."""
+    name = message.__name__
+    if issubclass(message, Command):
+        return f"np.cmd.*.*.*.{name}"
+    if issubclass(message, Event):
+        return f"np.evt.{message.speaker}.*.*.*.{name}"
+    raise TypeError(f"{name} is neither command nor event")
+
+
+def address_of(subject: str) -> Address | None:
+    """The parts of a message's subject; None for any other subject."""
+    match subject.split("."):
+        case ["np", "cmd", org, cluster, pool, name]:
+            path = (_name(org), _name(cluster), _name(pool))
+            return Address("cmd", "", path, name)
+        case ["np", "evt", service, org, cluster, pool, name]:
+            path = (_name(org), _name(cluster), _name(pool))
+            return Address("evt", service, path, name)
+    return None
+
+
+def _name(part: str) -> str:
+    return part.replace("~", ".")
+
+
+@cache
+def envelope_of(message: type[Message]) -> type[Envelope[Message]]:
+    """The envelope class that carries messages of this class."""
+    return Envelope[message]  # type: ignore[valid-type]
+
+
+def decode(
+    kind: type[M], subject: str, content: bytes, headers: dict[str, str], position: int
+) -> Envelope[M] | Unreadable:
+    """The envelope in `content`, or why it cannot be read; never raises for bad content.
+
+    A command may also be said in the CloudEvents binary mode, or as bare JSON: then its id is the
+    `ce-id` or `Nats-Msg-Id` header, else its position in the log.
+    """
+    address = address_of(subject)
+    if address is None:
+        raise ValueError(f"{subject} is no message subject")
+    if issubclass(kind, Command):
+        return _decode_command(kind, address, content, headers, position)
+    try:
+        return envelope_of(kind).model_validate_json(content)  # type: ignore[return-value]
+    except ValidationError as error:
+        field, cause = explain(error)
+        return Unreadable(address, str(position), field, cause)
+
+
+def _decode_command(
+    kind: type[M], address: Address, content: bytes, headers: dict[str, str], position: int
+) -> Envelope[M] | Unreadable:
+    header = {name.lower(): value for name, value in headers.items()}
+    fallback = header.get("ce-id") or header.get("nats-msg-id") or str(position)
+    try:
+        outer = from_json(content)
+    except ValueError as error:
+        return Unreadable(address, fallback, "", f"the content is not JSON: {error}", fallback)
+    if not isinstance(outer, dict):
+        return Unreadable(address, fallback, "", "the content is not a JSON object", fallback)
+    structured = "specversion" in outer
+    attributes = outer if structured else {}
+    body = outer.get("data", {}) if structured else outer
+    given = attributes.get("id")
+    id = given if isinstance(given, str) and given else fallback
+    try:
+        data = kind.model_validate_json(json.dumps(body), strict=True, extra="forbid")
+    except ValidationError as error:
+        field, cause = explain(error)
+        return Unreadable(address, id, field, cause, id)
+    identified = _identified(data, address)
+    if isinstance(identified, str):
+        return Unreadable(address, id, identified, "differs from the subject it was sent on", id)
+    trace = attributes.get("traceparent") or header.get("traceparent")
+    source = attributes.get("source") or header.get("ce-source")
+    return envelope_of(kind).model_construct(  # type: ignore[return-value]
+        id=id,
+        type=kind.__name__,
+        source=source if isinstance(source, str) else "unknown",
+        subject="/".join(address.path),
+        traceparent=trace if isinstance(trace, str) else None,
+        correlationid=id,
+        data=identified,
+    )
+
+
+def _identified(data: M, address: Address) -> M | str:
+    """`data` with the identity its subject gives; the field's name where the two disagree.
+
+    Entitlement is decided by subject, so content must never reach beyond it.
+    """
+    names = next(names for base, names in _IDENTITY.items() if isinstance(data, base))
+    identity = {name: value for name, value in zip(names, address.path, strict=False) if name}
+    for name, value in identity.items():
+        if getattr(data, name) not in ("", value):
+            return name
+    return data.model_copy(update=identity)
+
+
+def explain(error: ValidationError) -> tuple[str, str]:
+    """The first fault of a validation: the field as a manifest writes it, and one sentence."""
+    fault = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in fault["loc"])
+    match fault["type"]:
+        case "missing":
+            return field, "is required"
+        case "extra_forbidden":
+            return field, "is not a known field"
+        case "json_invalid":
+            return "", f"the content is not JSON: {fault['msg']}"
+        case _:
+            return field, fault["msg"][:1].lower() + fault["msg"][1:]
+
+
+def members(union: object) -> Iterator[type[Message]]:
+    """The message classes of a `Hears` or `Says`: a union, or one class."""
+    args = getattr(union, "__args__", None) or ((union,) if union is not None else ())
+    for member in args:
+        if isinstance(member, type) and issubclass(member, Message):
+            yield member

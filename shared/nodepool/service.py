@@ -1,0 +1,208 @@
+"""A service as a value: what it hears, what it says, and the pure functions between."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from nodepool.events import CommandRefused, Wake
+from nodepool.messages import Address, Command, Message, Unreadable, filter_of, members
+
+S = TypeVar("S")
+ANSWERS_MAX = 900
+"""The most that one decision may say: the engine takes 1,000 messages in an atomic batch."""
+AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
+"""The next moment of a service that has more to say than one decision may hold."""
+FILTERS_MAX = 24
+"""A service that hears more kinds of event than this reads them all, and passes over the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a question was asked, and which: its position in the log, the log's own time, its id.
+
+    It is the only clock there is, so replay sees what was seen live.
+    """
+
+    position: int
+    time: datetime
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A question that could not be answered, and why; what a service says of it is up to it.
+
+    `mistake` tells a broken invariant of ours from content that cannot be read.
+    """
+
+    address: Address
+    question: str
+    field: str
+    cause: str
+    mistake: bool = False
+
+    @property
+    def is_command(self) -> bool:
+        """Whether somebody waits for an outcome."""
+        return self.address.kind == "cmd"
+
+
+def _never(_state: object) -> datetime | None:
+    return None
+
+
+def _nothing(_trouble: Trouble) -> Iterable[Message]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Generic[S]):
+    """How a service's state shows in the read model.
+
+    `touched(message)` names the rows (bucket, key) a message may change, `row(state, bucket, key)`
+    is the row's value, None where there is none: equal values mean an unchanged row. `render` makes
+    the object that readers see, `version` the position that touched it last.
+    """
+
+    buckets: tuple[str, ...]
+    touched: Callable[[Message], Iterable[tuple[str, str]]]
+    row: Callable[[S, str, str], object | None]
+    render: Callable[[S, str, object], Mapping[str, object]]
+    version: Callable[[object], int]
+    keys: Callable[[S, str], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Service(Generic[S]):
+    """One service of the house.
+
+    `evolve(state, message, now)` folds a question or an answer; `decide(state, question, now)`
+    yields the answers to a question that is folded already; `wakes(state)` names the next moment at
+    which the service wants a `Wake`; `cannot(trouble)` is what it says when it cannot answer.
+    """
+
+    name: str
+    hears: object
+    says: object
+    initial: S
+    evolve: Callable[[S, Message, Moment], S]
+    decide: Callable[[S, Message, Moment], Iterable[Message]]
+    wakes: Callable[[S], datetime | None] = _never
+    cannot: Callable[[Trouble], Iterable[Message]] = _nothing
+    rows: Rows[S] | None = None
+
+    @property
+    def questions(self) -> Mapping[str, type[Message]]:
+        """The message classes this service hears, by name."""
+        return {kind.__name__: kind for kind in members(self.hears)}
+
+    @property
+    def answers(self) -> Mapping[str, type[Message]]:
+        """The message classes this service says, by name."""
+        return {kind.__name__: kind for kind in members(self.says)}
+
+    def filters(self) -> tuple[str, ...]:
+        """The subjects that hold all a replica needs: questions, wakes, own answers and commits."""
+        kinds = tuple(members(self.hears))
+        heard = {"np.evt.>"} if len(kinds) > FILTERS_MAX else {self._filter(k) for k in kinds}
+        own = (f"np.evt.{self.name}.>",) if self.says is not None else ()
+        return (*sorted(heard), *own, commit_subject(self.name))
+
+    def _filter(self, kind: type[Message]) -> str:
+        return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
+
+
+def commit_subject(service: str) -> str:
+    """The literal subject of a service's commit records: its fence and its durable cursor."""
+    return f"np.commit.{service}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S]):
+    """What one question came to: the state after it, what is said, and the trouble if any."""
+
+    state: S
+    answers: tuple[Message, ...]
+    trouble: Trouble | None = None
+
+
+def step(service: Service[S], state: S, question: Message | Unreadable, now: Moment) -> Step[S]:
+    """Folds a question, decides the answers and folds those; the same live and on replay.
+
+    A question that breaks an invariant changes nothing but what the service says of the trouble.
+    """
+    folded, trouble = _asked(service, state, question, now)
+    if trouble is None and not isinstance(question, Unreadable):
+        try:
+            answers = _bounded(service, tuple(service.decide(folded, question, now)))
+            return Step(fold(service, folded, answers, now), answers)
+        except Exception as mistake:  # An invariant is broken: this question fails, others go on.
+            trouble = _mistaken(question, mistake)
+    assert trouble is not None
+    answers = _bounded(service, tuple(service.cannot(trouble)))
+    return Step(fold(service, folded, answers, now), answers, trouble)
+
+
+def settle(
+    service: Service[S],
+    state: S,
+    question: Message | Unreadable,
+    recorded: tuple[Message, ...],
+    now: Moment,
+) -> S:
+    """The state after a question whose answers the log holds already."""
+    folded, _ = _asked(service, state, question, now)
+    return fold(service, folded, recorded, now)
+
+
+def _asked(
+    service: Service[S], state: S, question: Message | Unreadable, now: Moment
+) -> tuple[S, Trouble | None]:
+    if isinstance(question, Unreadable):
+        address = question.address
+        return state, Trouble(address, address.name, question.field, question.cause)
+    try:
+        return service.evolve(state, question, now), None
+    except Exception as mistake:  # The question is not folded at all, live and on replay alike.
+        return state, _mistaken(question, mistake)
+
+
+def _mistaken(question: Message, mistake: Exception) -> Trouble:
+    return Trouble(_address(question), type(question).__name__, "", describe(mistake), True)
+
+
+def fold(service: Service[S], state: S, messages: Iterable[Message], now: Moment) -> S:
+    """The state after these messages."""
+    for message in messages:
+        state = service.evolve(state, message, now)
+    return state
+
+
+def _bounded(service: Service[S], answers: tuple[Message, ...]) -> tuple[Message, ...]:
+    assert len(answers) <= ANSWERS_MAX, f"{service.name} says {len(answers)} things at once"
+    return answers
+
+
+def _address(question: Message) -> Address:
+    kind = "cmd" if isinstance(question, Command) else "evt"
+    return Address(kind, "", question.path, type(question).__name__)
+
+
+def refused(trouble: Trouble) -> CommandRefused:
+    """The outcome of a command that could not be taken."""
+    org, cluster, pool = trouble.address.path
+    return CommandRefused(
+        org=org,
+        cluster=cluster,
+        pool=pool,
+        command=trouble.question,
+        reason="InternalError" if trouble.mistake else "Invalid",
+        field=trouble.field,
+        message=trouble.cause,
+    )
+
+
+def describe(mistake: Exception) -> str:
+    """An exception as one sentence for people: its kind and its words."""
+    return f"{type(mistake).__name__}: {mistake}".removesuffix(": ")[:500]

@@ -1,0 +1,131 @@
+"""A service's state as lines of canonical JSON, and back; equal states make equal bytes."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from types import UnionType
+from typing import TypeVar, Union, get_args, get_origin, get_type_hints
+
+from immutables import Map
+from pydantic import BaseModel
+
+S = TypeVar("S")
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Decoder = Callable[[Json], object]
+
+
+def dump(state: object) -> Iterator[bytes]:
+    """The state, a line for each field and for each entry of a field that is a map.
+
+    Maps are sorted by key, so that neither history nor hashing shows in the bytes.
+    """
+    assert is_dataclass(state), "a service's state is a dataclass"
+    for field in fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, Map):
+            for key in sorted(value):
+                yield _line(field.name, key, encode(value[key]))
+        else:
+            yield _line(field.name, encode(value))
+
+
+def load(kind: type[S], lines: Iterable[bytes]) -> S:
+    """The state that these lines came from; raises ValueError where they are of another shape."""
+    hints = get_type_hints(kind)
+    maps = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Map}
+    decoders = {name: decoder(hint) for name, hint in hints.items() if name not in maps}
+    entries: dict[str, dict[object, object]] = {name: {} for name in maps}
+    values: dict[str, object] = {}
+    values_of = {name: decoder(args[1]) for name, args in maps.items()}
+    for line in lines:
+        name, *rest = json.loads(line)
+        if name in maps:
+            entries[name][rest[0]] = values_of[name](rest[1])
+        elif name in decoders:
+            values[name] = decoders[name](rest[0])
+        else:
+            raise ValueError(f"{kind.__name__} has no field {name}")
+    missing = set(decoders) - set(values)
+    if missing:
+        raise ValueError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
+    return kind(**values, **{name: Map(found) for name, found in entries.items()})
+
+
+def _line(*parts: object) -> bytes:
+    return json.dumps(parts, separators=(",", ":"), sort_keys=True).encode()
+
+
+def encode(value: object) -> Json:
+    """A value of a state as plain JSON."""
+    match value:
+        case Enum():
+            return encode(value.value)
+        case None | bool() | int() | float() | str():
+            return value
+        case datetime():
+            return value.isoformat()
+        case Map():
+            return [[encode(key), encode(value[key])] for key in sorted(value)]
+        case Mapping():
+            return {str(key): encode(value[key]) for key in sorted(value)}
+        case tuple() | list():
+            return [encode(item) for item in value]
+        case BaseModel():
+            found: Json = value.model_dump(mode="json", exclude_defaults=True)
+            return found
+        case _ if is_dataclass(value):
+            return [encode(getattr(value, field.name)) for field in fields(value)]
+    raise TypeError(f"a state cannot hold {type(value).__name__}")
+
+
+def decoder(hint: object) -> Decoder:
+    """A function that turns what `encode` made of a value of this type back into it."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _optional(args)
+    if origin is Map:
+        key, item = decoder(args[0]), decoder(args[1])
+        return lambda raw: Map((key(k), item(v)) for k, v in raw)  # type: ignore[misc, union-attr]
+    if origin is tuple:
+        return _tuple(args)
+    if origin is not None and issubclass(origin, Mapping):
+        return lambda raw: raw
+    assert isinstance(hint, type), f"a state cannot hold {hint}"
+    return _plain(hint)
+
+
+def _optional(args: tuple[object, ...]) -> Decoder:
+    (inner,) = (decoder(arg) for arg in args if arg is not type(None))
+    return lambda raw: None if raw is None else inner(raw)
+
+
+def _tuple(args: tuple[object, ...]) -> Decoder:
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = decoder(args[0])
+        return lambda raw: tuple(item(one) for one in raw)  # type: ignore[union-attr]
+    items = [decoder(arg) for arg in args]
+    return lambda raw: tuple(
+        one(part) for one, part in zip(items, raw, strict=True)  # type: ignore[arg-type]
+    )
+
+
+def _plain(kind: type) -> Decoder:
+    if issubclass(kind, datetime):
+        return lambda raw: datetime.fromisoformat(str(raw)).astimezone(UTC)
+    if issubclass(kind, BaseModel):
+        return kind.model_validate
+    if issubclass(kind, Enum):
+        return kind
+    if is_dataclass(kind):
+        return _record(kind)
+    return lambda raw: raw
+
+
+def _record(kind: type) -> Decoder:
+    hints = get_type_hints(kind)
+    parts = [decoder(hints[field.name]) for field in fields(kind)]
+    return lambda raw: kind(
+        *(part(item) for part, item in zip(parts, raw, strict=True))  # type: ignore[arg-type]
+    )
