@@ -107,7 +107,7 @@ class State:
     pools: Map[str, Pool] = Map()
     ledgers: Map[str, Ledger] = Map()
     again: Queue = Queue()
-    looking: tuple[str, ...] = ()
+    looking: str = ""
     receipts: Receipts = Receipts()
 
 
@@ -142,7 +142,8 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             receipt = Receipt(message.result, None)
             return replace(state, receipts=state.receipts.put(now.id, receipt))
         case Wake():
-            return replace(state, looking=tuple(state.again), again=Queue())
+            looking = next(iter(state.again), "")
+            return replace(state, looking=looking, again=state.again.drop(looking))
     return state
 
 
@@ -231,7 +232,7 @@ def _granted(state: State, key: str, verdict: QuotaChecked) -> State:
     state = _waits(_stored(state, key, pool), key, waits=verdict.reason is not Quota.UNDER)
     changed = before.reason is not verdict.reason or before.granted != verdict.granted
     # There may be more to change than one decision may say: then look again until nothing does.
-    return _again(state, pool.ledger) if changed and pool.ledger in state.looking else state
+    return _again(state, pool.ledger) if changed and pool.ledger == state.looking else state
 
 
 def _released(state: State, key: str, granted: int) -> State:
@@ -307,22 +308,19 @@ def _release(state: State, key: str) -> Iterator[Says]:
 
 def _look_again(state: State, now: Moment) -> Iterator[Says]:
     """Those who wait first, in their order; then, where the limit is passed, everybody else."""
+    name = state.looking
+    ledger = state.ledgers[name]
+    others: tuple[str, ...] = ()
+    if ledger.limit is not None and ledger.used > ledger.limit:
+        others = tuple(sorted(k for k, p in state.pools.items() if p.ledger == name and p.judged))
     verdicts = 0
-    for name in state.looking:
-        ledger = state.ledgers[name]
-        waiting = tuple(ledger.waiting)
-        others: tuple[str, ...] = ()
-        if ledger.limit is not None and ledger.used > ledger.limit:
-            others = tuple(
-                sorted(k for k, p in state.pools.items() if p.ledger == name and p.judged)
-            )
-        for key in (*waiting, *others):
-            for said in _verdict(state, key, always=False):
-                verdicts += isinstance(said, QuotaChecked)
-                yield said
-                state = evolve(state, said, now)
-            if verdicts >= VERDICTS_MAX:
-                return
+    for key in (*ledger.waiting, *others):
+        for said in _verdict(state, key, always=False):
+            verdicts += isinstance(said, QuotaChecked)
+            yield said
+            state = evolve(state, said, now)
+        if verdicts >= VERDICTS_MAX:
+            return
 
 
 def _verdict(state: State, key: str, *, always: bool) -> Iterator[Says]:

@@ -214,6 +214,14 @@ class CapacityChecked(Event, OfPool):
     message: str
 
 
+class CapacityCheckFailed(Event, OfPool):
+    """The capacity check failed: Capacity is InternalError, and `message` says why."""
+
+    speaker: ClassVar[str] = "capacity"
+
+    message: str
+
+
 class CWInsufficientCapacity(SeedEvent):
     """There is not sufficient capacity for a Node Pool."""
 
@@ -257,11 +265,17 @@ class CWNodePoolScaledUp(SeedEvent):
 
     speaker: ClassVar[str] = "allocator"
 
+    before: int
+    after: int
+
 
 class CWNodeRequestQueued(SeedEvent):
-    """A request is submitted to add Nodes to a Node Pool."""
+    """A request is submitted to add Nodes to a Node Pool; `granted` is what it then has in all."""
 
     speaker: ClassVar[str] = "allocator"
+
+    count: int
+    granted: int
 
 
 class CWNodeAssigned(SeedEvent):
@@ -277,11 +291,12 @@ class CWNodeAssigned(SeedEvent):
 
 
 class CWNodePoolRemoveNodes(SeedEvent):
-    """A scale down of a Node Pool is attempted."""
+    """A scale down of a Node Pool is attempted, from a target of `before`."""
 
     speaker: ClassVar[str] = "allocator"
 
     count: int
+    before: int
 
 
 class CWNodeDeletionRequestSuccess(SeedEvent):
@@ -310,6 +325,9 @@ class CWNodePoolScaledDown(SeedEvent):
     """A Node Pool is scaled down."""
 
     speaker: ClassVar[str] = "allocator"
+
+    before: int
+    after: int
 
 
 class CWNodeDeliverFail(SeedEvent):
@@ -412,10 +430,11 @@ class CWDrainNode(SeedEvent):
 
 
 class CWNodeDeleted(SeedEvent):
-    """A Node has been deleted; its machine is free."""
+    """A Node has been deleted; its machine is free. `registered` tells one that had joined."""
 
     speaker: ClassVar[str] = "lifecycle"
 
+    registered: bool
     uid: str
     zone: str
     assignment: int
@@ -445,6 +464,10 @@ class PreemptionPending(SeedEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
     reason: ClassVar[str] = "Preemption pending"
 
+    zone: str
+    assignment: int
+    since: datetime
+
 
 class PreemptionInProgress(SeedEvent):
     """The Node's drain begins (2:00)."""
@@ -454,7 +477,20 @@ class PreemptionInProgress(SeedEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
     reason: ClassVar[str] = "Preemption in progress"
 
+    zone: str
+    assignment: int
     evicted_at: datetime
+
+
+class PreemptionOverdue(Event, OfPool):
+    """The window of seven minutes is over: the Node goes now, drained or not."""
+
+    speaker: ClassVar[str] = "preemption"
+
+    zone: str
+    node: str
+    assignment: int
+    message: str
 
 
 class DeletedForPreemption(SeedEvent):
@@ -476,6 +512,7 @@ class MachineAdded(Event, OfMachine):
 
     instance_type: str
     labels: Mapping[str, str] = {}
+    boot_seconds: float = 0
 
 
 class MachineRepaired(Event, OfMachine):

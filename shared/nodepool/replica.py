@@ -37,6 +37,8 @@ from nodepool.service import (
 S = TypeVar("S")
 QUESTIONS_MAX = 400
 """The most questions one commit settles: enough to pay the fsync once, few enough to stay quick."""
+CLOCK = "clock"
+"""Who rings: the service token in the subject of a `Wake`."""
 LETTER_MAX = 4_096
 """How much of an unanswerable message its dead letter shows, in bytes; the log holds the rest."""
 QUIET_MAX = 1_000
@@ -318,7 +320,7 @@ def wake(service: str, due: datetime, after: int) -> Envelope[Message]:
     return envelope_of(Wake).model_construct(
         id=f"{service}.{due.timestamp():.6f}.{after}",
         type=Wake.__name__,
-        source="clock",
+        source=CLOCK,
         subject=service,
         time=due,
         data=Wake(service=service, due=due),

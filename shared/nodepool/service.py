@@ -3,10 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 from nodepool.events import CommandRefused, Wake
-from nodepool.messages import Address, Command, Message, Unreadable, filter_of, members
+from nodepool.messages import (
+    Address,
+    Command,
+    Event,
+    Message,
+    Unreadable,
+    address_of,
+    filter_of,
+    members,
+)
 
 S = TypeVar("S")
 ANSWERS_MAX = 900
@@ -56,24 +66,33 @@ def _nothing(_trouble: Trouble) -> Iterable[Message]:
     return ()
 
 
+class Row(Protocol):
+    """A row of the read model; `version` is the position of the message that touched it last."""
+
+    @property
+    def version(self) -> int: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
 @dataclass(frozen=True, slots=True)
-class Rows(Generic[S]):
+class Rows(Generic[S, R]):
     """How a service's state shows in the read model.
 
-    `touched(message)` names the rows (bucket, key) a message may change, `row(state, bucket, key)`
-    is the row's value, None where there is none: equal values mean an unchanged row. `render` makes
-    the object that readers see, `version` the position that touched it last.
+    `touched(state, message)` names the rows (bucket, key) that a message may have changed,
+    `row(state, bucket, key)` is a row, None where there is none, `render` the object that readers
+    see, `keys(state, bucket)` every key there is.
     """
 
     buckets: tuple[str, ...]
-    touched: Callable[[Message], Iterable[tuple[str, str]]]
-    row: Callable[[S, str, str], object | None]
-    render: Callable[[S, str, object], Mapping[str, object]]
-    version: Callable[[object], int]
+    touched: Callable[[S, Message], Iterable[tuple[str, str]]]
+    row: Callable[[S, str, str], R | None]
+    render: Callable[[R], Mapping[str, object]]
     keys: Callable[[S, str], Iterable[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service(Generic[S]):
     """One service of the house.
 
@@ -90,14 +109,14 @@ class Service(Generic[S]):
     decide: Callable[[S, Message, Moment], Iterable[Message]]
     wakes: Callable[[S], datetime | None] = _never
     cannot: Callable[[Trouble], Iterable[Message]] = _nothing
-    rows: Rows[S] | None = None
+    rows: Rows[S, Row] | None = None
 
-    @property
+    @cached_property
     def questions(self) -> Mapping[str, type[Message]]:
         """The message classes this service hears, by name."""
         return {kind.__name__: kind for kind in members(self.hears)}
 
-    @property
+    @cached_property
     def answers(self) -> Mapping[str, type[Message]]:
         """The message classes this service says, by name."""
         return {kind.__name__: kind for kind in members(self.says)}
@@ -108,6 +127,20 @@ class Service(Generic[S]):
         heard = {"np.evt.>"} if len(kinds) > FILTERS_MAX else {self._filter(k) for k in kinds}
         own = (f"np.evt.{self.name}.>",) if self.says is not None else ()
         return (*sorted(heard), *own, commit_subject(self.name))
+
+    def wants(self, subject: str) -> bool:
+        """Whether a replica needs the message on this subject; what `filters` says, in Python."""
+        if subject == commit_subject(self.name) or subject.startswith(f"np.evt.{self.name}."):
+            return True
+        address = address_of(subject)
+        kind = self.questions.get(address.name) if address is not None else None
+        if address is None or kind is None:
+            return False
+        if kind is Wake:
+            return address.path[0] == self.name
+        return address.kind == "cmd" or (
+            issubclass(kind, Event) and kind.speaker == address.service
+        )
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)

@@ -1,0 +1,201 @@
+"""Takes spot Nodes back: warned at once, drained after two minutes, gone after seven at most."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from immutables import Map
+
+from nodepool.commands import PreemptNode
+from nodepool.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodeRegistered,
+    DeletedForPreemption,
+    NodePoolValidated,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+    Wake,
+)
+from nodepool.messages import Message, path_fields
+from nodepool.model import ComputeClass
+from nodepool.persistent import Agenda
+from nodepool.receipts import Receipt, Receipts
+from nodepool.service import Moment, Service, Trouble, refused
+from preemption.timetable import Stage, next_moment, stage
+
+Hears = (
+    PreemptNode
+    | NodePoolValidated
+    | CWNodePoolDeleted
+    | CWNodeRegistered
+    | CWNodeDeleted
+    | Wake
+)
+Says = (
+    CommandAccepted
+    | CommandRefused
+    | PreemptionPending
+    | PreemptionInProgress
+    | PreemptionOverdue
+    | DeletedForPreemption
+)
+
+STAGES_MAX = 400
+"""How many Nodes one decision moves on; the next `Wake` goes on with the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A spot Node; `pending_since` is when its preemption began, `reached` how far it has come."""
+
+    of: tuple[str, str, str]
+    zone: str
+    name: str
+    assignment: int
+    pending_since: datetime | None = None
+    reached: Stage = Stage.PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The spot NodePools by key, their Nodes by `pool key/node`, and when each moves on."""
+
+    pools: Map[str, bool] = Map()
+    nodes: Map[str, Node] = Map()
+    agenda: Agenda = Agenda()
+    receipts: Receipts = Receipts()
+
+
+def wakes(state: State) -> datetime | None:
+    """The earliest moment at which a preemption moves on."""
+    return state.agenda.next()
+
+
+def evolve(state: State, message: Message, now: Moment) -> State:
+    """Folds which spot Nodes there are and how far their preemptions have come."""
+    match message:
+        case CommandAccepted():
+            receipt = Receipt(message.result, None)
+            return replace(state, receipts=state.receipts.put(now.id, receipt))
+        case NodePoolValidated(key=key):
+            spot = message.spec.compute_class is ComputeClass.SPOT
+            return replace(state, pools=state.pools.set(key, True)) if spot else state
+        case CWNodePoolDeleted(key=key) if key in state.pools:
+            return replace(state, pools=state.pools.delete(key))
+        case CWNodeRegistered(key=key) if key in state.pools:
+            node = Node(message.path, message.zone, message.node, message.assignment)
+            return replace(state, nodes=state.nodes.set(f"{key}/{node.name}", node))
+        case CWNodeDeleted(key=key) if _is(state, message):
+            return _idle(state, f"{key}/{message.node}")
+        case PreemptionPending(key=key):
+            return _reached(state, f"{key}/{message.node}", Stage.PENDING, message.since)
+        case PreemptionInProgress(key=key):
+            return _reached(state, f"{key}/{message.node}", Stage.IN_PROGRESS, None)
+        case PreemptionOverdue(key=key):
+            return _reached(state, f"{key}/{message.node}", Stage.OVER, None)
+        case DeletedForPreemption(key=key):
+            return replace(state, nodes=state.nodes.delete(f"{key}/{message.node}"))
+    return state
+
+
+def _is(state: State, said: CWNodeDeleted) -> bool:
+    node = state.nodes.get(f"{said.key}/{said.node}")
+    return node is not None and node.assignment == said.assignment
+
+
+def _idle(state: State, key: str) -> State:
+    """A Node that is gone: remembered until said where it was preempted, else forgotten."""
+    state = replace(state, agenda=state.agenda.drop(key))
+    if state.nodes[key].pending_since is not None:
+        return state
+    return replace(state, nodes=state.nodes.delete(key))
+
+
+def _reached(state: State, key: str, reached: Stage, since: datetime | None) -> State:
+    node = state.nodes[key]
+    node = replace(node, reached=reached, pending_since=since or node.pending_since)
+    assert node.pending_since is not None, f"{key} is preempted without a warning"
+    due = next_moment(node.pending_since, reached)
+    agenda = state.agenda.drop(key) if due is None else state.agenda.put(key, due)
+    return replace(state, nodes=state.nodes.set(key, node), agenda=agenda)
+
+
+def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+    """The warning, the drain and the removal, each when its moment has come."""
+    match message:
+        case PreemptNode():
+            yield from _ask(state, message, now)
+        case CWNodeDeleted(key=key):
+            node = state.nodes.get(f"{key}/{message.node}")
+            if node is not None and node.assignment == message.assignment:
+                told = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
+                yield DeletedForPreemption(**_of(node), message=told)
+        case Wake():
+            for due in state.agenda.due(now.time, STAGES_MAX):
+                yield from _move_on(state.nodes[due], now)
+
+
+def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
+    node = state.nodes.get(f"{message.key}/{message.node}")
+    of = path_fields(message)
+    if node is None:
+        yield CommandRefused(
+            **of,
+            command="PreemptNode",
+            reason="NotFound",
+            field="node",
+            message=f"{message.node} is no spot Node of NodePool {message.pool}",
+        )
+        return
+    again = node.pending_since is not None or state.receipts.get(now.id) is not None
+    yield CommandAccepted(**of, command="PreemptNode", result="unchanged" if again else "done")
+    if not again:
+        told = f"Reason: Preemption pending. Node {node.name} is cordoned and goes within 7 minutes"
+        yield PreemptionPending(
+            **_of(node),
+            zone=node.zone,
+            assignment=node.assignment,
+            since=now.time,
+            message=told,
+        )
+
+
+def _move_on(node: Node, now: Moment) -> Iterator[Says]:
+    assert node.pending_since is not None, f"{node.name} is due without a warning"
+    of = {**_of(node), "zone": node.zone}
+    match stage(node.pending_since, now.time):
+        case Stage.OVER:
+            told = f"Node {node.name} did not drain within 7 minutes"
+            yield PreemptionOverdue(**of, assignment=node.assignment, message=told)
+        case Stage.IN_PROGRESS:
+            told = f"Reason: Preemption in progress. Node {node.name} is being drained"
+            yield PreemptionInProgress(
+                **of, assignment=node.assignment, evicted_at=now.time, message=told
+            )
+
+
+def _of(node: Node) -> dict[str, str]:
+    org, cluster, pool = node.of
+    return {"org": org, "cluster": cluster, "pool": pool, "node": node.name}
+
+
+def cannot(trouble: Trouble) -> Iterable[Says]:
+    """A command that cannot be taken is refused."""
+    if trouble.is_command:
+        yield refused(trouble)
+
+
+SERVICE = Service(
+    name="preemption",
+    hears=Hears,
+    says=Says,
+    initial=State(),
+    evolve=evolve,
+    decide=decide,
+    wakes=wakes,
+    cannot=cannot,
+)
