@@ -15,6 +15,7 @@ from aggregator.rows import (
     Row,
     document,
 )
+from nodepool import service
 from nodepool.conditions import (
     HEALTHY,
     AtTarget,
@@ -187,7 +188,7 @@ def _judged(row: PoolRow, reason: Reason, told: str, now: Moment) -> PoolRow:
 
 def _counted(row: PoolRow, now: Moment) -> PoolRow:
     """The NodePool with the conditions that follow from its counts."""
-    assert row.current >= 0 and row.in_progress >= 0, f"{row.of[2]} counts fewer than no Nodes"
+    assert min(row.current, row.in_progress) >= 0, f"{row.of[2]} counts fewer than no Nodes"
     reason = _at_target(row)
     held = row.current + row.in_progress
     told = HEALTHY.get(reason) or TARGET_MESSAGES[reason].format(
@@ -373,8 +374,9 @@ def row(state: State, bucket: str, key: str) -> Row | None:
     return _rows(state, bucket).get(key)
 
 
-def render(found: Row) -> Document:
+def render(found: service.Row) -> Document:
     """A row as the read model holds it."""
+    assert isinstance(found, Row), f"{type(found).__name__} is no row of the aggregator"
     return document(found)
 
 
@@ -390,6 +392,6 @@ SERVICE = Service(
         touched=touched,
         row=row,
         render=render,
-        keys=lambda state, bucket: _rows(state, bucket),
+        keys=_rows,
     ),
 )

@@ -158,7 +158,7 @@ def _conditions(row: PoolRow, show_deprecated: bool) -> Iterable[Condition]:
 
 
 def _node(row: NodeRow) -> Document:
-    org, cluster, pool = row.pool.split("/")
+    _, _, pool = row.pool.split("/")
     labels = dict(row.labels) or {
         "node.kubernetes.io/instance-type": row.instance_type,
         "topology.kubernetes.io/zone": row.zone,

@@ -39,7 +39,7 @@ from nodepool.events import (
     Wake,
 )
 from nodepool.inventory import Inventory, Rank, market, rank
-from nodepool.messages import FLEET, NOBODY, Message
+from nodepool.messages import FLEET, NOBODY, Message, PoolFields, pool_fields
 from nodepool.model import NodePoolSpec, RemovalReason, ScaleDownStrategy
 from nodepool.persistent import Queue
 from nodepool.service import AT_ONCE, Moment, Service, Trouble
@@ -318,9 +318,7 @@ def _assigned(state: State, said: CWNodeAssigned) -> State:
     inventory = state.inventory.assign(machine, key, said.assignment)
     pool = state.pools[key]
     members = pool.members.set(said.node, Member(said.assignment))
-    state = replace(
-        state, inventory=inventory, assignments=max(state.assignments, said.assignment)
-    )
+    state = replace(state, inventory=inventory, assignments=max(state.assignments, said.assignment))
     state = _stored(state, key, replace(pool, members=members))
     return _look_at_market(state, pool.market)
 
@@ -333,9 +331,7 @@ def _member(state: State, key: str, node: str, assignment: int) -> Member | None
 
 def _left(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
     key, machine = said.key, f"{said.zone}/{said.node}"
-    leave = (
-        state.inventory.release if isinstance(said, CWNodeDeleted) else state.inventory.triage
-    )
+    leave = state.inventory.release if isinstance(said, CWNodeDeleted) else state.inventory.triage
     state = replace(state, inventory=leave(machine, said.assignment))
     member = _member(state, key, said.node, said.assignment)
     if member is not None:
@@ -379,9 +375,7 @@ def _leaving(state: State, key: str, node: str, removal: RemovalReason) -> State
     pool = state.pools[key]
     member = replace(pool.members[node], removal=removal)
     asked = not pool.leaves(pool.members[node])
-    pool = replace(
-        pool, members=pool.members.set(node, member), leaving=pool.leaving + asked
-    )
+    pool = replace(pool, members=pool.members.set(node, member), leaving=pool.leaving + asked)
     state = _stored(state, key, pool)
     again = state.again.put(key) if pool.surplus > 0 else state.again.drop(key)
     return replace(state, again=again)
@@ -448,9 +442,7 @@ def _request(pool: Pool) -> Iterator[Says]:
     if pool.shortfall and target > pool.requested:
         kind = pool.spec.instance_type
         told = f"requested {pool.shortfall} Nodes of {kind}"
-        yield CWNodeRequestQueued(
-            **_of(pool), count=pool.shortfall, granted=target, message=told
-        )
+        yield CWNodeRequestQueued(**_of(pool), count=pool.shortfall, granted=target, message=told)
 
 
 def _serve(state: State, name: str, most: int) -> Iterator[Says]:
@@ -469,9 +461,7 @@ def _serve(state: State, name: str, most: int) -> Iterator[Says]:
             yield _assign(state, pool, machine, assignment)
 
 
-def _first(
-    state: State, name: str, pool: Pool, count: int, taken: set[str]
-) -> Iterator[str]:
+def _first(state: State, name: str, pool: Pool, count: int, taken: set[str]) -> Iterator[str]:
     found = 0
     for machine in state.inventory.fitting(name, pool.spec.affinity):
         if found == count:
@@ -582,9 +572,8 @@ def _closed(pool: Pool) -> Iterator[Says]:
     yield CWNodePoolScaledDown(**_of(pool), before=before, after=target, message=told)
 
 
-def _of(pool: Pool) -> dict[str, str]:
-    org, cluster, name = pool.of
-    return {"org": org, "cluster": cluster, "pool": name}
+def _of(pool: Pool) -> PoolFields:
+    return pool_fields(pool.of)
 
 
 def cannot(trouble: Trouble) -> Iterable[Says]:

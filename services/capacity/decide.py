@@ -224,9 +224,7 @@ def _assigned(state: State, said: CWNodeAssigned) -> State:
 
 def _left(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
     key, machine = said.key, f"{said.zone}/{said.node}"
-    leave = (
-        state.inventory.release if isinstance(said, CWNodeDeleted) else state.inventory.triage
-    )
+    leave = state.inventory.release if isinstance(said, CWNodeDeleted) else state.inventory.triage
     state = replace(state, inventory=leave(machine, said.assignment))
     if _is(state, key, said.uid):
         pool = state.pools[key]

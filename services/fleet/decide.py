@@ -266,10 +266,10 @@ def _boot(key: str, machine: Machine) -> Iterator[Says]:
             return
         case "boot" | "registration":
             did = "did not boot" if machine.failing == "boot" else "was turned away at registration"
-            cause = f"the machine {did}" + (f": {machine.fault_cause}" if machine.fault_cause else "")
-            yield MachineFailed(
-                zone=zone, machine=name, assignment=machine.assignment, cause=cause
+            cause = f"the machine {did}" + (
+                f": {machine.fault_cause}" if machine.fault_cause else ""
             )
+            yield MachineFailed(zone=zone, machine=name, assignment=machine.assignment, cause=cause)
         case _:
             yield MachineBooted(zone=zone, machine=name, assignment=machine.assignment)
 
@@ -365,9 +365,7 @@ def _added(state: State, message: AddMachines) -> Iterator[MachineAdded]:
 
 
 def _accepted(message: FleetCommand) -> CommandAccepted:
-    return CommandAccepted(
-        **path_fields(message), command=type(message).__name__, result="done"
-    )
+    return CommandAccepted(**path_fields(message), command=type(message).__name__, result="done")
 
 
 def cannot(trouble: Trouble) -> Iterable[Says]:

@@ -1,9 +1,8 @@
 """Leads each Node along its way: booted, registered, in production, cordoned, drained, deleted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Mapping
 
 from immutables import Map
 
@@ -31,7 +30,7 @@ from nodepool.events import (
     PreemptionPending,
     Wake,
 )
-from nodepool.messages import Message
+from nodepool.messages import Message, PoolFields, pool_fields
 from nodepool.model import NodePhase, RemovalReason
 from nodepool.persistent import Agenda, Queue
 from nodepool.service import AT_ONCE, Moment, Service, Trouble
@@ -136,9 +135,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return _asked(state, key, message.assignment, removal, idle_only=idle_only)
         case PreemptionPending():
             key = f"{message.zone}/{message.node}"
-            return _asked(
-                state, key, message.assignment, RemovalReason.PREEMPTED, idle_only=False
-            )
+            return _asked(state, key, message.assignment, RemovalReason.PREEMPTED, idle_only=False)
         case PreemptionInProgress(evicted_at=moment):
             key, second = f"{message.zone}/{message.node}", int(moment.timestamp())
             return _changed(state, key, message.assignment, evicted_at=second)
@@ -441,9 +438,8 @@ def _deleted(state: State, node: Node) -> CWNodeDeleted:
     )
 
 
-def _of(wish: Wish) -> dict[str, str]:
-    org, cluster, pool = wish.of
-    return {"org": org, "cluster": cluster, "pool": pool}
+def _of(wish: Wish) -> PoolFields:
+    return pool_fields(wish.of)
 
 
 def cannot(trouble: Trouble) -> Iterable[Says]:

@@ -20,7 +20,7 @@ from nodepool.events import (
     PreemptionPending,
     Wake,
 )
-from nodepool.messages import Message, path_fields
+from nodepool.messages import Message, PoolFields, path_fields, pool_fields
 from nodepool.model import ComputeClass
 from nodepool.persistent import Agenda
 from nodepool.receipts import Receipt, Receipts
@@ -28,12 +28,7 @@ from nodepool.service import Moment, Service, Trouble, refused
 from preemption.timetable import Stage, next_moment, stage
 
 Hears = (
-    PreemptNode
-    | NodePoolValidated
-    | CWNodePoolDeleted
-    | CWNodeRegistered
-    | CWNodeDeleted
-    | Wake
+    PreemptNode | NodePoolValidated | CWNodePoolDeleted | CWNodeRegistered | CWNodeDeleted | Wake
 )
 Says = (
     CommandAccepted
@@ -133,7 +128,7 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
             node = state.nodes.get(f"{key}/{message.node}")
             if node is not None and node.assignment == message.assignment:
                 told = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
-                yield DeletedForPreemption(**_of(node), message=told)
+                yield DeletedForPreemption(**_of(node), node=node.name, message=told)
         case Wake():
             for due in state.agenda.due(now.time, STAGES_MAX):
                 yield from _move_on(state.nodes[due], now)
@@ -157,6 +152,7 @@ def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
         told = f"Reason: Preemption pending. Node {node.name} is cordoned and goes within 7 minutes"
         yield PreemptionPending(
             **_of(node),
+            node=node.name,
             zone=node.zone,
             assignment=node.assignment,
             since=now.time,
@@ -166,21 +162,30 @@ def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
 
 def _move_on(node: Node, now: Moment) -> Iterator[Says]:
     assert node.pending_since is not None, f"{node.name} is due without a warning"
-    of = {**_of(node), "zone": node.zone}
     match stage(node.pending_since, now.time):
         case Stage.OVER:
             told = f"Node {node.name} did not drain within 7 minutes"
-            yield PreemptionOverdue(**of, assignment=node.assignment, message=told)
+            yield PreemptionOverdue(
+                **_of(node),
+                node=node.name,
+                zone=node.zone,
+                assignment=node.assignment,
+                message=told,
+            )
         case Stage.IN_PROGRESS:
             told = f"Reason: Preemption in progress. Node {node.name} is being drained"
             yield PreemptionInProgress(
-                **of, assignment=node.assignment, evicted_at=now.time, message=told
+                **_of(node),
+                node=node.name,
+                zone=node.zone,
+                assignment=node.assignment,
+                evicted_at=now.time,
+                message=told,
             )
 
 
-def _of(node: Node) -> dict[str, str]:
-    org, cluster, pool = node.of
-    return {"org": org, "cluster": cluster, "pool": pool, "node": node.name}
+def _of(node: Node) -> PoolFields:
+    return pool_fields(node.of)
 
 
 def cannot(trouble: Trouble) -> Iterable[Says]:

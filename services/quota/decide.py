@@ -26,7 +26,7 @@ from nodepool.events import (
     QuotaSet,
     Wake,
 )
-from nodepool.messages import Message, path_fields
+from nodepool.messages import Message, PoolFields, path_fields, pool_fields
 from nodepool.persistent import Queue
 from nodepool.receipts import Receipt, Receipts
 from nodepool.service import ANSWERS_MAX, AT_ONCE, Moment, Service, Trouble, refused
@@ -245,9 +245,7 @@ def _released(state: State, key: str, granted: int) -> State:
 def _limited(state: State, said: QuotaSet) -> State:
     name = f"{said.org}/{said.zone}/{said.instance_type}"
     ledger = replace(state.ledgers.get(name, Ledger()), limit=said.limit)
-    return replace(
-        state, ledgers=state.ledgers.set(name, ledger), again=state.again.put(name)
-    )
+    return replace(state, ledgers=state.ledgers.set(name, ledger), again=state.again.put(name))
 
 
 def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
@@ -280,9 +278,7 @@ def _set(state: State, message: SetQuota, now: Moment) -> Iterator[Says]:
         return
     ledger = state.ledgers.get(f"{message.org}/{message.zone}/{message.instance_type}", Ledger())
     same = ledger.limit == message.limit or state.receipts.get(now.id) is not None
-    yield CommandAccepted(
-        **of, command="SetQuota", result="unchanged" if same else "configured"
-    )
+    yield CommandAccepted(**of, command="SetQuota", result="unchanged" if same else "configured")
     if not same:
         yield QuotaSet(
             org=message.org,
@@ -296,7 +292,7 @@ def _set(state: State, message: SetQuota, now: Moment) -> Iterator[Says]:
 def _release(state: State, key: str) -> Iterator[Says]:
     pool = state.pools[key]
     if pool.reserved < pool.shown or (pool.leaving and not pool.reserved):
-        org, zone, kind = pool.ledger.split("/")
+        _, zone, kind = pool.ledger.split("/")
         yield QuotaReleased(
             **_of(pool),
             granted=pool.reserved,
@@ -341,7 +337,7 @@ def judge(state: State, key: str) -> QuotaChecked:
     others = ledger.used - pool.reserved
     fits = ledger.limit is not None and others + pool.wanted <= ledger.limit
     granted = pool.wanted if fits else min(pool.granted, pool.wanted)
-    org, zone, kind = pool.ledger.split("/")
+    _, zone, kind = pool.ledger.split("/")
     return QuotaChecked(
         **_of(pool),
         generation=pool.generation,
@@ -364,9 +360,8 @@ def _over(pool: Pool, ledger: Ledger, others: int, zone: str, kind: str) -> str:
     return f"targetNodes {pool.wanted} exceeds quota {ledger.limit} for {kind} ({used})"
 
 
-def _of(pool: Pool) -> dict[str, str]:
-    org, cluster, name = pool.of
-    return {"org": org, "cluster": cluster, "pool": name}
+def _of(pool: Pool) -> PoolFields:
+    return pool_fields(pool.of)
 
 
 def cannot(trouble: Trouble) -> Iterable[Says]:

@@ -175,9 +175,7 @@ def _conflict(message: PoolCommand, pool: Pool) -> Refusal | None:
     return None
 
 
-def _apply(
-    message: ApplyNodePool, pool: Pool | None, zone: str, now: Moment
-) -> Iterator[Says]:
+def _apply(message: ApplyNodePool, pool: Pool | None, zone: str, now: Moment) -> Iterator[Says]:
     if pool is None:
         wish = _judged(message, message.spec, zone, now, None)
         yield _accepted(message, "created", wish.generation, dry_run=message.dry_run)
@@ -223,11 +221,8 @@ def _judged(
     stored: NodePoolValidated | None,
 ) -> NodePoolValidated:
     found = _verdict(spec, zone)
-    if isinstance(message, ApplyNodePool):
-        labels, annotations = message.metadata.labels, message.metadata.annotations
-    else:
-        assert stored is not None, f"{message.key} is not stored"
-        labels, annotations = stored.labels, stored.annotations
+    metadata = message.metadata if isinstance(message, ApplyNodePool) else stored
+    assert metadata is not None, f"{message.key} is not stored"
     same = stored is not None and stored.spec == spec
     generation = stored.generation + (not same) if stored is not None else 1
     return NodePoolValidated(
@@ -237,8 +232,8 @@ def _judged(
         generation=generation,
         version=now.position,
         created=stored.created if stored else now.time,
-        labels=labels,
-        annotations=annotations,
+        labels=metadata.labels,
+        annotations=metadata.annotations,
         spec=spec,
         reason=found.reason,
         fault=found.fault,

@@ -1,5 +1,6 @@
-"""Everything one may ask of the control plane; each class is one message anyone entitled may send."""
+"""Everything one may ask of the control plane; each class is a message for anyone entitled."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -67,7 +68,7 @@ class AddMachines(Command, OfZone):
 
     instance_type: str
     count: Annotated[int, Field(ge=1, le=500)]
-    labels: dict[str, str] = {}
+    labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
 
 

@@ -220,9 +220,7 @@ def _allocated(at_target: Condition | None) -> Condition | None:
 def _sufficient(capacity: Condition | None) -> Condition | None:
     if capacity is None:
         return None
-    return _derived(
-        capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity"))
-    )
+    return _derived(capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity")))
 
 
 def rfc3339(moment: datetime) -> str:

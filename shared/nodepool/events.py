@@ -1,4 +1,4 @@
-"""Everything that can have happened, each event said by its one service and named as in the seeds."""
+"""Everything that can have happened; each event has one speaker, and the name the seeds give it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -77,8 +77,8 @@ class NodePoolValidated(Event, OfPool):
     generation: int
     version: int
     created: datetime
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     spec: NodePoolSpec
     reason: Validated
     fault: Literal["", "InstanceType", "Zone", "Settings"] = ""
@@ -108,8 +108,8 @@ class SeedEvent(Event, OfPool):
     message: str
     node: str = ""
 
-    def __init_subclass__(cls, **settings: object) -> None:
-        super().__init_subclass__(**settings)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         cls.reason = cls.__dict__.get("reason", cls.__name__)
 
 
@@ -539,12 +539,10 @@ class MachineFailed(Event, OfMachine):
 
 
 class NodeObserved(Event, OfMachine):
-    """What a Node looks like from inside: its cordon in force, its Pods; said when either changed."""
+    """A Node seen from inside, its cordon in force and its Pods; said when either changed."""
 
     speaker: ClassVar[str] = "fleet"
 
     assignment: int
     unschedulable: bool
     pods: tuple[Pod, ...] = ()
-
-

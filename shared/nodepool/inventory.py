@@ -87,9 +87,7 @@ class Inventory:
     def _with(self, key: str, machine: Machine) -> "Inventory":
         queue = self.free.get(machine.market, Queue())
         queue = queue.drop(key) if machine.holder else queue.put(key)
-        return Inventory(
-            self.machines.set(key, machine), self.free.set(machine.market, queue)
-        )
+        return Inventory(self.machines.set(key, machine), self.free.set(machine.market, queue))
 
     def count(self, name: str) -> int:
         """How many machines of a market are free."""

@@ -1,11 +1,11 @@
-"""What every message on the bus has in common: its name, its subject, its envelope and its bytes."""
+"""What all messages on the bus have in common: a name, a subject, an envelope, and bytes."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
@@ -182,10 +182,23 @@ def subject_of(message: Message, service: str) -> str:
     return f"np.evt.{service}.{tokens}.{name}"
 
 
-def path_fields(message: Message) -> dict[str, str]:
-    """The identity of `message` as the fields of a message about a NodePool."""
-    org, cluster, pool = message.path
+class PoolFields(TypedDict):
+    """The identity of a NodePool as the fields of a message about it."""
+
+    org: str
+    cluster: str
+    pool: str
+
+
+def pool_fields(path: PoolPath) -> PoolFields:
+    """The three identity tokens as the fields of a message about a NodePool."""
+    org, cluster, pool = path
     return {"org": org, "cluster": cluster, "pool": pool}
+
+
+def path_fields(message: Message) -> PoolFields:
+    """The identity of `message` as the fields of a message about a NodePool."""
+    return pool_fields(message.path)
 
 
 def filter_of(message: type[Message]) -> str:

@@ -1,17 +1,17 @@
-"""The nouns of the specification: the NodePool object, and the Taints, Pods and machines around it."""
+"""The nouns of the specification: the NodePool object, and the Taints and Pods around it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nodepool.affinity import Affinity
 
-API_VERSION = "compute.coreweave.com/v1alpha1"
-KIND = "NodePool"
-FINALIZER = "compute.coreweave.com/node-pool"
+API_VERSION: Final = "compute.coreweave.com/v1alpha1"
+KIND: Final = "NodePool"
+FINALIZER: Final = "compute.coreweave.com/node-pool"
 
 
 class Value(BaseModel):
@@ -64,7 +64,7 @@ class Image(Value):
 
 
 class Lifecycle(Value):
-    """How Nodes leave a NodePool (seed: lifecycle, and the describe output for the second field)."""
+    """How Nodes leave a NodePool (seed: lifecycle; the first field: the describe output)."""
 
     disable_unhealthy_node_eviction: bool = True
     scale_down_strategy: ScaleDownStrategy = ScaleDownStrategy.IDLE_ONLY
@@ -112,7 +112,7 @@ class NodePoolSpec(Value):
 
 
 class ManifestMetadata(Value):
-    """The metadata a manifest may carry; what the control plane owns is accepted and left unread."""
+    """The metadata a manifest may carry; most of what the control plane owns is left unread."""
 
     name: str
     labels: dict[str, str] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from nodepool.events import CommandRefused, Wake
 from nodepool.messages import (
@@ -73,11 +73,8 @@ class Row(Protocol):
     def version(self) -> int: ...
 
 
-R = TypeVar("R", bound=Row)
-
-
 @dataclass(frozen=True, slots=True)
-class Rows(Generic[S, R]):
+class Rows(Generic[S]):
     """How a service's state shows in the read model.
 
     `touched(state, message)` names the rows (bucket, key) that a message may have changed,
@@ -87,8 +84,8 @@ class Rows(Generic[S, R]):
 
     buckets: tuple[str, ...]
     touched: Callable[[S, Message], Iterable[tuple[str, str]]]
-    row: Callable[[S, str, str], R | None]
-    render: Callable[[R], Mapping[str, object]]
+    row: Callable[[S, str, str], Row | None]
+    render: Callable[[Row], Mapping[str, object]]
     keys: Callable[[S, str], Iterable[str]]
 
 
@@ -109,7 +106,7 @@ class Service(Generic[S]):
     decide: Callable[[S, Message, Moment], Iterable[Message]]
     wakes: Callable[[S], datetime | None] = _never
     cannot: Callable[[Trouble], Iterable[Message]] = _nothing
-    rows: Rows[S, Row] | None = None
+    rows: Rows[S] | None = None
 
     @cached_property
     def questions(self) -> Mapping[str, type[Message]]:
@@ -144,6 +141,10 @@ class Service(Generic[S]):
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
+
+
+AnyService = Service[Any]
+"""A service of whatever state: Python cannot say "some type that only the service knows"."""
 
 
 def commit_subject(service: str) -> str:

@@ -81,19 +81,38 @@ def encode(value: object) -> Json:
 
 
 def decoder(hint: object) -> Decoder:
-    """A function that turns what `encode` made of a value of this type back into it."""
+    """A function that turns what `encode` made of a value of this type back into it.
+
+    It raises ValueError for what is of another shape.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _optional(args)
     if origin is Map:
-        key, item = decoder(args[0]), decoder(args[1])
-        return lambda raw: Map((key(k), item(v)) for k, v in raw)  # type: ignore[misc, union-attr]
+        return _map(*map(decoder, args))
     if origin is tuple:
         return _tuple(args)
     if origin is not None and issubclass(origin, Mapping):
         return lambda raw: raw
     assert isinstance(hint, type), f"a state cannot hold {hint}"
     return _plain(hint)
+
+
+def _items(raw: Json) -> list[Json]:
+    if isinstance(raw, list):
+        return raw
+    raise ValueError(f"{raw!r:.50} is no list")
+
+
+def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
+    """A decoder for a list with one item for each of these."""
+    return lambda raw: tuple(
+        decode(item) for decode, item in zip(decoders, _items(raw), strict=True)
+    )
+
+
+def _map(key: Decoder, item: Decoder) -> Decoder:
+    return lambda raw: Map({key(name): item(value) for name, value in map(_items, _items(raw))})
 
 
 def _optional(args: tuple[object, ...]) -> Decoder:
@@ -104,11 +123,8 @@ def _optional(args: tuple[object, ...]) -> Decoder:
 def _tuple(args: tuple[object, ...]) -> Decoder:
     if len(args) == 2 and args[1] is Ellipsis:
         item = decoder(args[0])
-        return lambda raw: tuple(item(one) for one in raw)  # type: ignore[union-attr]
-    items = [decoder(arg) for arg in args]
-    return lambda raw: tuple(
-        one(part) for one, part in zip(items, raw, strict=True)  # type: ignore[arg-type]
-    )
+        return lambda raw: tuple(map(item, _items(raw)))
+    return _each(*map(decoder, args))
 
 
 def _plain(kind: type) -> Decoder:
@@ -125,7 +141,5 @@ def _plain(kind: type) -> Decoder:
 
 def _record(kind: type) -> Decoder:
     hints = get_type_hints(kind)
-    parts = [decoder(hints[field.name]) for field in fields(kind)]
-    return lambda raw: kind(
-        *(part(item) for part, item in zip(parts, raw, strict=True))  # type: ignore[arg-type]
-    )
+    parts = _each(*(decoder(hints[field.name]) for field in fields(kind)))
+    return lambda raw: kind(*parts(raw))

@@ -7,6 +7,7 @@ message goes through its bytes, so what is proved here is proved of what lies on
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from nodepool.messages import (
     Command,
@@ -20,7 +21,7 @@ from nodepool.messages import (
     subject_of,
 )
 from nodepool.replica import CLOCK, Entry, Proposal, Replica, wake
-from nodepool.service import Row, Service
+from nodepool.service import AnyService, Row
 from nodepool.snapshot import dump
 
 STEPS_MAX = 200_000
@@ -51,7 +52,7 @@ class Log:
             self.ids[id] = position
         return position
 
-    def commit(self, proposal: Proposal[object]) -> int | None:
+    def commit(self, proposal: Proposal[Any]) -> int | None:
         """Stores all of a proposal and its commit record; None where another came before it."""
         if self.fences.get(proposal.service, 0) != proposal.fence:
             return None
@@ -69,21 +70,21 @@ class Log:
 class Host:
     """A replica and how far into the log it has read."""
 
-    service: Service[object]
-    replica: Replica[object]
+    service: AnyService
+    replica: Replica[Any]
     cursor: int = 0
 
 
 class World:
     """Every service given, one replica of each unless told otherwise, over one log."""
 
-    def __init__(self, services: Sequence[Service[object]], replicas: int = 1) -> None:
+    def __init__(self, services: Sequence[AnyService], replicas: int = 1) -> None:
         self.services = tuple(services)
         self.log = Log()
         self.hosts = [self.host(service) for service in self.services for _ in range(replicas)]
         self.sent = 0
 
-    def host(self, service: Service[object]) -> Host:
+    def host(self, service: AnyService) -> Host:
         """A replica that has read nothing yet."""
         return Host(service, Replica(service))
 
@@ -143,7 +144,10 @@ class World:
             moved = False
             for host in self.hosts:
                 moved = bool(self.read(host)) | self.answer(host) | moved
-            if not moved and not any([self.ring(host) for host in self.hosts]):
+            if moved:
+                continue
+            rung = [self.ring(host) for host in self.hosts]
+            if not any(rung):
                 return
         raise AssertionError("the world does not come to rest")
 
@@ -209,7 +213,7 @@ class World:
         return list(dump(again.replica.safe)) == list(dump(host.replica.safe))
 
 
-def _everything(services: Iterable[Service[object]]) -> dict[str, type[Message]]:
+def _everything(services: Iterable[AnyService]) -> dict[str, type[Message]]:
     return {
         name: kind
         for service in services
