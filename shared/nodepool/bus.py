@@ -1,0 +1,525 @@
+"""The log on NATS JetStream: how it is set up, read by position, and written under a condition.
+
+The client's own readers stay silent for many seconds after a server restart, and what it calls
+published may still be in doubt. So reading, publishing and committing are done here.
+"""
+
+import asyncio
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.errors import NoServersError
+
+from nodepool.messages import CONTENT_TYPE
+from nodepool.replica import Entry, Outgoing, Proposal
+
+STREAM = "NODEPOOL"
+SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
+BUCKETS = ("nodepools", "nodes", "quotas", "capacity")
+PULL = 512
+"""How many messages one pull asks for; at most twice as many are on their way or waiting."""
+HEARTBEAT_S = 1.0
+"""A pull that shows no sign of life for three times as long is made anew."""
+PULL_S = 30.0
+RETRY_S = 0.05
+ANSWER_S = 5.0
+"""How long an answer of the server is waited for."""
+CONFLICTS = frozenset({10071, 10164, 10201})
+"""Wrong last sequence, one in flight, a duplicate in a batch: another has spoken before us."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Config = Mapping[str, object]
+
+
+class Unreachable(Exception):
+    """No server answers; the message is one line that says which and what to do."""
+
+
+class Refused(Exception):
+    """The condition of a publish does not hold: somebody else was first. Nothing was stored."""
+
+
+class InDoubt(Exception):
+    """Nobody knows whether the message is stored; reading on will tell."""
+
+
+class ServerRefusal(Exception):
+    """The server will not do it, for a reason of its own (no space, wrong set-up); one line."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"the server refuses: {description} ({code})")
+        self.code = code
+
+
+class Connection(Client):
+    """A connection that tells those who ask when it was lost and when it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_lost: list[Callable[[], None]] = []
+        self.on_back: list[Callable[[], None]] = []
+        self.errors: list[Callable[[Exception], None]] = []
+
+    async def lost(self) -> None:
+        """Called by the client when the server is gone."""
+        for listener in tuple(self.on_lost):
+            listener()
+
+    async def back(self) -> None:
+        """Called by the client when a server was found again."""
+        for listener in tuple(self.on_back):
+            listener()
+
+    async def failed(self, error: Exception) -> None:
+        """Called by the client with errors that belong to no call, such as a denied publish."""
+        for listener in tuple(self.errors):
+            listener(error)
+
+
+async def connect(url: str, name: str, *, patience_s: float | None = 5.0) -> Connection:
+    """A connection that finds its server again by itself.
+
+    Raises Unreachable where none answers within `patience_s` seconds; None waits for ever.
+    """
+    connection = Connection()
+    attempt = connection.connect(
+        servers=[url],
+        name=name,
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=RETRY_S,
+        pending_size=8 << 20,
+        allow_reconnect=True,
+        connect_timeout=2,
+        disconnected_cb=connection.lost,
+        reconnected_cb=connection.back,
+        error_cb=connection.failed,
+    )
+    try:
+        await asyncio.wait_for(attempt, patience_s)
+    except (TimeoutError, NoServersError, OSError) as error:
+        with suppress(NatsError, OSError):
+            await connection.close()
+        raise Unreachable(
+            f"no NATS server answers at {url}: start one with 'make run', or set NODEPOOL_URL"
+        ) from error
+    return connection
+
+
+async def ask(client: Client, subject: str, body: Config | None = None) -> dict[str, object]:
+    """The answer of the server's API; raises Refused, ServerRefusal or InDoubt, or NATS's own errors."""
+    content = json.dumps(body).encode() if body is not None else b""
+    return _reply(await client.request(subject, content, timeout=ANSWER_S))
+
+
+def _reply(message: Msg) -> dict[str, object]:
+    if message.headers and message.headers.get("Status") == "503":
+        raise InDoubt("JetStream does not answer")
+    reply: dict[str, object] = json.loads(message.data)
+    error = reply.get("error")
+    if isinstance(error, dict):
+        code, description = int(error.get("err_code", 0)), str(error.get("description"))
+        if code in CONFLICTS:
+            raise Refused(description)
+        raise ServerRefusal(code, description)
+    return reply
+
+
+def streams(replicas: int = 1) -> dict[str, Config]:
+    """Every stream there is, by name, as it is to be set up; buckets are streams too.
+
+    The log never loses a message; rows and snapshots can be made again from it, so with one copy
+    they need no fsync of their own.
+    """
+    rebuildable: Config = {"persist_mode": "async"} if replicas == 1 else {}
+    log: Config = {
+        "name": STREAM,
+        "subjects": ["np.>"],
+        "storage": "file",
+        "num_replicas": replicas,
+        "allow_atomic": True,
+        "allow_direct": True,
+        "deny_delete": True,
+        "discard": "new",
+        "duplicate_window": 120_000_000_000,
+    }
+    snapshots: Config = {
+        "name": SNAPSHOTS,
+        "subjects": ["np-snapshot.>"],
+        "storage": "file",
+        "num_replicas": replicas,
+        "max_msgs_per_subject": 1,
+        "allow_direct": True,
+        **rebuildable,
+    }
+    found = {STREAM: log, SNAPSHOTS: snapshots}
+    for bucket in BUCKETS:
+        found[f"KV_{bucket}"] = {
+            "name": f"KV_{bucket}",
+            "subjects": [f"$KV.{bucket}.>"],
+            "storage": "file",
+            "num_replicas": replicas,
+            "max_msgs_per_subject": 1,
+            "allow_direct": True,
+            "allow_rollup_hdrs": True,
+            "allow_msg_ttl": True,
+            "deny_delete": True,
+            "discard": "new",
+            **rebuildable,
+        }
+    return found
+
+
+async def provision(client: Client, replicas: int = 1) -> None:
+    """Makes every stream that is missing; one that is there with other settings is updated."""
+    for name, config in streams(replicas).items():
+        try:
+            await ask(client, f"$JS.API.STREAM.CREATE.{name}", config)
+        except ServerRefusal as refusal:
+            if refusal.code != 10058:  # The name is in use with other settings.
+                raise
+            await ask(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+
+
+async def last_position(client: Client, stream: str) -> int:
+    """The position of the newest message of a stream; 0 for an empty one."""
+    state = (await ask(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")
+    assert isinstance(state, dict), "a stream's info has a state"
+    return int(state["last_seq"])
+
+
+async def last_of(client: Client, stream: str, subject: str) -> Entry | None:
+    """The newest message on a subject; None where there is none."""
+    body = json.dumps({"last_by_subj": subject}).encode()
+    reply = await client.request(f"$JS.API.DIRECT.GET.{stream}", body, timeout=ANSWER_S)
+    headers = reply.headers or {}
+    if headers.get("Status") == "404":
+        return None
+    if "Nats-Sequence" not in headers:
+        raise InDoubt(f"no answer about {subject}: {headers.get('Status')}")
+    stamp = datetime.fromisoformat(headers["Nats-Time-Stamp"][:26].rstrip("Z") + "+00:00")
+    return Entry(int(headers["Nats-Sequence"]), stamp, subject, reply.data, headers)
+
+
+async def publish(
+    client: Client,
+    subject: str,
+    content: bytes,
+    *,
+    id: str = "",
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = ANSWER_S,
+) -> int:
+    """Stores one message and returns its position.
+
+    Raises Refused where a condition in `headers` does not hold, InDoubt without an answer in time.
+    """
+    given = {"Nats-Msg-Id": id, "Content-Type": CONTENT_TYPE} if id else {}
+    try:
+        reply = _reply(
+            await client.request(
+                subject, content, timeout=timeout_s, headers={**given, **(headers or {})}
+            )
+        )
+    except (NatsError, OSError) as error:
+        raise InDoubt(f"{subject} may or may not be stored: {error}") from error
+    return int(str(reply["seq"]))
+
+
+class Committer:
+    """Stores proposals: all answers and the commit record as one atomic batch, or nothing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: asyncio.Future[Msg] | None = None
+        connection.on_lost.append(self._lost)
+
+    def _lost(self) -> None:
+        # An answer that was on its way is lost with the connection: no use to wait for it.
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(InDoubt("the connection was lost"))
+
+    async def commit(self, service: str, proposal: Proposal[object]) -> int:
+        """The position of the commit record; raises Refused, InDoubt or ServerRefusal."""
+        messages = proposal.messages
+        fence = {"Nats-Expected-Last-Subject-Sequence": str(proposal.fence)}
+        if not messages:
+            return await self._stored(proposal, fence)
+        batch = os.urandom(8).hex()
+        await self._said(batch, messages)
+        last = {"Nats-Batch-Sequence": str(len(messages) + 1), "Nats-Batch-Commit": "1"}
+        return await self._stored(proposal, {"Nats-Batch-Id": batch, **last, **fence})
+
+    async def _said(self, batch: str, messages: Sequence[Outgoing]) -> None:
+        try:
+            for number, message in enumerate(messages, 1):
+                headers = {
+                    "Nats-Batch-Id": batch,
+                    "Nats-Batch-Sequence": str(number),
+                    "Nats-Msg-Id": message.id,
+                    "Content-Type": CONTENT_TYPE,
+                }
+                await self._connection.publish(message.subject, message.content, headers=headers)
+        except (NatsError, OSError) as error:
+            raise InDoubt(f"the batch was not sent whole: {error}") from error
+
+    async def _stored(self, proposal: Proposal[object], headers: Mapping[str, str]) -> int:
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, future=self._waiting, max_msgs=1)
+        try:
+            await self._connection.publish(
+                proposal.subject, proposal.record(), reply=inbox, headers=dict(headers)
+            )
+            reply = _reply(await asyncio.wait_for(self._waiting, ANSWER_S))
+        except (NatsError, OSError, TimeoutError) as error:
+            raise InDoubt(f"the commit may or may not be stored: {error}") from error
+        finally:
+            self._waiting = None
+            with suppress(NatsError, OSError):
+                await subscription.unsubscribe()
+        return int(str(reply["seq"]))
+
+
+class Publisher:
+    """Publishes without waiting for each answer; at most `window` are on their way."""
+
+    def __init__(self, connection: Connection, window: int = 512) -> None:
+        self._connection = connection
+        self._room = asyncio.Semaphore(window)
+        self._inbox = connection.new_inbox()
+        self._cut = len(self._inbox) + 1
+        self._count = 0
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        connection.on_lost.append(self._lost)
+
+    async def open(self) -> None:
+        """Begins to listen for answers."""
+        await self._connection.subscribe(f"{self._inbox}.*", cb=self._answered)
+
+    def _lost(self) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(InDoubt("the connection was lost"))
+
+    async def _answered(self, message: Msg) -> None:
+        waiting = self._waiting.get(int(message.subject[self._cut :]))
+        if waiting is None or waiting.done():
+            return
+        try:
+            waiting.set_result(int(str(_reply(message)["seq"])))
+        except (Refused, InDoubt, ServerRefusal) as error:
+            waiting.set_exception(error)
+
+    async def publish(
+        self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> int:
+        """The position once it is stored; raises as the function of this name does."""
+        async with self._room:
+            self._count += 1
+            number = self._count
+            waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+            try:
+                await self._connection.publish(
+                    subject, content, reply=f"{self._inbox}.{number}", headers=dict(headers or {})
+                )
+                return await asyncio.wait_for(waiting, ANSWER_S)
+            except (NatsError, OSError, TimeoutError) as error:
+                raise InDoubt(f"{subject} may or may not be stored: {error}") from error
+            finally:
+                del self._waiting[number]
+
+
+class Reader:
+    """The messages of a stream in their order, from a position on; `next` hands them over.
+
+    Nothing is acknowledged. On a gap, a lost connection or silence the consumer is made anew from
+    the last position on, so neither a loss nor a repetition is ever seen.
+    """
+
+    def __init__(
+        self,
+        client: Connection,
+        stream: str,
+        filters: Sequence[str],
+        *,
+        start: int = 1,
+        newest: bool = False,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._filters = list(filters)
+        self._last = start - 1
+        self._newest = newest
+        self._buffer: deque[Entry] = deque()
+        self._arrived = asyncio.Event()
+        self._alive = 0.0
+        self._asked = 0
+        self._received = 0
+        self._inbox = ""
+        self._listening: Subscription | None = None
+        self._subject = ""
+        self._making: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._closed = False
+        self._beyond = 0
+
+    @property
+    def pending(self) -> int:
+        """How many messages lie in the stream beyond those that `next` has handed over."""
+        return self._beyond + len(self._buffer)
+
+    @property
+    def last(self) -> int:
+        """The position of the last message received."""
+        return self._last
+
+    async def open(self) -> None:
+        """Begins to read; returns when the server knows of it."""
+        self._client.on_back.append(self._again)
+        await self._make()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Ends reading; what was received and not handed over is dropped."""
+        self._closed = True
+        if self._again in self._client.on_back:
+            self._client.on_back.remove(self._again)
+        for task in (self._making, self._watching):
+            if task is not None:
+                task.cancel()
+        self._arrived.set()
+
+    async def next(self, timeout_s: float | None = None) -> list[Entry]:
+        """The messages that have arrived, at least one; none after `timeout_s` seconds."""
+        if not self._buffer and not self._closed:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), timeout_s)
+        return await self.taken()
+
+    async def taken(self) -> list[Entry]:
+        """The messages that have arrived, without waiting."""
+        found = list(self._buffer)
+        self._buffer.clear()
+        await self._pull()
+        return found
+
+    @property
+    def arrived(self) -> asyncio.Event:
+        """Set while messages wait to be taken; whoever takes them clears it."""
+        return self._arrived
+
+    def _again(self) -> None:
+        if not self._closed and (self._making is None or self._making.done()):
+            self._making = asyncio.create_task(self._make())
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            if self._client.is_connected and loop.time() - self._alive > 3 * HEARTBEAT_S:
+                self._again()
+
+    async def _make(self) -> None:
+        """A consumer from the last position on; tries until there is one."""
+        while not self._closed:
+            try:
+                await self._made()
+                return
+            except (Refused, ServerRefusal, InDoubt, NatsError, OSError):
+                await asyncio.sleep(RETRY_S)
+
+    async def _made(self) -> None:
+        inbox = self._client.new_inbox()
+        name = f"r{os.urandom(8).hex()}"
+        config: dict[str, object] = {
+            "name": name,
+            "ack_policy": "none",
+            "filter_subjects": self._filters,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 60_000_000_000,
+        }
+        if self._newest and not self._last:
+            config["deliver_policy"] = "last_per_subject"
+        elif self._last:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
+        else:
+            config["deliver_policy"] = "all"
+        old, self._inbox = self._listening, inbox
+        self._alive = asyncio.get_running_loop().time()
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        self._asked = self._received = 0
+        if old is not None:
+            with suppress(NatsError, OSError):
+                await old.unsubscribe()
+        self._listening = await self._client.subscribe(
+            inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+        body = {"stream_name": self._stream, "action": "create", "config": config}
+        info = await ask(
+            self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body
+        )
+        self._beyond = int(str(info.get("num_pending", 0)))
+        await self._pull()
+
+    async def _pull(self) -> None:
+        """Asks for more while there is room for it."""
+        while self._subject and self._asked - self._received + len(self._buffer) <= PULL:
+            self._asked += PULL
+            request = {
+                "batch": PULL,
+                "expires": int(PULL_S * 1e9),
+                "idle_heartbeat": int(HEARTBEAT_S * 1e9),
+            }
+            try:
+                await self._client.publish(
+                    self._subject, json.dumps(request).encode(), reply=self._inbox
+                )
+            except (NatsError, OSError):
+                return
+
+    async def _receive(self, message: Msg) -> None:
+        if not message.reply:
+            await self._status(message)
+            return
+        tokens = message.reply.split(".")
+        first = 5 if len(tokens) == 9 else 7
+        position, number = int(tokens[first]), int(tokens[first + 1])
+        if tokens[first - 2] != self._subject.rsplit(".", 1)[1]:
+            return  # Of a consumer that was given up.
+        self._alive = asyncio.get_running_loop().time()
+        self._received += 1
+        if number != self._received:
+            self._again()
+            return
+        if position <= self._last:
+            return
+        self._last = position
+        self._beyond = int(tokens[first + 3])
+        time = EPOCH + timedelta(microseconds=int(tokens[first + 2]) // 1000)
+        headers = message.headers or {}
+        self._buffer.append(Entry(position, time, message.subject, message.data, headers))
+        self._arrived.set()
+
+    async def _status(self, message: Msg) -> None:
+        headers = message.headers or {}
+        self._alive = asyncio.get_running_loop().time()
+        match headers.get("Status"):
+            case "100":
+                return
+            case "408" | "409" if "Nats-Pending-Messages" in headers:
+                # The pull ran out of time; what it did not bring may be asked for again.
+                self._asked -= int(headers["Nats-Pending-Messages"])
+                await self._pull()
+            case _:
+                self._again()

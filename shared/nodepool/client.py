@@ -1,0 +1,706 @@
+"""A client of the control plane, for the command line and for people's own programs."""
+
+import asyncio
+import getpass
+import json
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Literal, Self
+from uuid import uuid4
+
+from nats.errors import Error as NatsError
+
+from nodepool import bus, events
+from nodepool.commands import (
+    AddMachines,
+    ApplyNodePool,
+    BreakMachine,
+    DeleteNodePool,
+    PreemptNode,
+    RegisterCluster,
+    RepairMachine,
+    RunPod,
+    ScaleNodePool,
+    SetQuota,
+    StopPod,
+)
+from nodepool.events import ClusterRegistered, CommandAccepted, CommandRefused, SeedEvent, Severity
+from nodepool.manifests import ManifestError, manifest, manifests
+from nodepool.messages import Command, Envelope, address_of, decode, envelope_of, subject_of, token
+from nodepool.model import ConditionStatus, Pod
+from nodepool.replica import Entry
+
+URL: Final = "nats://127.0.0.1:4222"
+TIMEOUT_S: Final = 10.0
+"""How long an outcome is waited for, in seconds, where nothing else is said."""
+WINDOW: Final = 256
+"""How many commands of one `send_many` are on their way at a time."""
+FILTERS_MAX: Final = 16
+"""From so many clusters on, outcomes of all clusters are read and the others passed over."""
+SETTLE_S: Final = 1.0
+"""How long `wait` believes that a NodePool just accepted may not be in the read model yet."""
+
+Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
+Document = Mapping[str, object]
+Fault = Literal["boot", "registration", "silence"]
+
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_SEEN: Final[dict[str, type[SeedEvent]]] = {
+    kind.__name__: kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, SeedEvent) and kind is not SeedEvent
+}
+
+
+class ClientError(Exception):
+    """What a client may raise; the text is one line for a person."""
+
+
+class Refused(ClientError):
+    """The control plane refused a command: `field` is what to mend, `reason` the kind of fault."""
+
+    def __init__(self, field: str, reason: str, message: str) -> None:
+        super().__init__(f"{field}: {message} ({reason})" if field else f"{message} ({reason})")
+        self.field = field
+        self.reason = reason
+        self.message = message
+
+
+class NoOutcome(ClientError):
+    """Nobody answered a command in time; it is not lost."""
+
+
+class NotFound(ClientError):
+    """There is no such object."""
+
+
+class TimedOut(ClientError):
+    """What was waited for did not come to pass in time."""
+
+
+class Unreachable(ClientError):
+    """No server answers, or the control plane was never set up on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An object of the read model; `object` is None for one that is gone.
+
+    `key` is its name within the client's organisation and cluster, `position` its version.
+    """
+
+    key: str
+    object: Document | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Said once by `Client.watch`, when every object that was there has been given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A Kubernetes event: `kind` and `name` are the object it regards, `component` who said it."""
+
+    time: datetime
+    severity: Severity
+    reason: str
+    kind: str
+    name: str
+    component: str
+    message: str
+
+
+Outcome = CommandAccepted | Refused | NoOutcome
+
+
+class Client:
+    """A connection to the control plane; use it as `async with Client(...) as client`.
+
+    Every method may raise `Unreachable`; one that sends may raise `Refused`, or `NoOutcome` where
+    nobody answers within `timeout_s` seconds.
+    """
+
+    def __init__(
+        self,
+        url: str = URL,
+        *,
+        org: str = "demo",
+        cluster: str = "demo",
+        timeout_s: float = TIMEOUT_S,
+        source: str = "nodepool-client",
+    ) -> None:
+        self.url = url
+        self.org = _checked("org", org)
+        self.cluster = _checked("cluster", cluster)
+        self.timeout_s = timeout_s
+        self._source = f"{source}/{_user()}"
+        self._connection: bus.Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._connection = await bus.connect(self.url, self._source)
+        except bus.Unreachable as error:
+            raise Unreachable(str(error)) from None
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._connection is not None:
+            with suppress(NatsError, OSError):
+                await self._connection.close()
+
+    # Commands.
+
+    async def apply(
+        self, wish: ApplyNodePool | Document | str, *, dry_run: bool = False
+    ) -> CommandAccepted:
+        """What became of one NodePool, given as a command, a manifest, or its YAML.
+
+        Raises `Refused` for a manifest that cannot be read, too. `send_many` is for many of them.
+        """
+        command = _wish(wish).model_copy(update={"dry_run": dry_run})
+        return await self.send(self.addressed(command))
+
+    async def scale(
+        self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
+    ) -> CommandAccepted:
+        """Sets a NodePool's target; `version` refuses one changed since that resourceVersion."""
+        return await self.send(
+            ScaleNodePool(
+                **self._of(pool), target_nodes=target, resource_version=version, dry_run=dry_run
+            )
+        )
+
+    async def delete(
+        self, pool: str, *, version: str | None = None, dry_run: bool = False
+    ) -> CommandAccepted:
+        """Begins to remove a NodePool; `wait_until_gone` tells when it is done."""
+        return await self.send(
+            DeleteNodePool(**self._of(pool), resource_version=version, dry_run=dry_run)
+        )
+
+    async def preempt(self, pool: str, node: str) -> CommandAccepted:
+        """Begins the seven minutes in which a spot Node is taken back."""
+        return await self.send(PreemptNode(**self._of(pool), node=node))
+
+    async def set_quota(self, zone: str, instance_type: str, limit: int) -> CommandAccepted:
+        """Sets how many Nodes of a type the organisation may hold in a zone."""
+        return await self.send(
+            SetQuota(org=self.org, zone=zone, instance_type=instance_type, limit=limit)
+        )
+
+    async def register_cluster(self, name: str, zone: str) -> CommandAccepted:
+        """Makes a cluster of the organisation known; it lies in that zone for ever."""
+        return await self.send(RegisterCluster(org=self.org, cluster=name, zone=zone))
+
+    async def add_machines(
+        self,
+        zone: str,
+        instance_type: str,
+        count: int,
+        *,
+        boot_seconds: float = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> CommandAccepted:
+        """Puts at most 500 simulated machines into a zone."""
+        return await self.send(
+            AddMachines(
+                zone=zone,
+                instance_type=instance_type,
+                count=count,
+                labels=dict(labels or {}),
+                boot_seconds=boot_seconds,
+            )
+        )
+
+    async def break_machine(
+        self, zone: str, machine: str, fault: Fault, *, times: int = 1, cause: str = ""
+    ) -> CommandAccepted:
+        """Makes a simulated machine fail the next `times` times that it boots."""
+        return await self.send(
+            BreakMachine(zone=zone, machine=machine, fault=fault, times=times, cause=cause)
+        )
+
+    async def repair_machine(self, zone: str, machine: str) -> CommandAccepted:
+        """Returns a machine from triage to the free ones."""
+        return await self.send(RepairMachine(zone=zone, machine=machine))
+
+    async def run_pod(self, zone: str, machine: str, pod: Pod) -> CommandAccepted:
+        """Starts a Pod on a simulated Node."""
+        return await self.send(RunPod(zone=zone, machine=machine, pod=pod))
+
+    async def stop_pod(self, zone: str, machine: str, name: str) -> CommandAccepted:
+        """Ends a Pod on a simulated Node."""
+        return await self.send(StopPod(zone=zone, machine=machine, name=name))
+
+    def addressed(self, command: ApplyNodePool) -> ApplyNodePool:
+        """The manifest as one for this client's organisation and cluster."""
+        return command.model_copy(update=self._of(command.metadata.name))
+
+    async def send(self, command: Command) -> CommandAccepted:
+        """Sends any command and returns its acceptance."""
+        async with aclosing(self.send_many([command])) as answers:
+            _, outcome = await anext(answers)
+        if isinstance(outcome, CommandAccepted):
+            return outcome
+        raise outcome
+
+    async def send_many(
+        self, commands: Sequence[Command], *, window: int = WINDOW
+    ) -> AsyncGenerator[tuple[Command, Outcome], None]:
+        """Sends commands, `window` at a time, and gives each with its outcome, in their order.
+
+        A refusal is given and not raised. Commands about different objects may be taken in any
+        order, those about one object in theirs.
+        """
+        fit = [command for command in commands if _misnamed(command) is None]
+        async with self._outcomes(fit) as outcomes:
+            under_way: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
+            try:
+                for command in commands:
+                    task = asyncio.create_task(self._ask(command, outcomes))
+                    under_way.append((command, task))
+                    if len(under_way) >= window:
+                        asked, first = under_way.popleft()
+                        yield asked, await first
+                while under_way:
+                    asked, first = under_way.popleft()
+                    yield asked, await first
+            finally:
+                for _, task in under_way:
+                    task.cancel()
+
+    async def _ask(self, command: Command, outcomes: "_Outcomes") -> Outcome:
+        misnamed = _misnamed(command)
+        if misnamed is not None:
+            return misnamed
+        id = str(uuid4())
+        name = type(command).__name__
+        envelope = envelope_of(type(command)).model_construct(
+            id=id,
+            type=name,
+            source=self._source,
+            subject="/".join(command.path),
+            time=datetime.now(UTC),
+            data=command,
+        )
+        outcome = outcomes.expect(id)
+        position = 0
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                position = await self._publish(subject_of(command, ""), envelope.encode(), id)
+                return await outcome
+        except bus.ServerRefusal as refusal:
+            return NoOutcome(f"{name} is not stored: {refusal}")
+        except TimeoutError:
+            return NoOutcome(_unanswered(name, self.timeout_s, stored=position > 0))
+        finally:
+            outcomes.forget(id)
+
+    async def _publish(self, subject: str, content: bytes, id: str) -> int:
+        """The position; an uncertain publish is said again under its id until the time is up."""
+        while True:
+            try:
+                return await bus.publish(self._bus, subject, content, id=id, timeout_s=2.0)
+            except bus.InDoubt:
+                await asyncio.sleep(bus.RETRY_S)
+
+    @asynccontextmanager
+    async def _outcomes(self, commands: Sequence[Command]) -> AsyncIterator["_Outcomes"]:
+        filters = _outcome_filters(commands)
+        async with self._reader(bus.STREAM, filters, at_end=True) as reader:
+            outcomes = _Outcomes(reader)
+            listening = asyncio.create_task(outcomes.listen())
+            try:
+                yield outcomes
+            finally:
+                listening.cancel()
+
+    # The read model.
+
+    async def get(self, bucket: Bucket, key: str) -> Document | None:
+        """The object of that name; None where there is none.
+
+        `key` is a name within this organisation and cluster; a quota's is `<zone>.<type>`, as is a
+        capacity's.
+        """
+        with self._speaking():
+            entry = await bus.last_of(
+                self._bus, f"KV_{bucket}", self._scope(bucket) + _checked("name", key)
+            )
+        return _object(entry) if entry is not None else None
+
+    async def list(self, bucket: Bucket, prefix: str = "") -> list[Row]:
+        """Every object of a bucket whose name begins with `prefix`, ordered by name."""
+        rows: dict[str, Row] = {}
+        async with aclosing(self.watch(bucket, prefix)) as found:
+            async for row in found:
+                if isinstance(row, Listed):
+                    break
+                rows[row.key] = row
+        return [row for _, row in sorted(rows.items()) if row.object is not None]
+
+    async def watch(self, bucket: Bucket, prefix: str = "") -> AsyncGenerator[Row | Listed, None]:
+        """Every object of a bucket, then `Listed`, then each change for ever.
+
+        An object that is gone is a row without one. Changes that follow each other closely may
+        come as the last of them.
+        """
+        scope = self._scope(bucket)
+        listed = False
+        async with self._reader(f"KV_{bucket}", [f"{scope}>"], newest=True) as reader:
+            while True:
+                if not listed and reader.pending == 0:
+                    listed = True
+                    yield Listed()
+                for entry in await self._next(reader, endless=listed):
+                    key = entry.subject[len(scope) :]
+                    if key.startswith(prefix):
+                        yield Row(key, _object(entry), entry.position)
+
+    async def zone(self) -> str | None:
+        """The zone in which the cluster lies; None for a cluster that is not registered."""
+        with self._speaking():
+            subject = subject_of(
+                ClusterRegistered(org=self.org, cluster=self.cluster, zone=""), "validator"
+            )
+            entry = await bus.last_of(self._bus, bus.STREAM, subject)
+        if entry is None:
+            return None
+        envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
+        return envelope.data.zone if isinstance(envelope, Envelope) else None
+
+    async def wait(
+        self,
+        pool: str,
+        condition: str,
+        status: ConditionStatus = "True",
+        *,
+        timeout_s: float | None = None,
+    ) -> Document:
+        """The NodePool once the condition has that status for its newest generation.
+
+        Raises `NotFound` where there is none or it goes, `TimedOut` after `timeout_s` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with aclosing(self._changes(pool)) as changes:
+                    async for found in changes:
+                        if _meets(found, condition, status):
+                            return found
+        except TimeoutError:
+            pass
+        else:
+            raise NotFound(f'nodepool "{pool}" not found in {self.org}/{self.cluster}')
+        raise TimedOut(f"timed out waiting for {condition}={status} on nodepool/{pool}")
+
+    async def wait_until_gone(self, pool: str, *, timeout_s: float | None = None) -> None:
+        """Returns once there is no such NodePool; raises `TimedOut` after `timeout_s` seconds."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with aclosing(self._changes(pool)) as changes:
+                    async for _ in changes:
+                        pass
+        except TimeoutError:
+            raise TimedOut(f"timed out waiting for nodepool/{pool} to be deleted") from None
+
+    async def _changes(self, pool: str) -> AsyncGenerator[Document, None]:
+        """The NodePool, again after each change, until it is gone."""
+        subject = self._scope("nodepools") + _checked("name", pool)
+        seen = False
+        async with self._reader("KV_nodepools", [subject], newest=True) as reader:
+            while True:
+                entries = await reader.next(None if seen else SETTLE_S)
+                if not entries and not seen:
+                    return
+                for entry in entries:
+                    found = _object(entry)
+                    if found is None:
+                        return
+                    seen = True
+                    yield found
+
+    # Events.
+
+    async def events(
+        self,
+        *,
+        pool: str = "",
+        node: str = "",
+        since: datetime | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[Happening, None]:
+        """What happened to the cluster's NodePools and Nodes, in order; with `follow`, for ever.
+
+        `pool` and `node` narrow it to those that regard this object; `since` is where to begin.
+        """
+        start = 1 if since is None else await self._position_at(since)
+        filters = self._event_filters(pool)
+        async with self._reader(bus.STREAM, filters, start=start) as reader:
+            while follow or reader.pending:
+                for entry in await self._next(reader, endless=follow):
+                    for seen in happenings(entry):
+                        if _regards(seen, pool, node) and (since is None or seen.time >= since):
+                            yield seen
+
+    def _event_filters(self, pool: str) -> Sequence[str]:
+        of = token(_checked("name", pool)) if pool else "*"
+        where = f"{self.org}.{self.cluster}.{of}"
+        return [f"np.evt.{kind.speaker}.{where}.{name}" for name, kind in _SEEN.items()]
+
+    async def _position_at(self, moment: datetime) -> int:
+        """A position such that nothing at or after that moment lies before it."""
+        with self._speaking():
+            high = await bus.last_position(self._bus, bus.STREAM) + 1
+            low = 1
+            while low < high:
+                middle = (low + high) // 2
+                if (found := await self._time_of(middle)) is not None and found >= moment:
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
+
+    async def _time_of(self, position: int) -> datetime | None:
+        """When the first message at or after a position was stored."""
+        manager = self._bus.jsm()
+        found = await manager.get_msg(bus.STREAM, seq=position, subject=">", next=True)
+        return found.time
+
+    # What they share.
+
+    @property
+    def _bus(self) -> bus.Connection:
+        assert self._connection is not None, "use the client in `async with`"
+        return self._connection
+
+    def _of(self, pool: str) -> dict[str, str]:
+        return {"org": self.org, "cluster": self.cluster, "pool": pool}
+
+    def _scope(self, bucket: Bucket) -> str:
+        match bucket:
+            case "nodepools" | "nodes":
+                return f"$KV.{bucket}.{self.org}.{self.cluster}."
+            case "quotas":
+                return f"$KV.{bucket}.{self.org}."
+            case "capacity":
+                return f"$KV.{bucket}."
+
+    @asynccontextmanager
+    async def _reader(
+        self,
+        stream: str,
+        filters: Sequence[str],
+        *,
+        start: int = 1,
+        newest: bool = False,
+        at_end: bool = False,
+    ) -> AsyncIterator[bus.Reader]:
+        with self._speaking():
+            # Asked first: the answer says so when the stream is missing, a reader would wait.
+            last = await bus.last_position(self._bus, stream)
+            begin = last + 1 if at_end else start
+            reader = bus.Reader(self._bus, stream, filters, start=begin, newest=newest)
+            async with asyncio.timeout(self.timeout_s):
+                await reader.open()
+        try:
+            yield reader
+        finally:
+            await reader.close()
+
+    async def _next(self, reader: bus.Reader, *, endless: bool) -> Sequence[Entry]:
+        """What is read next; `endless` waits for it, else it is known to be there."""
+        found = await reader.next(None if endless else self.timeout_s)
+        if not found and not endless:
+            raise Unreachable(_silent(self.url))
+        return found
+
+    def _speaking(self) -> "_Speaking":
+        return _Speaking(self.url)
+
+
+class _Speaking:
+    """Says what the engine's errors mean to the user of a client."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, bus.ServerRefusal):
+            raise Unreachable(
+                f"no control plane is set up at {self._url}: start one with 'nodepool up'"
+            ) from None
+        if isinstance(error, bus.Unreachable | bus.InDoubt | NatsError | OSError):
+            raise Unreachable(_silent(self._url)) from None
+
+
+class _Outcomes:
+    """The outcomes on one reader, each handed to whoever expects it."""
+
+    def __init__(self, reader: bus.Reader) -> None:
+        self._reader = reader
+        self._expected: dict[str, asyncio.Future[Outcome]] = {}
+
+    def expect(self, id: str) -> "asyncio.Future[Outcome]":
+        """The outcome to be of the command with this id."""
+        found = self._expected[id] = asyncio.get_running_loop().create_future()
+        return found
+
+    def forget(self, id: str) -> None:
+        """Nobody waits for this outcome any more."""
+        self._expected.pop(id).cancel()
+
+    async def listen(self) -> None:
+        """Hands over outcomes for ever."""
+        while True:
+            for entry in await self._reader.next():
+                self._hear(entry)
+
+    def _hear(self, entry: Entry) -> None:
+        accepted = entry.subject.endswith(f".{CommandAccepted.__name__}")
+        kind = CommandAccepted if accepted else CommandRefused
+        envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+        if not isinstance(envelope, Envelope):
+            return
+        waiting = self._expected.get(envelope.correlationid or "")
+        if waiting is None or waiting.done():
+            return
+        outcome = envelope.data
+        if isinstance(outcome, CommandAccepted):
+            waiting.set_result(outcome)
+        elif isinstance(outcome, CommandRefused):
+            waiting.set_result(Refused(outcome.field, outcome.reason, outcome.message))
+
+
+def happenings(entry: Entry) -> list[Happening]:
+    """An entry of the log as Kubernetes shows it, once for each object; none for another kind."""
+    address = address_of(entry.subject)
+    kind = _SEEN.get(address.name) if address is not None and address.kind == "evt" else None
+    if address is None or kind is None:
+        return []
+    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+    if not isinstance(envelope, Envelope):
+        return []
+    told = envelope.data
+    return [
+        Happening(
+            time=entry.time,
+            severity=kind.severity,
+            reason=kind.reason,
+            kind=regarded,
+            name=told.node if regarded == "Node" else told.pool,
+            component=address.service,
+            message=told.message,
+        )
+        for regarded in kind.regarding
+    ]
+
+
+def _regards(seen: Happening, pool: str, node: str) -> bool:
+    if node:
+        return (seen.kind, seen.name) == ("Node", node)
+    return not pool or (seen.kind, seen.name) == ("NodePool", pool)
+
+
+def _wish(wish: ApplyNodePool | Document | str) -> ApplyNodePool:
+    if isinstance(wish, ApplyNodePool):
+        return wish
+    try:
+        if not isinstance(wish, str):
+            return manifest(wish, "the manifest")
+        found = manifests(wish, "the manifest")
+    except ManifestError as error:
+        raise Refused("", "Invalid", str(error)) from None
+    if len(found) > 1:
+        raise Refused("", "Invalid", f"holds {len(found)} manifests; give send_many their commands")
+    return found[0].command
+
+
+def _object(entry: Entry) -> Document | None:
+    if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
+        return None
+    found: Document = json.loads(entry.content)
+    return found
+
+
+def _meets(found: Document, condition: str, status: str) -> bool:
+    metadata, state = found.get("metadata"), found.get("status")
+    conditions = state.get("conditions") if isinstance(state, Mapping) else None
+    generation = metadata.get("generation") if isinstance(metadata, Mapping) else None
+    for known in conditions or ():
+        if str(known.get("type")).lower() == condition.lower():
+            observed: bool = known.get("observedGeneration") == generation
+            return observed and str(known.get("status")).lower() == status.lower()
+    return False
+
+
+def _outcome_filters(commands: Iterable[Command]) -> list[str]:
+    paths = {tuple(map(token, command.path)) for command in commands}
+    if len(paths) > 1:
+        paths = {(org, cluster, "*") for org, cluster, _ in paths}
+    if len(paths) > FILTERS_MAX or not paths:
+        paths = {("*", "*", "*")}
+    names = (CommandAccepted.__name__, CommandRefused.__name__)
+    return [f"np.evt.*.{'.'.join(path)}.{name}" for path in sorted(paths) for name in names]
+
+
+def _misnamed(command: Command) -> Refused | None:
+    """The refusal of a command whose identity cannot be part of a subject."""
+    fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
+    for field, name in zip(fields, command.path, strict=True):
+        if field and not _NAME.fullmatch(name):
+            return _bad_name("metadata.name" if field == "pool" else field, name)
+    return None
+
+
+def _checked(field: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _bad_name(field, name)
+    return name
+
+
+def _bad_name(field: str, name: str) -> Refused:
+    shown = json.dumps(name[:64])
+    return Refused(field, "Invalid", f"{shown} is no name; use letters, digits, '-', '_' or '.'")
+
+
+def _unanswered(name: str, timeout_s: float, *, stored: bool) -> str:
+    if not stored:
+        return (
+            f"{name} may or may not be stored: the server did not confirm it within"
+            f" {timeout_s:g} s; send it again, which does no harm"
+        )
+    return (
+        f"{name} was not answered within {timeout_s:g} s; nothing is lost: it lies in the log and"
+        " is answered when the services run"
+    )
+
+
+def _silent(url: str) -> str:
+    return f"the server at {url} does not answer: see whether it runs, and try again"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container's user may have no name.
+        return "unknown"

@@ -1,0 +1,384 @@
+"""A service on NATS: restored, listening, answering in commits, waking, stopping gracefully.
+
+Several replicas of a service may run. Whoever commits leads; the others follow what is recorded and
+answer only what the leader has left unanswered for a while. None of that is needed for correctness:
+the condition on each commit is.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from nats.errors import Error as NatsError
+
+from nodepool.bus import (
+    STREAM,
+    Committer,
+    Connection,
+    InDoubt,
+    Publisher,
+    Reader,
+    Refused,
+    ServerRefusal,
+    Unreachable,
+    connect,
+    last_of,
+    provision,
+    publish,
+)
+from nodepool.events import Wake
+from nodepool.messages import Message, subject_of
+from nodepool.replica import CLOCK, Answered, Entry, Proposal, Replica, wake
+from nodepool.restore import restored, save
+from nodepool.rows import RowWriter
+from nodepool.service import Service, commit_subject
+from nodepool.settings import Settings, SettingsError, read
+from nodepool.telemetry import Samples, Telemetry
+
+S = TypeVar("S")
+STANDBY_S = 0.5
+"""How long a follower leaves a question to the leader."""
+QUIET_S = 0.2
+"""How long questions without an answer may wait for a commit that moves the cursor past them."""
+SNAPSHOT_AFTER = 20_000
+"""So many settled questions are the most that a restart reads again, and a few seconds more."""
+BACK_OFF_S = 0.25
+STALE_S = 5.0
+"""A refused commit's rival is read long before this; else the replica begins anew."""
+
+
+class Stale(Exception):
+    """This replica cannot tell what became of the log; it begins anew."""
+
+
+class Runtime(Generic[S]):
+    """One replica of a service on NATS."""
+
+    def __init__(
+        self, service: Service[S], settings: Settings, samples: Samples | None = None
+    ) -> None:
+        self.service = service
+        self.settings = settings
+        self.replica: Replica[S] = Replica(service)
+        self.telemetry = Telemetry(service.name, settings, samples)
+        self.port = -1
+        self.ready = asyncio.Event()
+        self._leading = True
+        self._heard_leader = 0.0
+        self._oldest_open = 0.0
+        self._quiet_since = 0.0
+        self._rung: tuple[datetime, int] | None = None
+        self._not_before = 0.0
+        self._refused_at = 0.0
+        self._saved_at = 0
+        self._answered_since = 0
+        self._saving: asyncio.Task[int] | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves until `stop`; trouble with the bus delays it, nothing else ends it."""
+        self.telemetry.ready = self.ready.is_set
+        self.port = self.telemetry.serve(self.settings)
+        try:
+            while not stop.is_set():
+                try:
+                    await self._session(stop)
+                except (Stale, InDoubt, ServerRefusal, Unreachable, NatsError, OSError) as trouble:
+                    self.ready.clear()
+                    self.telemetry.log.warning("starting anew", cause=str(trouble))
+                    await asyncio.sleep(BACK_OFF_S)
+        finally:
+            self.telemetry.close()
+
+    async def _session(self, stop: asyncio.Event) -> None:
+        connection = await _connected(self.settings.url, self.service.name, stop)
+        if connection is None:
+            return
+        tasks: list[asyncio.Task[None]] = []
+        reader: Reader | None = None
+        try:
+            connection.errors.append(
+                lambda error: self.telemetry.log.error("bus error", cause=str(error))
+            )
+            connection.on_back.append(self.telemetry.reconnects.inc)
+            await provision(connection, self.settings.replicas)
+            self._publisher = Publisher(connection)
+            await self._publisher.open()
+            self._committer = Committer(connection)
+            self._connection = connection
+            self.replica = await restored(connection, self.service)
+            self._saved_at = self.replica.settled
+            last = await last_of(connection, STREAM, commit_subject(self.service.name))
+            self._catch_up_to = last.position if last is not None else 0
+            self._reader = reader = Reader(
+                connection, STREAM, self.service.filters(), start=self.replica.settled + 1
+            )
+            await reader.open()
+            connection.on_back.append(reader.arrived.set)
+            self._rows = self._row_writer()
+            if self._rows is not None:
+                connection.on_back.append(self._rows.forget)
+                tasks.append(asyncio.create_task(self._rows.run()))
+            tasks.append(asyncio.create_task(_knock(stop, reader.arrived)))
+            await self._loop(stop, tasks)
+            await self._finish()
+        finally:
+            self.ready.clear()
+            for task in tasks:
+                task.cancel()
+            if reader is not None:
+                await reader.close()
+            with suppress(NatsError, OSError):
+                await connection.close()
+
+    def _row_writer(self) -> RowWriter[S] | None:
+        rows = self.service.rows
+        return RowWriter(self._connection, self._publisher, rows) if rows is not None else None
+
+    async def _loop(self, stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:
+        self._leading, self._rung, self._refused_at = True, None, 0.0
+        while not stop.is_set():
+            await self._wait()
+            self._read(await self._reader.taken())
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+            if not self._connection.is_connected or not self._caught_up():
+                continue
+            self.ready.set()
+            await self._answer()
+            await self._ring()
+            self._snapshot()
+            self.telemetry.pending.set(self._reader.pending + self.replica.open)
+            self.telemetry.position.set(self.replica.settled)
+            self.telemetry.leading.set(self._leading)
+
+    async def _wait(self) -> None:
+        """Until messages arrive, or something is due."""
+        arrived = self._reader.arrived
+        if not arrived.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(arrived.wait(), self._patience())
+        arrived.clear()
+
+    def _patience(self) -> float:
+        now = self._time()
+        waits = [1.0]
+        if self.replica.quiet:
+            waits.append(self._quiet_since + QUIET_S - now)
+        if not self._leading and (self.replica.open or self.replica.quiet):
+            waits.append(self._standby_until() - now)
+        due = self.replica.due()
+        if due is not None and not self.replica.open:
+            waits.append(self._ring_in(due))
+        return max(0.001, min(waits))
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _read(self, entries: Iterable[Entry]) -> None:
+        wakes = f".{Wake.__name__}"
+        for entry in entries:
+            if not self.replica.open:
+                self._oldest_open = self._time()
+            settled_by_another = self.replica.read(entry)
+            if settled_by_another:
+                self._heard_leader = self._time()
+                self._leading = self._leading and not self.ready.is_set()
+                self._quiet_since = self._time()
+            if entry.subject.endswith(wakes):
+                self._early(entry)
+
+    def _early(self, entry: Entry) -> None:
+        """Notes by how much a ring came too early for the log's clock, if it did."""
+        due = self._rung[0] if self._rung is not None else None
+        if due is not None and entry.time < due:
+            self._not_before = self._time() + (due - entry.time).total_seconds()
+
+    def _caught_up(self) -> bool:
+        return self.replica.fence >= self._catch_up_to or (
+            self._reader.last >= self._catch_up_to
+        )
+
+    def _standby_until(self) -> float:
+        return max(self._heard_leader, self._oldest_open) + STANDBY_S
+
+    async def _answer(self) -> None:
+        if self.replica.waits_for_the_log:
+            if self._time() - self._refused_at > STALE_S:
+                raise Stale("a commit was refused, and the one before it is nowhere")
+            return
+        if not self._leading and self._time() < self._standby_until():
+            return
+        while self.replica.open:
+            if not await self._round(even_if_quiet=not self._leading):
+                return
+        if self.replica.quiet and self._time() >= self._quiet_since + QUIET_S:
+            await self._round(even_if_quiet=True)
+
+    async def _round(self, *, even_if_quiet: bool) -> bool:
+        """Answers a batch of open questions; False where it has to be tried again later."""
+        first_quiet = not self.replica.quiet
+        proposal = self.replica.propose(even_if_quiet=even_if_quiet)
+        if proposal is None:
+            return False
+        if not proposal.worth_storing:
+            if first_quiet:
+                self._quiet_since = self._time()
+            self._settled(proposal, "quiet")
+            return True
+        return await self._commit(proposal)
+
+    async def _commit(self, proposal: Proposal[S]) -> bool:
+        proposal = self.telemetry.traced(proposal)
+        began, result = self._time(), "stored"
+        try:
+            position = await self._committer.commit(self.service.name, proposal)
+        except Refused:
+            result = "refused"
+            self.replica.refused()
+            self._leading, self._refused_at = False, self._time()
+            self._heard_leader = self._refused_at
+        except InDoubt:
+            result = "in doubt"
+            self.replica.in_doubt()
+            self._rewrite_rows()
+        except ServerRefusal as refusal:
+            result = "failed"
+            self.replica.in_doubt()
+            self.telemetry.log.error("commit failed", cause=str(refusal))
+            await asyncio.sleep(BACK_OFF_S)
+        else:
+            self.replica.accepted(proposal, position)
+            if not self._leading:
+                self._leading = True
+                self.telemetry.log.info("leading", position=position)
+                self._rewrite_rows()
+            self._settled(proposal, "stored")
+        self.telemetry.committed(self._time() - began, result)
+        return result == "stored"
+
+    def _rewrite_rows(self) -> None:
+        if self._rows is not None:
+            self._rows.forget()
+
+    def _settled(self, proposal: Proposal[S], outcome: str) -> None:
+        self._answered_since += len(proposal.answered)
+        if self._rows is not None:
+            messages = _messages(proposal.answered)
+            self._rows.touched(self.replica.state, messages, proposal.position)
+        self.telemetry.handled(proposal.answered, outcome)
+
+    def _ring_in(self, due: datetime) -> float:
+        """In how many seconds to ring for this moment; a follower leaves it to the leader first."""
+        if self._rung == (due, self.replica.read_to):
+            return STANDBY_S
+        seconds = (due - datetime.now(UTC)).total_seconds()
+        return max(seconds, self._not_before - self._time()) + (0 if self._leading else STANDBY_S)
+
+    async def _ring(self) -> None:
+        due = self.replica.due()
+        if due is None or self.replica.open or self.replica.waits_for_the_log:
+            return
+        if self._rung == (due, self.replica.read_to) or self._ring_in(due) > 0:
+            return
+        self._rung = (due, self.replica.read_to)
+        rung = wake(self.service.name, due, self.replica.read_to)
+        try:
+            await publish(
+                self._connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id
+            )
+        except (InDoubt, Refused):
+            self._rung = None
+
+    def _snapshot(self) -> None:
+        if self._saving is not None and self._saving.done():
+            saved, self._saving = self._saving, None
+            if saved.exception() is not None:
+                self.telemetry.log.warning("no snapshot", cause=str(saved.exception()))
+        if self._leading and self._answered_since >= SNAPSHOT_AFTER and self._saving is None:
+            self._answered_since = 0
+            self._saving = asyncio.create_task(
+                save(self._connection, self._publisher, self.service, self.replica)
+            )
+
+    async def _finish(self) -> None:
+        """Leaves nothing half done: what was looked at is committed, rows are written."""
+        if self.replica.quiet and self._leading and self._connection.is_connected:
+            await self._round(even_if_quiet=True)
+        if self._saving is not None:
+            with suppress(InDoubt, ServerRefusal, NatsError, OSError):
+                await self._saving
+        if self._rows is not None:
+            with suppress(InDoubt, ServerRefusal, NatsError, OSError):
+                await self._rows.flush()
+
+
+def _messages(answered: Iterable[Answered[S]]) -> Iterable[Message]:
+    for one in answered:
+        message = one.question.message
+        if isinstance(message, Message):
+            yield message
+
+
+async def _knock(stop: asyncio.Event, arrived: asyncio.Event) -> None:
+    await stop.wait()
+    arrived.set()
+
+
+async def _connected(url: str, name: str, stop: asyncio.Event) -> Connection | None:
+    """A connection as soon as there is a server; None where `stop` came first."""
+    connecting = asyncio.create_task(connect(url, name, patience_s=None))
+    stopping = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait(
+        (connecting, stopping), return_when=asyncio.FIRST_COMPLETED
+    )
+    stopping.cancel()
+    if connecting in done:
+        return connecting.result()
+    connecting.cancel()
+    return None
+
+
+async def serve(
+    service: Service[S], settings: Settings, stop: asyncio.Event, samples: Samples | None = None
+) -> None:
+    """Runs one replica of a service until `stop` is set."""
+    await Runtime(service, settings, samples).run(stop)
+
+
+def main(service: Service[S], environment: Mapping[str, str] | None = None) -> None:
+    """Runs one replica of a service as a process of its own, until SIGTERM or SIGINT."""
+    try:
+        settings = read(os.environ if environment is None else environment)
+    except SettingsError as error:
+        sys.exit(f"{service.name}: {error}")
+    try:
+        _loop_of(service, settings)
+    except OSError as error:
+        place = f"{settings.metrics_host}:{settings.metrics_port}"
+        sys.exit(f"{service.name}: cannot serve metrics on {place}: {error.strerror}")
+
+
+def _loop_of(service: Service[S], settings: Settings) -> None:
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, stop.set)
+        await serve(service, settings, stop)
+
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(run())
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # Where it is not built, the standard loop does the same, slower.
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

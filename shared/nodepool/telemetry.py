@@ -1,0 +1,356 @@
+"""What a service shows of itself: a log line for each message, metrics, spans, health.
+
+Decisions know nothing of this: the runtime tells it what was read, answered and stored.
+"""
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from typing import TextIO
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import structlog
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    Tracer,
+    format_span_id,
+    format_trace_id,
+    set_span_in_context,
+)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from nodepool.messages import Envelope, Message
+from nodepool.replica import Answered, Proposal
+from nodepool.settings import Settings
+
+LOG_FILE_BYTES = 16 << 20
+LOG_FILES_KEPT = 2
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+Logger = structlog.typing.FilteringBoundLogger
+Samples = Callable[[], Iterable[tuple[str, Mapping[str, str], float]]]
+"""Gauges taken at the moment of a scrape: name, labels, value."""
+
+
+class Telemetry:
+    """One service's log, metrics and spans."""
+
+    def __init__(self, service: str, settings: Settings, samples: Samples | None = None) -> None:
+        self.service = service
+        self._out = _output(settings)
+        self.log = _logger(service, settings, self._out)
+        self._lines = _LEVELS[settings.log_level] <= _LEVELS["info"]
+        self.registry = CollectorRegistry()
+        self._metrics()
+        if samples is not None:
+            self.registry.register(_Sampled(samples))
+        self._tracing = _tracing(service, settings)
+        self._tracer: Tracer | None = self._tracing.get_tracer("nodepool") if self._tracing else None
+        self._server: WSGIServer | None = None
+        self.ready: Callable[[], bool] = bool
+        self.alive: Callable[[], bool] = lambda: True
+
+    def _metrics(self) -> None:
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(f"nodepool_{name}", told, labels, registry=self.registry)
+
+        def gauge(name: str, told: str) -> Gauge:
+            return Gauge(f"nodepool_{name}", told, ["service"], registry=self.registry)
+
+        self._handled = counter(
+            "messages_handled", "Questions answered.", "service", "message", "outcome"
+        )
+        self._said = counter("messages_said", "Answers stored.", "service", "message")
+        self._commits = counter("commits", "Commits by what became of them.", "service", "result")
+        self._dead = counter("dead_letters", "Questions parked unanswered.", "service")
+        self.reconnects = counter("reconnects", "Times the bus was found again.", "service").labels(
+            self.service
+        )
+        self._age = Histogram(
+            "nodepool_message_age_seconds",
+            "From the log's time of a question to its answer being stored.",
+            ["service"],
+            registry=self.registry,
+            buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60),
+        ).labels(self.service)
+        self._commit_s = Histogram(
+            "nodepool_commit_seconds",
+            "How long the bus took to store a commit.",
+            ["service"],
+            registry=self.registry,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
+        ).labels(self.service)
+        self.position = gauge("settled_position", "All questions up to here are settled.").labels(
+            self.service
+        )
+        self.pending = gauge("pending_messages", "Messages not yet looked at.").labels(self.service)
+        self.leading = gauge("leading", "1 while this replica answers.").labels(self.service)
+
+    def handled(self, answered: Iterable[Answered[object]], outcome: str) -> None:
+        """Counts and logs each message once it is settled: `outcome` is `stored` or `quiet`."""
+        now = datetime.now(UTC)
+        for one in answered:
+            envelope = one.question.envelope
+            if envelope is None:
+                continue
+            name = _name(one)
+            result = "trouble" if one.trouble is not None else outcome
+            self._handled.labels(self.service, name, result).inc()
+            age = (now - one.question.entry.time).total_seconds()
+            self._age.observe(max(0.0, age))
+            for said in one.envelopes:
+                self._said.labels(self.service, said.type).inc()
+            if one.trouble is not None:
+                self._dead.labels(self.service).inc()
+            if self._lines:
+                self._line(one, name, result, age)
+        self._out.flush()
+
+    def _line(self, one: Answered[object], name: str, result: str, age: float) -> None:
+        envelope = one.question.envelope
+        fields: dict[str, object] = {
+            "position": one.question.entry.position,
+            "id": envelope.id if envelope is not None else "",
+            "about": _about(envelope),
+            "outcome": result,
+            "answers": [said.type for said in one.envelopes],
+            "age_ms": round(age * 1e3, 1),
+        }
+        if isinstance(envelope, Envelope):
+            if envelope.correlationid:
+                fields["correlation"] = envelope.correlationid
+            if envelope.traceparent:
+                fields["trace"] = envelope.traceparent[3:35]
+        if one.trouble is not None:
+            fields |= {"field": one.trouble.field, "cause": one.trouble.cause}
+            self.log.warning(name, **fields)
+        else:
+            self.log.info(name, **fields)
+
+    def committed(self, seconds: float, result: str) -> None:
+        """Counts one commit and how long it took."""
+        self._commits.labels(self.service, result).inc()
+        self._commit_s.observe(seconds)
+
+    def traced(self, proposal: Proposal[object]) -> Proposal[object]:
+        """The proposal with a span for each message, which its answers name as their parent."""
+        tracer = self._tracer
+        if tracer is None:
+            return proposal
+        answered = tuple(self._span(tracer, one) for one in proposal.answered)
+        return replace(proposal, answered=answered)
+
+    def _span(self, tracer: Tracer, one: Answered[object]) -> Answered[object]:
+        envelope = one.question.envelope
+        if envelope is None:
+            return one
+        parent = envelope.traceparent if isinstance(envelope, Envelope) else None
+        name = _name(one)
+        span = tracer.start_span(
+            f"process {name}",
+            context=_context(parent),
+            kind=SpanKind.CONSUMER,
+            attributes={
+                "messaging.system": "nats",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": one.question.entry.subject,
+                "messaging.message.id": envelope.id,
+                "nodepool.position": one.question.entry.position,
+                "nodepool.answers": [said.type for said in one.envelopes],
+            },
+        )
+        if one.trouble is not None:
+            span.add_event("trouble", {"field": one.trouble.field, "cause": one.trouble.cause})
+        span.end()
+        context = span.get_span_context()
+        trace = f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
+        said = tuple(e.model_copy(update={"traceparent": trace}) for e in one.envelopes)
+        return replace(one, envelopes=said)
+
+    def serve(self, settings: Settings) -> int:
+        """Serves /metrics, /livez and /readyz; the port, -1 where none is wanted.
+
+        Raises OSError where the port is taken.
+        """
+        if settings.metrics_port < 0:
+            return -1
+        self._server = make_server(
+            settings.metrics_host, settings.metrics_port, self._page, handler_class=_Silent
+        )
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self._server.server_port
+
+    def _page(
+        self, environ: dict[str, object], start: Callable[..., object]
+    ) -> Iterable[bytes]:
+        match environ.get("PATH_INFO"):
+            case "/metrics":
+                pages: Iterable[bytes] = make_wsgi_app(self.registry)(environ, start)
+                return pages
+            case "/livez":
+                good = self.alive()
+            case "/readyz":
+                good = self.ready()
+            case _:
+                start("404 Not Found", [("Content-Type", "text/plain")])
+                return [b"see /metrics, /livez, /readyz\n"]
+        start("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"ok\n" if good else b"not now\n"]
+
+    def close(self) -> None:
+        """Ends the page and sends what spans are left."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+        if self._tracing is not None:
+            self._tracing.shutdown()
+        self._out.flush()
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """A scrape is nothing to log."""
+
+
+class _Sampled(Collector):
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The gauges of this moment, a family for each name."""
+        families: dict[str, GaugeMetricFamily] = {}
+        for name, labels, value in self._samples():
+            if name not in families:
+                families[name] = GaugeMetricFamily(name, _GAUGES[name], labels=list(labels))
+            families[name].add_metric(list(labels.values()), value)
+        yield from families.values()
+
+
+_GAUGES = {
+    "nodepool_target_nodes": "Nodes a NodePool wants.",
+    "nodepool_current_nodes": "Nodes of a NodePool registered and not deleted.",
+    "nodepool_in_progress_nodes": "Nodes of a NodePool assigned and not yet registered.",
+    "nodepool_status_condition": "1 for the status and reason that a condition has now.",
+    "nodepool_quota_limit_nodes": "Nodes an organisation may hold.",
+    "nodepool_quota_used_nodes": "Nodes an organisation is granted.",
+    "nodepool_machines": "Machines by what they are doing.",
+}
+
+
+def _name(one: Answered[object]) -> str:
+    envelope = one.question.envelope
+    return envelope.type if isinstance(envelope, Envelope) else (
+        envelope.address.name if envelope is not None else ""
+    )
+
+
+def _about(envelope: object) -> str:
+    match envelope:
+        case Envelope(data=Message() as message):
+            return "/".join(message.path)
+        case None:
+            return ""
+    address = getattr(envelope, "address", None)
+    return "/".join(address.path) if address is not None else ""
+
+
+def _output(settings: Settings) -> "_Output":
+    return _Rotating(settings.log_file) if settings.log_file else _Output(sys.stdout)
+
+
+class _Output:
+    """Where log lines go; flushed once a batch."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        """Takes one line."""
+        self._stream.write(f"{line}\n")
+
+    def flush(self) -> None:
+        """Hands over what was taken; a reader that went away is no reason to stop."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self._stream = open("/dev/null", "w")  # noqa: SIM115, PTH123
+
+    log = debug = info = warning = error = critical = exception = msg
+
+
+class _Rotating(_Output):
+    """A log file of bounded size, with the ones before it kept beside it."""
+
+    def __init__(self, path: str) -> None:
+        self._handler = RotatingFileHandler(
+            path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT, delay=False
+        )
+        super().__init__(self._handler.stream)
+
+    def flush(self) -> None:
+        """Hands over what was taken, to a new file once this one is full."""
+        super().flush()
+        if self._stream.tell() > LOG_FILE_BYTES:
+            self._handler.doRollover()
+            self._stream = self._handler.stream
+
+    log = debug = info = warning = error = critical = exception = _Output.msg
+
+
+def _logger(service: str, settings: Settings, out: _Output) -> Logger:
+    logger: Logger = structlog.wrap_logger(
+        out,
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(serializer=json.dumps),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.log_level]),
+    ).bind(service=service)
+    return logger
+
+
+def _tracing(service: str, settings: Settings) -> TracerProvider | None:
+    if settings.traces == "off":
+        return None
+    provider = TracerProvider(resource=Resource.create({"service.name": service}))
+    provider.add_span_processor(BatchSpanProcessor(_exporter(settings)))
+    return provider
+
+
+def _exporter(settings: Settings) -> SpanExporter:
+    if settings.traces == "console":
+        return ConsoleSpanExporter(
+            out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n"
+        )
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter()
+
+
+def _context(parent: str | None) -> object:
+    parts = (parent or "").split("-")
+    if len(parts) != 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
+        return None
+    try:
+        trace, span = int(parts[1], 16), int(parts[2], 16)
+    except ValueError:
+        return None
+    found = SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(1))
+    return set_span_in_context(NonRecordingSpan(found))
+
+
+logging.getLogger("opentelemetry").setLevel(logging.ERROR)
