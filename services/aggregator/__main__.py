@@ -1,6 +1,6 @@
 """Runs the aggregator service: `python -m aggregator`."""
 
-from nodepool.runtime import main
 from aggregator.decide import SERVICE
+from nodepool.runtime import main
 
 main(SERVICE)

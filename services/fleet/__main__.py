@@ -1,6 +1,6 @@
 """Runs the fleet service: `python -m fleet`."""
 
-from nodepool.runtime import main
 from fleet.decide import SERVICE
+from nodepool.runtime import main
 
 main(SERVICE)

@@ -1,6 +1,6 @@
 """Runs the lifecycle service: `python -m lifecycle`."""
 
-from nodepool.runtime import main
 from lifecycle.decide import SERVICE
+from nodepool.runtime import main
 
 main(SERVICE)
