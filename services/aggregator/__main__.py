@@ -1,6 +1,7 @@
 """Runs the aggregator service: `python -m aggregator`."""
 
 from aggregator.decide import SERVICE
+from aggregator.gauges import gauges
 from nodepool.runtime import main
 
-main(SERVICE)
+main(SERVICE, gauges)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -38,9 +38,11 @@ from nodepool.restore import restored, save
 from nodepool.rows import RowWriter
 from nodepool.service import Service, commit_subject
 from nodepool.settings import Settings, SettingsError, read
-from nodepool.telemetry import Samples, Telemetry
+from nodepool.telemetry import Sample, Telemetry
 
 S = TypeVar("S")
+Gauges = Callable[[S], Iterable[Sample]]
+"""What a service's state shows at a scrape, beside what every service shows."""
 STANDBY_S = 0.5
 """How long a follower leaves a question to the leader."""
 QUIET_S = 0.2
@@ -60,11 +62,12 @@ class Runtime(Generic[S]):
     """One replica of a service on NATS."""
 
     def __init__(
-        self, service: Service[S], settings: Settings, samples: Samples | None = None
+        self, service: Service[S], settings: Settings, gauges: Gauges[S] | None = None
     ) -> None:
         self.service = service
         self.settings = settings
         self.replica: Replica[S] = Replica(service)
+        samples = (lambda: gauges(self.replica.state)) if gauges is not None else None
         self.telemetry = Telemetry(service.name, settings, samples)
         self.port = -1
         self.ready = asyncio.Event()
@@ -345,32 +348,37 @@ async def _connected(url: str, name: str, stop: asyncio.Event) -> Connection | N
 
 
 async def serve(
-    service: Service[S], settings: Settings, stop: asyncio.Event, samples: Samples | None = None
+    service: Service[S],
+    settings: Settings,
+    stop: asyncio.Event,
+    gauges: Gauges[S] | None = None,
 ) -> None:
     """Runs one replica of a service until `stop` is set."""
-    await Runtime(service, settings, samples).run(stop)
+    await Runtime(service, settings, gauges).run(stop)
 
 
-def main(service: Service[S], environment: Mapping[str, str] | None = None) -> None:
+def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
     """Runs one replica of a service as a process of its own, until SIGTERM or SIGINT."""
     try:
-        settings = read(os.environ if environment is None else environment)
+        settings = read(os.environ)
     except SettingsError as error:
         sys.exit(f"{service.name}: {error}")
     try:
-        _loop_of(service, settings)
+        _loop_of(service, settings, gauges)
     except OSError as error:
         place = f"{settings.metrics_host}:{settings.metrics_port}"
         sys.exit(f"{service.name}: cannot serve metrics on {place}: {error.strerror}")
 
 
-def _loop_of(service: Service[S], settings: Settings) -> None:
+def _loop_of(service: Service[S], settings: Settings, gauges: Gauges[S] | None) -> None:
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, stop.set)
-        await serve(service, settings, stop)
+        if settings.stop_with_parent:
+            loop.add_reader(sys.stdin.fileno(), stop.set)
+        await serve(service, settings, stop, gauges)
 
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         runner.run(run())

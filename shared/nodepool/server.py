@@ -127,12 +127,13 @@ class _DirectoryLock:
     def take(self, deadline: float) -> None:
         while not self._try():
             owner, server = self._holders()
-            if owner is None or _is_alive(owner):
+            if owner is None or (_is_alive(owner) and (server is None or _is_alive(server))):
                 raise ServerError(
                     f"data directory {self._data_dir} is in use by process {owner or 'unknown'}: "
                     "stop that one first, or choose another directory"
                 )
-            # The owner was killed, and its server is about to end: give it the time to do so.
+            # The owner or its server was killed, and what is left of them is about to end; a
+            # process that the owner starts at this moment may also hold the lock until it execs.
             if time.monotonic() >= deadline:
                 raise ServerError(
                     f"data directory {self._data_dir} is in use by a nats-server that was left "
@@ -191,14 +192,17 @@ class NatsServer:
 
     @property
     def url(self) -> str:
+        """Where clients connect."""
         return f"nats://{HOST}:{self._port}"
 
     @property
     def pid(self) -> int | None:
+        """The server's process; None while it does not run."""
         return self._process.pid if self._process and self.running else None
 
     @property
     def running(self) -> bool:
+        """Whether the server's process is alive."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -208,6 +212,7 @@ class NatsServer:
 
     @property
     def log_file(self) -> Path:
+        """What the server wrote."""
         return self._data_dir / "nats-server.log"
 
     def start(self, timeout_s: float = 10) -> None:

@@ -27,6 +27,7 @@ class Settings:
     log_file: str = ""
     traces: Traces = "off"
     replicas: int = 1
+    stop_with_parent: str = ""
 
 
 _INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5)}

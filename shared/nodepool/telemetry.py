@@ -40,8 +40,9 @@ LOG_FILE_BYTES = 16 << 20
 LOG_FILES_KEPT = 2
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 Logger = structlog.typing.FilteringBoundLogger
-Samples = Callable[[], Iterable[tuple[str, Mapping[str, str], float]]]
-"""Gauges taken at the moment of a scrape: name, labels, value."""
+Sample = tuple[str, Mapping[str, str], float]
+"""A gauge at the moment of a scrape: name, labels, value."""
+Samples = Callable[[], Iterable[Sample]]
 
 
 class Telemetry:

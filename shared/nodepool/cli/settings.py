@@ -1,0 +1,135 @@
+"""What every command knows: where the control plane is, and whom the user speaks for."""
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.times import duration_s
+
+if TYPE_CHECKING:
+    from nodepool.client import Client
+
+DEFAULT_PORT = "4222"
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The connection and the scope of a command; `timeout_s` is how long an answer may take."""
+
+    url: str
+    org: str = "demo"
+    cluster: str = "demo"
+    timeout_s: float = 10.0
+
+    def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
+        """Does the work with a connected client; its exit code, 0 where it names none."""
+        import asyncio
+
+        from nodepool.client import Client
+
+        async def connected() -> int:
+            client = Client(
+                self.url,
+                org=self.org,
+                cluster=self.cluster,
+                timeout_s=self.timeout_s,
+                source="nodepool-cli",
+            )
+            async with client:
+                return await work(client) or 0
+
+        return asyncio.run(connected())
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings where no option says otherwise; raises a usage error for a bad value."""
+    port = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
+    if not (port.isdecimal() and 0 < int(port) < 65_536):
+        raise click.UsageError(f"NODEPOOL_NATS_PORT: {port!r} is no port; use 1 to 65535")
+    return Settings(
+        url=environment.get("NODEPOOL_URL") or f"nats://127.0.0.1:{port}",
+        org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG") or "demo"),
+        cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER") or "demo"),
+    )
+
+
+def _scope(field: str, name: str) -> str:
+    if len(name) > 63 or not NAME.fullmatch(name):
+        raise click.UsageError(f"{field}: {name!r} must be lower case letters, digits and '-'")
+    return name
+
+
+def _take(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Puts a common option into the settings, wherever on the line it stands."""
+    if value is None or context.resilient_parsing:
+        return
+    settings = context.find_object(Settings) or from_environment()
+    match option.name:
+        case "url":
+            context.obj = replace(settings, url=value)
+        case "org":
+            context.obj = replace(settings, org=_scope("--org", value))
+        case "cluster":
+            context.obj = replace(settings, cluster=_scope("--cluster", value))
+        case "request_timeout":
+            context.obj = replace(settings, timeout_s=_timeout_s(value))
+
+
+def _timeout_s(value: str) -> float:
+    try:
+        found = float(value) if value.replace(".", "", 1).isdecimal() else duration_s(value)
+    except ValueError as error:
+        raise click.UsageError(f"--timeout: {error}") from None
+    if not 0 < found <= 86_400:
+        raise click.UsageError(f"--timeout: {value} is out of range; use 1 to 86400 seconds")
+    return found
+
+
+def common_options(*, hidden: bool, timeout: bool = True) -> list[click.Option]:
+    """The options that every command takes; `hidden` keeps them out of its help."""
+    told = {
+        "url": "The NATS server.  [NODEPOOL_URL, else NODEPOOL_NATS_PORT on this machine]",
+        "org": "The organisation.  [NODEPOOL_ORG, else demo]",
+        "cluster": "The cluster.  [NODEPOOL_CLUSTER, else demo]",
+    }
+    declared = [([f"--{name}"], text, name.upper()) for name, text in told.items()]
+    if timeout:
+        text = "How long an answer may take.  [10]"
+        declared.append((["request_timeout", "--timeout"], text, "SECONDS"))
+    return [
+        click.Option(
+            names, help=text, metavar=shown, hidden=hidden, expose_value=False, callback=_take
+        )
+        for names, text, shown in declared
+    ]
+
+
+class Command(click.Command):
+    """A command that takes the common options too, and whose errors are one line."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        own = {name for option in self.params for name in option.opts}
+        timeout = "--timeout" not in own
+        self.params += common_options(hidden=True, timeout=timeout)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """The exit code of the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return 0
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+Group.group_class = Group

@@ -1,0 +1,57 @@
+"""Durations as kubectl writes them, and as Go's users type them."""
+
+import re
+from datetime import UTC, datetime
+
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def duration_s(text: str) -> float:
+    """The seconds of a Go duration such as `90s`, `1m30s` or `0`; raises ValueError."""
+    if text == "0":
+        return 0.0
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration; write it as 60s, 5m or 1h30m")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def human(seconds: float) -> str:
+    """A duration as in kubectl's AGE column: two units while it is young, later one."""
+    if int(seconds) < -1:
+        return "<invalid>"
+    whole = max(int(seconds), 0)
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
+    if whole < 120:
+        return f"{whole}s"
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 2 * 365:
+        return f"{days}d"
+    if days < 8 * 365:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two(large: int, unit: str, small: int, lesser: str) -> str:
+    return f"{large}{unit}{small}{lesser}" if small else f"{large}{unit}"
+
+
+def age(since: str, now: datetime) -> str:
+    """How old something is that began at an RFC 3339 moment; `<unknown>` for no such text."""
+    try:
+        begun = datetime.fromisoformat(since)
+    except ValueError:
+        return "<unknown>"
+    if begun.tzinfo is None:
+        begun = begun.replace(tzinfo=UTC)
+    return human((now - begun).total_seconds())

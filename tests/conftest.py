@@ -1,0 +1,20 @@
+"""Options of the whole suite."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seeds",
+        type=int,
+        default=200,
+        metavar="N",
+        help="how many storms the suite lives through (default: 200)",
+    )
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=None,
+        metavar="S",
+        help="one storm alone, to repeat what it found",
+    )
