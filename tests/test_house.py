@@ -18,6 +18,17 @@ from nodepool.messages import Command, Event, Message, Outcome
 from nodepool.service import AnyService
 
 HOUSE = Path(__file__).parents[1]
+READING_ORDER = (
+    "validator",
+    "quota",
+    "capacity",
+    "allocator",
+    "lifecycle",
+    "preemption",
+    "aggregator",
+    "autoscaler",
+    "fleet",
+)
 README = HOUSE / "README.md"
 FLOW_MARK = "<!-- flow -->"
 
@@ -166,8 +177,9 @@ def house() -> tuple[Module, ...]:
 
 @cache
 def services() -> tuple[AnyService, ...]:
-    """Every service that decides, in alphabetical order."""
-    names = sorted(path.parent.name for path in (HOUSE / "services").glob("*/decide.py"))
+    """Every service that decides, in the order in which the README tells of them."""
+    found = {path.parent.name for path in (HOUSE / "services").glob("*/decide.py")}
+    names = (*(name for name in READING_ORDER if name in found), *sorted(found - {*READING_ORDER}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
 
 
