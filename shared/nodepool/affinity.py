@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from nodepool.catalog import InstanceType, Zone
@@ -66,13 +66,14 @@ class NodeSelectorTerm(_Shape):
     """Comparisons that must all hold; without any, the term accepts no machine."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: Any = Field(default=None, exclude=True)
 
-    @model_validator(mode="before")
+    # On the field alone: a validator of the whole term would see JSON lists where strict reading
+    # asks for tuples.
+    @field_validator("match_fields")
     @classmethod
-    def _only_labels(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and ("matchFields" in given or "match_fields" in given):
-            raise ValueError("matchFields is not supported, only matchExpressions is")
-        return given
+    def _only_labels(cls, _given: Any) -> None:
+        raise ValueError("matchFields is not supported, only matchExpressions is")
 
 
 class NodeSelector(_Shape):

@@ -166,7 +166,7 @@ class QuotaChecked(Event, OfPool):
     granted: int
     zone: str
     instance_type: str
-    limit: int | None
+    limit: int | None = None
     used: int
     message: str
 

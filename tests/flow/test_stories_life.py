@@ -280,9 +280,9 @@ def test_a_target_that_rises_again_keeps_the_nodes_that_are_still_there(stage: S
     assert stage.story("train") == [
         "NodePoolValidated Valid",
         "QuotaChecked Under 2",
+        "CapacityChecked Sufficient 8",
         "NodeRemovalCancelled n1",
         "NodeRemovalCancelled n2",
-        "CapacityChecked Sufficient 8",
         "NodeUpdated n1 production",
         "NodeKept n1",
         "NodeUpdated n2 production",
@@ -302,9 +302,9 @@ def test_a_target_that_rises_again_replaces_the_nodes_that_are_gone(stage: Stage
     stage.scale("train", 2)
 
     assert stage.events("train") == [
-        "CWNodeAssigned n4",
         "CWNodePoolNodesRemoved 2 1",
         "CWNodePoolScaledDown 3 2",
+        "CWNodeAssigned n4",
         "CWNodeRegistered n4",
     ]
     assert stage.nodes("train") == ["n1", "n4"]

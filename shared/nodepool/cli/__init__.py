@@ -8,7 +8,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Runs the command and exits: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server."""
+    """Runs the command and exits: 0 done, 1 refused or not found, 2 usage, 3 time out, 4 no bus."""
     try:
         # Imported here, so that Ctrl-C during the imports is as quiet as later.
         from nodepool.cli.app import run

@@ -1,6 +1,8 @@
 """Commands that change: apply, scale, delete, preempt, set, register."""
 
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -9,16 +11,17 @@ from nodepool.cli.columns import POOL_LABEL
 from nodepool.cli.documents import labels
 from nodepool.cli.faults import Refusal, failed
 from nodepool.cli.files import gathered
-from nodepool.cli.names import NODE, NODEPOOL, Kind, required
+from nodepool.cli.names import NODE, NODEPOOL, required
 from nodepool.cli.output import say
 from nodepool.cli.settings import Command, Group, Settings
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nodepool.client import Client
+    from nodepool.commands import DeleteNodePool, ScaleNodePool
     from nodepool.manifests import Manifest
+
+    PoolCommand = ScaleNodePool | DeleteNodePool
 
 COUNT = click.IntRange(0, 1_000_000)
 DRY_RUN = " (dry run)"
@@ -51,7 +54,218 @@ async def _apply(client: "Client", manifests: "Sequence[Manifest]", *, dry_run: 
             manifest = next(places)
             name = manifest.command.metadata.name
             if isinstance(outcome, ClientError):
-                code = failed(type(outcome)(*_told(outcome, f'{manifest.place}: "{name}"')))
+                code = failed(outcome, f'{manifest.place}: nodepool "{name}"')
             else:
                 say(f"{NODEPOOL.full}/{name} {outcome.result}{DRY_RUN if dry_run else ''}")
     return code
+
+
+@click.command(cls=Command)
+@click.argument("what", nargs=-1, metavar="nodepool NAME...")
+@click.option("--target", type=COUNT, required=True, metavar="N", help="How many Nodes to have.")
+@click.option("--resource-version", metavar="V", help="Only if not changed since this version.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen; change nothing.")
+@click.pass_obj
+def scale(
+    settings: Settings,
+    what: tuple[str, ...],
+    target: int,
+    resource_version: str | None,
+    dry_run: bool,
+) -> int:
+    """Set how many Nodes nodepools are to have."""
+    _, names = required(what, (NODEPOOL,))
+
+    async def work(client: "Client") -> int:
+        from nodepool.commands import ScaleNodePool
+
+        commands = [
+            ScaleNodePool(
+                org=client.org,
+                cluster=client.cluster,
+                pool=name,
+                target_nodes=target,
+                resource_version=resource_version,
+                dry_run=dry_run,
+            )
+            for name in names
+        ]
+        told = f"scaled{DRY_RUN if dry_run else ''}"
+        return (await _send(client, commands, lambda name: f"{NODEPOOL.full}/{name} {told}"))[0]
+
+    return settings.run(work)
+
+
+@click.command(cls=Command)
+@click.argument("what", nargs=-1, metavar="[nodepool NAME...]")
+@click.option("-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="Named there.")
+@click.option("--wait/--no-wait", default=True, help="Wait until they are gone (the default).")
+@click.option("--timeout", default="0", metavar="DURATION", help="How long to wait; 0 for ever.")
+@click.option("--ignore-not-found", is_flag=True, help="One that is not there is no error.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen; change nothing.")
+@click.pass_obj
+def delete(
+    settings: Settings,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    wait: bool,
+    timeout: str,
+    ignore_not_found: bool,
+    dry_run: bool,
+) -> int:
+    """Remove nodepools and all their Nodes."""
+    if bool(what) == bool(files):
+        raise click.UsageError("NAME: write either nodepool NAME or -f FILE")
+    if files:
+        names = [manifest.command.metadata.name for manifest in gathered(files)]
+    else:
+        _, names = required(what, (NODEPOOL,))
+    try:
+        timeout_s = duration_s(timeout) or None
+    except ValueError as error:
+        raise click.UsageError(f"--timeout: {error}") from None
+    deletion = Deletion(names, wait and not dry_run, timeout_s, ignore_not_found, dry_run)
+    return settings.run(deletion.run)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """What is to be deleted, and whether to stay until it is; `timeout_s` None is for ever."""
+
+    names: Sequence[str]
+    wait: bool
+    timeout_s: float | None
+    ignore_missing: bool
+    dry_run: bool
+
+    async def run(self, client: "Client") -> int:
+        """Deletes them and returns the exit code."""
+        import asyncio
+
+        from nodepool.commands import DeleteNodePool
+
+        commands = [
+            DeleteNodePool(org=client.org, cluster=client.cluster, pool=name, dry_run=self.dry_run)
+            for name in self.names
+        ]
+        told = f"deleted{DRY_RUN if self.dry_run else ''}"
+        code, going = await _send(
+            client,
+            commands,
+            lambda name: f'{NODEPOOL.full} "{name}" {told}',
+            ignore_missing=self.ignore_missing,
+        )
+        if self.wait:
+            async with asyncio.TaskGroup() as group:
+                waits = [group.create_task(self._gone(client, name)) for name in going]
+            code = max([code, *(wait.result() for wait in waits)])
+        return code
+
+    async def _gone(self, client: "Client", name: str) -> int:
+        from nodepool.client import ClientError
+
+        try:
+            await client.wait_until_gone(name, timeout_s=self.timeout_s)
+        except ClientError as error:
+            return failed(error)
+        return 0
+
+
+async def _send(
+    client: "Client",
+    commands: "Sequence[PoolCommand]",
+    line: Callable[[str], str],
+    *,
+    ignore_missing: bool = False,
+) -> tuple[int, list[str]]:
+    """The exit code, and the NodePools whose command was accepted; prints a line for each."""
+    from nodepool.client import ClientError, Refused
+
+    code = 0
+    accepted = []
+    async with aclosing(client.send_many(commands)) as answers:
+        async for command, outcome in answers:
+            name = command.path[2]
+            if ignore_missing and isinstance(outcome, Refused) and outcome.reason == "NotFound":
+                continue
+            if isinstance(outcome, ClientError):
+                code = failed(outcome, f'nodepool "{name}"')
+            else:
+                accepted.append(name)
+                say(line(name))
+    return code, accepted
+
+
+@click.command(cls=Command)
+@click.argument("what", nargs=-1, metavar="node NAME...")
+@click.pass_obj
+def preempt(settings: Settings, what: tuple[str, ...]) -> int:
+    """Take spot Nodes back; each has seven minutes."""
+    _, names = required(what, (NODE,))
+
+    async def work(client: "Client") -> int:
+        from nodepool.client import ClientError
+
+        code = 0
+        for name in names:
+            try:
+                told = await client.preempt(await _pool_of(client, name), name)
+            except (ClientError, Refusal) as error:
+                code = failed(error, f'node "{name}"')
+            else:
+                change = "preemption pending" if told.result == "done" else "unchanged"
+                say(f"{NODE.full}/{name} {change}")
+        return code
+
+    return settings.run(work)
+
+
+async def _pool_of(client: "Client", node: str) -> str:
+    document = await client.get("nodes", node)
+    if document is None:
+        raise Refusal(f"not found in {client.org}/{client.cluster}")
+    return labels(document).get(POOL_LABEL, "")
+
+
+@click.group("set", cls=Group)
+def set_() -> None:
+    """Set quotas."""
+
+
+@set_.command()
+@click.argument("instance_type")
+@click.argument("limit", type=COUNT, metavar="N")
+@click.option("--zone", metavar="ZONE", help="The zone; the cluster's own where none is named.")
+@click.pass_obj
+def quota(settings: Settings, instance_type: str, limit: int, zone: str | None) -> int:
+    """Set how many Nodes of a type the organisation may hold in a zone."""
+
+    async def work(client: "Client") -> None:
+        where = zone or await client.zone()
+        if where is None:
+            raise Refusal(
+                f"--zone: {client.org}/{client.cluster} lies in no zone that is known; name one"
+            )
+        outcome = await client.set_quota(where, instance_type, limit)
+        say(f"quota/{where}.{instance_type} {outcome.result}")
+
+    return settings.run(work)
+
+
+@click.group(cls=Group)
+def register() -> None:
+    """Make clusters known."""
+
+
+@register.command()
+@click.argument("name")
+@click.option("--zone", required=True, metavar="ZONE", help="The zone it lies in, for ever.")
+@click.pass_obj
+def cluster(settings: Settings, name: str, zone: str) -> int:
+    """Make a cluster of the organisation known."""
+
+    async def work(client: "Client") -> None:
+        outcome = await client.register_cluster(name, zone)
+        say(f"cluster/{name} {outcome.result}")
+
+    return settings.run(work)

@@ -12,8 +12,7 @@ ANNOTATION_MAX = 140
 """kubectl breaks an annotation longer than this."""
 _INDENT = "  "
 _SKIPPED = frozenset(
-    f".metadata.{name}"
-    for name in ("managedFields", "name", "namespace", "labels", "annotations")
+    f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
 )
 _UNWRITTEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _ACRONYMS = frozenset(("API", "URL", "UID", "OSB", "GUID"))

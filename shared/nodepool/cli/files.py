@@ -22,9 +22,7 @@ def gathered(names: Iterable[str]) -> "list[Manifest]":
     from nodepool.manifests import manifests
 
     return [
-        manifest
-        for source, content in _contents(names)
-        for manifest in manifests(content, source)
+        manifest for source, content in _contents(names) for manifest in manifests(content, source)
     ]
 
 

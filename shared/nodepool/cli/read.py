@@ -155,7 +155,9 @@ async def _watch(client: "Client", view: View) -> int:
                 missing = _unknown(view, list(known.values()))
                 if missing:
                     return _missed(client, view.kind, missing)
-                _show(view, table, [found for _, found in sorted(known.items()) if view.wants(found)])
+                _show(
+                    view, table, [found for _, found in sorted(known.items()) if view.wants(found)]
+                )
                 continue
             # Of an object that is gone, what it was at last is shown once more, as kubectl does.
             found = known.pop(row.key, None) if row.object is None else row.object
@@ -316,7 +318,7 @@ async def _wait(
     status: "ConditionStatus",
     timeout_s: float,
 ) -> int:
-    """All names within one time, as kubectl's `--timeout` is for all; the code of the last fault."""
+    """All names within one time, as in kubectl; the exit code is that of the last fault."""
     import asyncio
 
     from nodepool.client import ClientError

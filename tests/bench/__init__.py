@@ -1,0 +1,1 @@
+"""What the house can carry, as ratios measured in one run."""

@@ -1,0 +1,242 @@
+"""Measures the house: `make bench`, or `make bench ARGS="--runs 5 --commands 20000"`.
+
+Times on a shared machine lie, so the pipeline's row is a ratio to a bare pipeline measured in turn
+with it, on the same server settings; medians of several runs, with the lowest and the highest.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from bench.bare import Bare, set_up
+from nodepool import bus
+from nodepool.commands import AddMachines, ApplyNodePool, Command, RegisterCluster, SetQuota
+from nodepool.messages import envelope_of, subject_of
+from nodepool.model import ManifestMetadata, NodePoolSpec
+from nodepool.replica import Entry
+from nodepool.server import NatsServer, find_server, free_port
+from support.processes import House
+
+ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
+PATIENCE_S = 300
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to publish, where the rows appear, and which row of which key is a finished one."""
+
+    messages: Sequence[tuple[str, bytes, str]]
+    bucket: str
+    finished: Callable[[Entry], str | None]
+
+
+def _envelope(command: Command, id: str) -> tuple[str, bytes, str]:
+    envelope = envelope_of(type(command)).model_construct(
+        id=id, type=type(command).__name__, source="bench", correlationid=id, data=command
+    )
+    return subject_of(command, ""), envelope.encode(), id
+
+
+def _pool(number: int, target: int) -> ApplyNodePool:
+    name = f"pool-{number:05d}"
+    return ApplyNodePool(
+        org="acme",
+        cluster="prod",
+        pool=name,
+        metadata=ManifestMetadata(name=name),
+        spec=NodePoolSpec(instance_type=KIND, target_nodes=target),
+    )
+
+
+def _site(nodes: int) -> list[Command]:
+    machines = [
+        AddMachines(zone=ZONE, instance_type=KIND, count=min(500, nodes - first))
+        for first in range(0, nodes, 500)
+    ]
+    return [
+        RegisterCluster(org="acme", cluster="prod", zone=ZONE),
+        SetQuota(org="acme", zone=ZONE, instance_type=KIND, limit=max(1, nodes)),
+        *machines,
+    ]
+
+
+def _conditions(entry: Entry) -> tuple[str, dict[str, str]]:
+    found = json.loads(entry.content)
+    conditions = {c["type"]: c["reason"] for c in found["status"]["conditions"]}
+    return found["metadata"]["name"], conditions
+
+
+def _judged(entry: Entry) -> str | None:
+    name, conditions = _conditions(entry)
+    return name if {"Validated", "Quota", "Capacity", "AtTarget"} <= conditions.keys() else None
+
+
+def _at_target(entry: Entry) -> str | None:
+    name, conditions = _conditions(entry)
+    whole = {"Validated", "Quota", "Capacity"} <= conditions.keys()
+    return name if whole and conditions.get("AtTarget") == "TargetMet" else None
+
+
+def _bare_row(entry: Entry) -> str | None:
+    return entry.subject.rpartition(".")[2]
+
+
+async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
+    """Keeps `window` commands in flight; seconds for all, and the seconds of each."""
+    connection = await bus.connect(url, "bench")
+    publisher = bus.Publisher(connection, window)
+    await publisher.open()
+    rows = bus.Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
+    await rows.open()
+    room, sent, took = asyncio.Semaphore(window), {}, []
+    began = time.perf_counter()
+
+    async def watch() -> None:
+        while len(took) < len(work.messages):
+            for entry in await rows.next():
+                key = work.finished(entry) if entry.content else None
+                since = sent.pop(key, None) if key is not None else None
+                if since is not None:
+                    took.append(time.perf_counter() - since)
+                    room.release()
+
+    watching = asyncio.create_task(watch())
+    sending = []
+    for subject, content, id in work.messages:
+        await room.acquire()
+        sent[subject.split(".")[-2]] = time.perf_counter()
+        sending.append(
+            asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
+        )
+    await asyncio.gather(*sending)
+    await asyncio.wait_for(watching, PATIENCE_S)
+    seconds = time.perf_counter() - began
+    await rows.close()
+    await connection.close()
+    return seconds, sorted(took)
+
+
+async def _prepare(url: str, site: Sequence[Command]) -> None:
+    connection = await bus.connect(url, "bench")
+    await bus.provision(connection)
+    outcomes = bus.Reader(connection, bus.STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
+    await outcomes.open()
+    for number, command in enumerate(site):
+        subject, content, id = _envelope(command, f"site-{number}")
+        await bus.publish(connection, subject, content, id=id)
+    heard = 0
+    while heard < len(site):
+        heard += len(await outcomes.next(timeout_s=60))
+    await outcomes.close()
+    await connection.close()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many bytes the house says at each hop, so that the bare pipeline says as many."""
+
+    hops: dict[str, list[int]]
+    row: int
+
+
+async def _sizes(url: str) -> Sizes:
+    connection = await bus.connect(url, "bench")
+    hops: dict[str, list[int]] = {}
+    for name in ("validator", "quota", "capacity"):
+        reader = bus.Reader(connection, bus.STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
+        await reader.open()
+        hops[name] = [len(entry.content) for entry in await reader.next(timeout_s=5)]
+        await reader.close()
+    reader = bus.Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.prod.pool-00000"])
+    await reader.open()
+    row = max(len(entry.content) for entry in await reader.next(timeout_s=5))
+    await connection.close()
+    return Sizes(hops, row)
+
+
+def _house(count: int, target: int, window: int) -> tuple[float, list[float], Sizes]:
+    """`count` NodePools of `target` Nodes: from nothing until every status says so."""
+    messages = [_envelope(_pool(number, target), f"c{number}") for number in range(count)]
+    finished = _at_target if target else _judged
+    with tempfile.TemporaryDirectory() as folder, House(Path(folder)) as house:
+        uvloop.run(_prepare(house.server.url, _site(count * target)))
+        work = Work(messages, "nodepools", finished)
+        seconds, took = uvloop.run(_drive(house.server.url, work, window))
+        return seconds, took, uvloop.run(_sizes(house.server.url))
+
+
+def _bare(count: int, window: int, sizes: Sizes) -> tuple[float, list[float]]:
+    """The same number of commands through the bare pipeline."""
+    size = len(_envelope(_pool(0, 0), "c0")[1])
+    messages = []
+    for number in range(count):
+        pool = f"pool-{number:05d}"
+        said = {"id": f"c{number}", "type": "Apply", "pool": pool, "cause": f"c{number}", "pad": ""}
+        said["pad"] = "x" * max(0, size - len(json.dumps(said)))
+        messages.append((f"b.cmd.acme.prod.{pool}.Apply", json.dumps(said).encode(), f"c{number}"))
+    with tempfile.TemporaryDirectory() as folder:
+        server = NatsServer(Path(folder), free_port(), find_server(None))
+        server.start()
+        bare = Bare(server.url, sizes.hops, sizes.row)
+        try:
+            asyncio.run(set_up(server.url))
+            bare.start()
+            return uvloop.run(_drive(server.url, Work(messages, "bare", _bare_row), window))
+        finally:
+            bare.stop()
+            server.stop()
+
+
+def _spread(values: Sequence[float], digits: int = 0) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
+def _percentile(took: Sequence[float], part: float) -> float:
+    return took[min(len(took) - 1, int(part * len(took)))] * 1e3
+
+
+def main() -> None:
+    """Prints one row for each measure."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--commands", type=int, default=5_000)
+    parser.add_argument("--window", type=int, default=512)
+    parser.add_argument("--pools", type=int, default=1_000)
+    parser.add_argument("--nodes", type=int, default=10)
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} cores, {options.runs} runs, medians (lowest to highest)")
+    rates, bare_rates, ratios, p50, p99 = [], [], [], [], []
+    for _ in range(options.runs):
+        seconds, took, sizes = _house(options.commands, 0, options.window)
+        bare_seconds, _ = _bare(options.commands, options.window, sizes)
+        rates.append(options.commands / seconds)
+        bare_rates.append(options.commands / bare_seconds)
+        ratios.append(bare_seconds / seconds)
+        p50.append(_percentile(took, 0.5))
+        p99.append(_percentile(took, 0.99))
+    print(f"pipeline, commands/s             {_spread(rates)}")
+    print(f"bare pipeline, commands/s        {_spread(bare_rates)}")
+    print(f"pipeline / bare pipeline         {_spread(ratios, 2)}   (budget: at least 0.50)")
+    print(f"  status after, ms               p50 {_spread(p50)}, p99 {_spread(p99)}")
+    sys.stdout.flush()
+    created = []
+    for _ in range(options.runs):
+        seconds, _, _ = _house(options.pools, options.nodes, options.pools)
+        created.append(seconds)
+    nodes = options.pools * options.nodes
+    print(f"{options.pools} pools of {options.nodes} Nodes, s       {_spread(created, 1)}")
+    print(f"  Nodes/s                        {_spread([nodes / s for s in created])}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""A bare nats-py pipeline: the same hops, messages, sizes and durability, and no logic at all.
+
+The peer of the pipeline's row. Each hop is a process that reads by position, takes whatever has
+arrived as one batch, decodes it and stores as many messages of the same sizes as the house does, as
+one atomic batch with a fence; the last writes rows, the newest of each pool only.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from multiprocessing.synchronize import Event
+
+import uvloop
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from pydantic import BaseModel
+
+BATCH = 250
+"""Questions in one batch; with three answers each the most that still is one atomic batch."""
+
+
+class Said(BaseModel):
+    """A message of the bare pipeline; `pad` brings it to the size of the house's own."""
+
+    id: str
+    type: str
+    pool: str
+    cause: str
+    pad: str
+
+
+async def connected(url: str) -> Client:
+    """A connection with room for what is on its way."""
+    client = Client()
+    await client.connect(servers=[url], pending_size=8 << 20)
+    return client
+
+
+async def reading(
+    client: Client, stream: str, filters: list[str], take: Callable[[Msg], None]
+) -> None:
+    """Hands every message that matches to `take`, by position and without acknowledging."""
+    inbox, name = client.new_inbox(), f"r{os.urandom(6).hex()}"
+    config = {
+        "name": name,
+        "ack_policy": "none",
+        "deliver_policy": "all",
+        "filter_subjects": filters,
+        "mem_storage": True,
+    }
+    body = json.dumps({"stream_name": stream, "action": "create", "config": config}).encode()
+    reply = await client.request(f"$JS.API.CONSUMER.CREATE.{stream}.{name}", body, timeout=5)
+    assert b'"error"' not in reply.data, reply.data
+    pull = json.dumps({"batch": 512, "expires": 60_000_000_000}).encode()
+    subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+    credit = 1024
+
+    async def arrived(message: Msg) -> None:
+        nonlocal credit
+        if not message.reply:
+            return
+        take(message)
+        credit -= 1
+        if credit <= 512:
+            credit += 512
+            await client.publish(subject, pull, reply=inbox)
+
+    await client.subscribe(inbox, cb=arrived)
+    await client.publish(subject, pull, reply=inbox)
+    await client.publish(subject, pull, reply=inbox)
+
+
+async def _hop(url: str, name: str, source: str, sizes: list[int], ready: Event) -> None:
+    client = await connected(url)
+    waiting: list[Msg] = []
+    knock = asyncio.Event()
+
+    def take(message: Msg) -> None:
+        waiting.append(message)
+        knock.set()
+
+    await reading(client, "BARE", [source], take)
+    fence = 0
+    ready.set()
+    while True:
+        await knock.wait()
+        knock.clear()
+        while waiting:
+            batch, waiting[:] = waiting[:BATCH], waiting[BATCH:]
+            fence = await _answer(client, name, batch, sizes, fence)
+
+
+async def _answer(client: Client, name: str, batch: list[Msg], sizes: list[int], fence: int) -> int:
+    number, id = 0, os.urandom(8).hex()
+    for message in batch:
+        asked = Said.model_validate_json(message.data)
+        for index, size in enumerate(sizes):
+            number += 1
+            last = index == len(sizes) - 1
+            said = Said(
+                id=f"{asked.id}-{index}", type="Said", pool=asked.pool, cause=asked.cause, pad=""
+            )
+            pad = "x" * max(0, size - len(said.model_dump_json()))
+            content = said.model_copy(update={"pad": pad}).model_dump_json().encode()
+            headers = {"Nats-Batch-Id": id, "Nats-Batch-Sequence": str(number)}
+            kind = "Last" if last else "Other"
+            await client.publish(
+                f"b.{name}.acme.prod.{asked.pool}.{kind}", content, headers=headers
+            )
+    reply = await client.request(
+        f"bc.{name}",
+        b'{"position": 0}',
+        timeout=30,
+        headers={
+            "Nats-Batch-Id": id,
+            "Nats-Batch-Sequence": str(number + 1),
+            "Nats-Batch-Commit": "1",
+            "Nats-Expected-Last-Subject-Sequence": str(fence),
+        },
+    )
+    found = json.loads(reply.data)
+    assert "error" not in found, found
+    return int(found["seq"])
+
+
+async def _rows(url: str, source: str, size: int, ready: Event) -> None:
+    client = await connected(url)
+    newest: dict[str, str] = {}
+    knock = asyncio.Event()
+
+    def take(message: Msg) -> None:
+        said = Said.model_validate_json(message.data)
+        newest[said.pool] = said.cause
+        knock.set()
+
+    await reading(client, "BARE", [source], take)
+    stream = client.jetstream(timeout=30)
+    ready.set()
+    while True:
+        await knock.wait()
+        knock.clear()
+        todo = dict(newest)
+        newest.clear()
+        sent = [
+            await stream.publish_async(
+                f"$KV.bare.{pool}", json.dumps({"last": cause, "pad": "x" * size}).encode()
+            )
+            for pool, cause in todo.items()
+        ]
+        await asyncio.gather(*sent)
+
+
+def _process(run: Callable[..., Awaitable[None]], *args: object) -> None:
+    uvloop.run(run(*args))  # type: ignore[arg-type]
+
+
+class Bare:
+    """The processes of the bare pipeline; `hops` gives the sizes each hop answers with."""
+
+    def __init__(self, url: str, hops: dict[str, list[int]], row_bytes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._processes = []
+        self._ready = []
+        source = "b.cmd.>"
+        for name, sizes in hops.items():
+            ready = context.Event()
+            args = (_hop, url, name, source, sizes, ready)
+            self._processes.append(context.Process(target=_process, args=args, daemon=True))
+            self._ready.append(ready)
+            source = f"b.{name}.*.*.*.Last"
+        ready = context.Event()
+        args = (_rows, url, source, row_bytes, ready)  # type: ignore[assignment]
+        self._processes.append(context.Process(target=_process, args=args, daemon=True))
+        self._ready.append(ready)
+
+    def start(self) -> None:
+        """Starts every hop and waits until all listen."""
+        for process in self._processes:
+            process.start()
+        for ready in self._ready:
+            if not ready.wait(30):
+                sys.exit("the bare pipeline did not start")
+
+    def stop(self) -> None:
+        """Ends every hop."""
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+
+async def set_up(url: str) -> None:
+    """The streams of the bare pipeline, with the durability of the house's own."""
+    client = await connected(url)
+    for config in (
+        {"name": "BARE", "subjects": ["b.>", "bc.>"], "storage": "file", "allow_atomic": True},
+        {
+            "name": "KV_bare",
+            "subjects": ["$KV.bare.>"],
+            "storage": "file",
+            "max_msgs_per_subject": 1,
+            "persist_mode": "async",
+        },
+    ):
+        reply = await client.request(
+            f"$JS.API.STREAM.CREATE.{config['name']}", json.dumps(config).encode(), timeout=10
+        )
+        assert b'"error"' not in reply.data, reply.data
+    await client.close()
