@@ -23,7 +23,7 @@ from nodepool.events import (
     NodePoolDeleting,
     NodePoolValidated,
 )
-from nodepool.messages import Message, path_fields
+from nodepool.messages import FLEET, Message, path_fields
 from nodepool.model import NodePoolSpec, RemovalReason
 from nodepool.receipts import Receipt, Receipts, Result
 from nodepool.service import Moment, Service, Trouble, describe, refused
@@ -107,6 +107,8 @@ def _register(state: State, message: RegisterCluster) -> Iterator[Says]:
     known = state.clusters.get(f"{message.org}/{message.cluster}")
     if message.zone not in ZONES:
         yield _refused(message, Refusal("zone", f"{message.zone} is not a known zone"))
+    elif message.org == FLEET:
+        yield _refused(message, Refusal("org", f"{FLEET} is a reserved word, not an organisation"))
     elif reason := grammar.dns1123_label(message.org):
         yield _refused(message, Refusal("org", reason))
     elif reason := grammar.dns1123_label(message.cluster):

@@ -168,6 +168,14 @@ class Unreadable:
     correlationid: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A message on a subject that is not its own: the field that says so, and one sentence."""
+
+    field: str
+    cause: str
+
+
 def token(name: str) -> str:
     """A name as one subject token: NATS parts tokens at dots, so a dot is written `~`."""
     return name.replace(".", "~")
@@ -270,13 +278,15 @@ def _decode_command(
     given = attributes.get("id")
     id = given if isinstance(given, str) and given else fallback
     try:
-        data = kind.model_validate_json(json.dumps(body), strict=True, extra="forbid")
+        data = kind.model_validate_json(
+            json.dumps(body), strict=True, extra="forbid", by_name=False
+        )
     except ValidationError as error:
         field, cause = explain(error)
         return Unreadable(address, id, field, cause, id)
     identified = _identified(data, address)
-    if isinstance(identified, str):
-        return Unreadable(address, id, identified, "differs from the subject it was sent on", id)
+    if isinstance(identified, Misplaced):
+        return Unreadable(address, id, identified.field, identified.cause, id)
     trace = attributes.get("traceparent") or header.get("traceparent")
     source = attributes.get("source") or header.get("ce-source")
     return envelope_of(kind).model_construct(  # type: ignore[return-value]
@@ -290,32 +300,38 @@ def _decode_command(
     )
 
 
-def _identified(data: M, address: Address) -> M | str:
-    """`data` with the identity its subject gives; the field's name where the two disagree.
+def _identified(data: M, address: Address) -> M | Misplaced:
+    """`data` with the identity its subject gives, unless the two disagree.
 
-    Entitlement is decided by subject, so content must never reach beyond it.
+    Entitlement is decided by subject, so content must never reach beyond it, and a subject must be
+    the very one on which this is said: nobody commands the fleet from an organisation's subject.
     """
     names = next(names for base, names in _IDENTITY.items() if isinstance(data, base))
     identity = {name: value for name, value in zip(names, address.path, strict=False) if name}
     for name, value in identity.items():
         if getattr(data, name) not in ("", value):
-            return name
-    return data.model_copy(update=identity)
+            return Misplaced(name, "differs from the subject it was sent on")
+    identified = data.model_copy(update=identity)
+    if identified.path == address.path:
+        return identified
+    return Misplaced("", f"this belongs on the subject {subject_of(identified, '')}")
 
 
 def explain(error: ValidationError) -> tuple[str, str]:
     """The first fault of a validation: the field as a manifest writes it, and one sentence."""
     fault = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in fault["loc"])
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    field = "".join(parts).removeprefix(".")
+    told = fault["msg"].removeprefix("Value error, ")
     match fault["type"]:
         case "missing":
             return field, "is required"
         case "extra_forbidden":
             return field, "is not a known field"
         case "json_invalid":
-            return "", f"the content is not JSON: {fault['msg']}"
+            return "", f"the content is not JSON: {told}"
         case _:
-            return field, fault["msg"][:1].lower() + fault["msg"][1:]
+            return field, told[:1].lower() + told[1:]
 
 
 def members(union: object) -> Iterator[type[Message]]:
