@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from nodepool.model import ConditionStatus
@@ -225,4 +225,4 @@ def _sufficient(capacity: Condition | None) -> Condition | None:
 
 def rfc3339(moment: datetime) -> str:
     """A moment as Kubernetes writes it: UTC, whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

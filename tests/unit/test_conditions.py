@@ -1,0 +1,299 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.conditions import (
+    HEALTHY,
+    ORDER,
+    Accepted,
+    Allocated,
+    AtTarget,
+    Capacity,
+    Condition,
+    NodesRemoved,
+    Quota,
+    Reason,
+    SufficientCapacity,
+    Validated,
+    changed,
+    deprecated,
+    observed,
+    rfc3339,
+    status_of,
+)
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=5)
+REASONS: list[Reason] = [reason for kind in ORDER for reason in kind]
+
+
+def judged(*reasons: Reason, since: datetime = NOON) -> dict[str, Condition]:
+    """The conditions of a NodePool with these verdicts, by type."""
+    found = [changed(None, reason, f"because {reason}", 3, since) for reason in reasons]
+    return {condition.type: condition for condition in found}
+
+
+def seen(*conditions: Condition) -> list[tuple[str, str, str]]:
+    """What a reader sees first of conditions: type, status, reason."""
+    return [(one.type, one.status, one.reason) for one in conditions]
+
+
+def test_every_reason_of_every_type_has_the_status_of_the_specification() -> None:
+    found = {kind.__name__: {str(one): status_of(one) for one in kind} for kind in ORDER}
+
+    assert found == {
+        "Validated": {"Valid": "True", "Invalid": "False", "InternalError": "Unknown"},
+        "Capacity": {
+            "Sufficient": "True",
+            "Partial": "False",
+            "NoneAvailable": "False",
+            "NoneAvailableNodeAffinity": "False",
+            "PartialNodeAffinity": "False",
+            "InternalError": "Unknown",
+        },
+        "Quota": {
+            "Under": "True",
+            "Over": "False",
+            "NotSet": "False",
+            "InternalError": "Unknown",
+        },
+        "AtTarget": {
+            "TargetMet": "True",
+            "PendingDelete": "False",
+            "OverTarget": "False",
+            "UnderTarget": "False",
+            "InternalError": "Unknown",
+        },
+        "NodesRemoved": {"Complete": "True", "Pending": "False", "InternalError": "Unknown"},
+        "Accepted": {
+            "Accepted": "True",
+            "Invalid": "False",
+            "PolicyViolation": "False",
+            "NoQuota": "False",
+            "InternalError": "Unknown",
+        },
+        "Allocated": {
+            "Complete": "True",
+            "PendingDelete": "False",
+            "OverTarget": "False",
+            "UnderTarget": "False",
+            "InternalError": "Unknown",
+            "Unknown": "Unknown",
+        },
+        "SufficientCapacity": {
+            "Sufficient": "True",
+            "Partial": "False",
+            "NoneAvailable": "False",
+            "InternalError": "Unknown",
+        },
+    }
+
+
+def test_the_types_are_shown_in_the_order_of_the_seed_deprecated_ones_last() -> None:
+    assert [kind.__name__ for kind in ORDER] == [
+        "Validated",
+        "Capacity",
+        "Quota",
+        "AtTarget",
+        "NodesRemoved",
+        "Accepted",
+        "Allocated",
+        "SufficientCapacity",
+    ]
+
+
+def test_a_healthy_nodepool_says_what_the_seed_says_letter_for_letter() -> None:
+    assert HEALTHY == {
+        Validated.VALID: "NodePool configuration is valid.",
+        Capacity.SUFFICIENT: "Sufficient capacity available for the requested instance type.",
+        Quota.UNDER: "NodePool is within instance type quota.",
+        AtTarget.TARGET_MET: "NodePool has reached its target node count.",
+    }
+    assert all(status_of(reason) == "True" for reason in HEALTHY)
+
+
+def test_a_first_verdict_holds_since_now() -> None:
+    condition = changed(None, Quota.OVER, "too many", 3, NOON)
+
+    assert condition == Condition("Quota", "False", "Over", "too many", NOON, 3)
+
+
+def test_the_transition_time_stays_while_only_reason_and_message_change() -> None:
+    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+
+    after = changed(before, Capacity.NONE_AVAILABLE, "none of 3", 4, LATER)
+
+    assert after == Condition("Capacity", "False", "NoneAvailable", "none of 3", NOON, 4)
+
+
+def test_the_transition_time_moves_with_the_status() -> None:
+    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+
+    after = changed(before, Capacity.SUFFICIENT, "enough", 3, LATER)
+
+    assert after == Condition("Capacity", "True", "Sufficient", "enough", LATER, 3)
+
+
+def test_the_same_verdict_again_is_the_same_condition() -> None:
+    before = changed(None, Capacity.PARTIAL, "1 of 3", 3, NOON)
+
+    assert changed(before, Capacity.PARTIAL, "1 of 3", 3, LATER) is before
+
+
+verdicts = st.lists(
+    st.tuples(st.sampled_from(list(AtTarget)), st.sampled_from(["", "told"]), st.integers(1, 3)),
+    min_size=1,
+)
+
+
+@given(verdicts)
+def test_the_transition_time_is_always_that_of_the_last_change_of_status(
+    said: list[tuple[AtTarget, str, int]],
+) -> None:
+    condition: Condition | None = None
+    expected, status = NOON, ""
+
+    for minute, (reason, message, generation) in enumerate(said):
+        now = NOON + timedelta(minutes=minute)
+        condition = changed(condition, reason, message, generation, now)
+        if status_of(reason) != status:
+            expected, status = now, status_of(reason)
+
+        assert condition == Condition(
+            "AtTarget", status_of(reason), str(reason), message, expected, generation
+        )
+
+
+def test_a_condition_judged_again_for_a_newer_generation_keeps_its_time() -> None:
+    before = changed(None, Quota.UNDER, "within", 3, NOON)
+
+    assert observed(before, 4) == replace(before, generation=4)
+
+
+def test_a_condition_is_shown_as_kubernetes_shows_it() -> None:
+    condition = changed(None, Quota.OVER, "too many", 3, NOON)
+
+    assert condition.document() == {
+        "lastTransitionTime": "2026-01-01T12:00:00Z",
+        "message": "too many",
+        "observedGeneration": 3,
+        "reason": "Over",
+        "status": "False",
+        "type": "Quota",
+    }
+
+
+def test_a_moment_is_shown_in_whole_seconds_of_utc() -> None:
+    berlin = timezone(timedelta(hours=1))
+
+    assert rfc3339(NOON.replace(microsecond=999_999)) == "2026-01-01T12:00:00Z"
+    assert rfc3339(NOON.astimezone(berlin)) == "2026-01-01T12:00:00Z"
+
+
+# The deprecated conditions are computed from those that replaced them.
+
+
+def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() -> None:
+    conditions = judged(Validated.VALID, Capacity.SUFFICIENT, Quota.UNDER, AtTarget.TARGET_MET)
+
+    found = deprecated(conditions, refused=False)
+
+    assert seen(*found) == [
+        ("Accepted", "True", "Accepted"),
+        ("Allocated", "True", "Complete"),
+        ("SufficientCapacity", "True", "Sufficient"),
+    ]
+    assert {(one.since, one.generation) for one in found} == {(NOON, 3)}
+
+
+def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
+    assert deprecated({}, refused=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "refused", "status", "reason"),
+    [
+        pytest.param((Validated.INVALID,), False, "False", "Invalid", id="invalid"),
+        pytest.param((Validated.INVALID,), True, "False", "PolicyViolation", id="not offered"),
+        pytest.param(
+            (Validated.INTERNAL_ERROR,), False, "Unknown", "InternalError", id="failed to judge"
+        ),
+        pytest.param((Validated.VALID,), False, "True", "Accepted", id="valid, quota unknown"),
+        pytest.param(
+            (Validated.VALID, Quota.OVER), False, "False", "NoQuota", id="valid and over quota"
+        ),
+        pytest.param(
+            (Validated.VALID, Quota.NOT_SET), False, "False", "NoQuota", id="valid without quota"
+        ),
+        pytest.param(
+            (Validated.VALID, Quota.INTERNAL_ERROR), False, "True", "Accepted", id="quota failed"
+        ),
+        pytest.param(
+            (Validated.INVALID, Quota.OVER), False, "False", "Invalid", id="invalid before quota"
+        ),
+    ],
+)
+def test_accepted_follows_validated_and_quota(
+    reasons: tuple[Reason, ...], refused: bool, status: str, reason: str
+) -> None:
+    found = deprecated(judged(*reasons), refused=refused)
+
+    assert seen(*found) == [("Accepted", status, reason)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        (AtTarget.TARGET_MET, ("Allocated", "True", "Complete")),
+        (AtTarget.PENDING_DELETE, ("Allocated", "False", "PendingDelete")),
+        (AtTarget.OVER_TARGET, ("Allocated", "False", "OverTarget")),
+        (AtTarget.UNDER_TARGET, ("Allocated", "False", "UnderTarget")),
+        (AtTarget.INTERNAL_ERROR, ("Allocated", "Unknown", "InternalError")),
+    ],
+)
+def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str, str]) -> None:
+    assert seen(*deprecated(judged(reason), refused=False)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        (Capacity.SUFFICIENT, ("SufficientCapacity", "True", "Sufficient")),
+        (Capacity.PARTIAL, ("SufficientCapacity", "False", "Partial")),
+        (Capacity.PARTIAL_NODE_AFFINITY, ("SufficientCapacity", "False", "Partial")),
+        (Capacity.NONE_AVAILABLE, ("SufficientCapacity", "False", "NoneAvailable")),
+        (
+            Capacity.NONE_AVAILABLE_NODE_AFFINITY,
+            ("SufficientCapacity", "False", "NoneAvailable"),
+        ),
+        (Capacity.INTERNAL_ERROR, ("SufficientCapacity", "Unknown", "InternalError")),
+    ],
+)
+def test_sufficient_capacity_follows_capacity(
+    reason: Capacity, expected: tuple[str, str, str]
+) -> None:
+    assert seen(*deprecated(judged(reason), refused=False)) == [expected]
+
+
+def test_a_deprecated_condition_says_and_dates_what_the_new_one_does() -> None:
+    conditions = judged(Capacity.PARTIAL_NODE_AFFINITY)
+
+    (found,) = deprecated(conditions, refused=False)
+
+    assert found == Condition(
+        "SufficientCapacity", "False", "Partial", "because PartialNodeAffinity", NOON, 3
+    )
+
+
+def test_every_deprecated_condition_is_computed_from_reasons_that_exist() -> None:
+    for reason in REASONS:
+        if not isinstance(reason, Accepted | Allocated | SufficientCapacity | NodesRemoved):
+            for found in deprecated(judged(reason), refused=False):
+                assert (found.type, found.status) in {
+                    (type(one).__name__, status_of(one))
+                    for one in REASONS
+                    if one.value == found.reason
+                }
