@@ -65,9 +65,14 @@ class Pool:
     available: int = 0
 
     @property
+    def missing(self) -> int:
+        """How many Nodes it has not got of those it was granted."""
+        return max(0, self.granted - self.held)
+
+    @property
     def shortfall(self) -> int:
         """How many Nodes it still wants."""
-        return max(0, self.granted - self.held) if self.judged else 0
+        return self.missing if self.judged else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +211,8 @@ def _granted(state: State, key: str, verdict: QuotaChecked, now: Moment) -> Stat
     if verdict.generation != pool.generation:
         return state
     after = replace(pool, granted=verdict.granted, judged=True)
-    if not pool.shortfall or after.shortfall > pool.shortfall:
+    # Who wants no more than before keeps its place; a wish judged anew is no new one.
+    if not pool.missing or after.missing > pool.missing:
         after = replace(after, since=now.time)
     state = _stored(state, key, after)
     return _again(state, pool.market) if after.shortfall else state

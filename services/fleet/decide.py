@@ -29,7 +29,7 @@ from nodepool.events import (
 from nodepool.messages import Message, path_fields
 from nodepool.model import Pod, PodClass
 from nodepool.persistent import Agenda
-from nodepool.receipts import Receipt, Receipts
+from nodepool.receipts import Receipts
 from nodepool.service import Moment, Service, Trouble, refused
 
 FleetCommand = AddMachines | BreakMachine | RepairMachine | RunPod | StopPod
@@ -102,9 +102,8 @@ def wakes(state: State) -> datetime | None:
 def evolve(state: State, message: Message, now: Moment) -> State:
     """Folds what the house decided and what the machines reported."""
     match message:
-        case CommandAccepted():
-            receipt = Receipt(message.result, None)
-            return replace(state, receipts=state.receipts.put(now.id, receipt))
+        case CommandAccepted() | CommandRefused():
+            return replace(state, receipts=state.receipts.put(now.id, message))
         case MachineAdded(machine_key=key):
             machine = Machine(message.boot_seconds)
             return replace(state, machines=state.machines.set(key, machine))
@@ -225,9 +224,9 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
     """What the machines report, and what becomes of the commands to them."""
     match message:
         case AddMachines() | BreakMachine() | RepairMachine() | RunPod() | StopPod():
-            receipt = state.receipts.get(now.id)
-            if receipt is not None:
-                yield _accepted(message)
+            outcome = state.receipts.again(message, now.id)
+            if outcome is not None:
+                yield outcome
             else:
                 yield from _ask(state, message)
         case CWNodeAssigned():
@@ -305,6 +304,7 @@ def _ask(state: State, message: FleetCommand) -> Iterator[Says]:
             yield MachineRepaired(zone=message.zone, machine=message.machine)
         case RunPod(machine_key=key, pod=pod):
             machine = state.machines[key]
+            pod = pod.model_copy(update={"terminating": False})
             yield _observed(key, replace(machine, pods=machine.pods.set(pod.name, pod)))
         case StopPod(machine_key=key, name=name):
             machine = state.machines[key]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nodepool.affinity import machine_labels
 from nodepool.catalog import INSTANCE_TYPES, ZONES, Kind
-from nodepool.model import ComputeClass, Taint
+from nodepool.model import COMPUTE_CLASS, ComputeClass, Taint
 
 CPU_TAINT = Taint(key="is_cpu_compute", effect="NoSchedule")
 GPU_TAINT = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
@@ -40,7 +40,7 @@ def labels(wish: Wish, node: str, topology: Mapping[str, str]) -> dict[str, str]
         "node.coreweave.cloud/reserved": org,
         "compute.coreweave.com/node-pool": pool,
         "compute.coreweave.com/node-pool-uid": wish.uid,
-        "compute.coreweave.com/compute-class": wish.compute_class.value,
+        COMPUTE_CLASS: wish.compute_class.value,
     }
 
 

@@ -11,25 +11,21 @@ from nodepool.events import (
     CommandAccepted,
     CommandRefused,
     CWNodeDeleted,
-    CWNodePoolDeleted,
     CWNodeRegistered,
     DeletedForPreemption,
-    NodePoolValidated,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
     Wake,
 )
 from nodepool.messages import Message, PoolFields, path_fields, pool_fields
-from nodepool.model import ComputeClass
+from nodepool.model import COMPUTE_CLASS, ComputeClass
 from nodepool.persistent import Agenda
-from nodepool.receipts import Receipt, Receipts
+from nodepool.receipts import Receipts
 from nodepool.service import Moment, Service, Trouble, refused
 from preemption.timetable import Stage, next_moment, stage
 
-Hears = (
-    PreemptNode | NodePoolValidated | CWNodePoolDeleted | CWNodeRegistered | CWNodeDeleted | Wake
-)
+Hears = PreemptNode | CWNodeRegistered | CWNodeDeleted | Wake
 Says = (
     CommandAccepted
     | CommandRefused
@@ -57,9 +53,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The spot NodePools by key, their Nodes by `pool key/node`, and when each moves on."""
+    """The spot Nodes by `pool key/node`, and when each moves on."""
 
-    pools: Map[str, bool] = Map()
     nodes: Map[str, Node] = Map()
     agenda: Agenda = Agenda()
     receipts: Receipts = Receipts()
@@ -73,15 +68,9 @@ def wakes(state: State) -> datetime | None:
 def evolve(state: State, message: Message, now: Moment) -> State:
     """Folds which spot Nodes there are and how far their preemptions have come."""
     match message:
-        case CommandAccepted():
-            receipt = Receipt(message.result, None)
-            return replace(state, receipts=state.receipts.put(now.id, receipt))
-        case NodePoolValidated(key=key):
-            spot = message.spec.compute_class is ComputeClass.SPOT
-            return replace(state, pools=state.pools.set(key, True)) if spot else state
-        case CWNodePoolDeleted(key=key) if key in state.pools:
-            return replace(state, pools=state.pools.delete(key))
-        case CWNodeRegistered(key=key) if key in state.pools:
+        case CommandAccepted() | CommandRefused():
+            return replace(state, receipts=state.receipts.put(now.id, message))
+        case CWNodeRegistered(key=key) if message.labels.get(COMPUTE_CLASS) == ComputeClass.SPOT:
             node = Node(message.path, message.zone, message.node, message.assignment)
             return replace(state, nodes=state.nodes.set(f"{key}/{node.name}", node))
         case CWNodeDeleted(key=key) if _is(state, message):
@@ -135,6 +124,10 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
 
 
 def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
+    outcome = state.receipts.again(message, now.id)
+    if outcome is not None:
+        yield outcome
+        return
     node = state.nodes.get(f"{message.key}/{message.node}")
     of = path_fields(message)
     if node is None:
@@ -146,9 +139,9 @@ def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
             message=f"{message.node} is no spot Node of NodePool {message.pool}",
         )
         return
-    again = node.pending_since is not None or state.receipts.get(now.id) is not None
-    yield CommandAccepted(**of, command="PreemptNode", result="unchanged" if again else "done")
-    if not again:
+    pending = node.pending_since is not None
+    yield CommandAccepted(**of, command="PreemptNode", result="unchanged" if pending else "done")
+    if not pending:
         told = f"Reason: Preemption pending. Node {node.name} is cordoned and goes within 7 minutes"
         yield PreemptionPending(
             **_of(node),

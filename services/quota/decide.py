@@ -28,7 +28,7 @@ from nodepool.events import (
 )
 from nodepool.messages import Message, PoolFields, path_fields, pool_fields
 from nodepool.persistent import Queue
-from nodepool.receipts import Receipt, Receipts
+from nodepool.receipts import Receipts
 from nodepool.service import ANSWERS_MAX, AT_ONCE, Moment, Service, Trouble, refused
 
 Hears = (
@@ -138,9 +138,8 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return _released(state, key, granted)
         case QuotaSet():
             return _limited(state, message)
-        case CommandAccepted():
-            receipt = Receipt(message.result, None)
-            return replace(state, receipts=state.receipts.put(now.id, receipt))
+        case CommandAccepted() | CommandRefused():
+            return replace(state, receipts=state.receipts.put(now.id, message))
         case Wake():
             looking = next(iter(state.again), "")
             return replace(state, looking=looking, again=state.again.drop(looking))
@@ -267,6 +266,10 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
 
 
 def _set(state: State, message: SetQuota, now: Moment) -> Iterator[Says]:
+    outcome = state.receipts.again(message, now.id)
+    if outcome is not None:
+        yield outcome
+        return
     of = path_fields(message)
     field, value = "zone", message.zone
     if message.zone in ZONES:
@@ -277,7 +280,7 @@ def _set(state: State, message: SetQuota, now: Moment) -> Iterator[Says]:
         )
         return
     ledger = state.ledgers.get(f"{message.org}/{message.zone}/{message.instance_type}", Ledger())
-    same = ledger.limit == message.limit or state.receipts.get(now.id) is not None
+    same = ledger.limit == message.limit
     yield CommandAccepted(**of, command="SetQuota", result="unchanged" if same else "configured")
     if not same:
         yield QuotaSet(

@@ -25,7 +25,7 @@ from nodepool.events import (
 )
 from nodepool.messages import FLEET, Message, path_fields
 from nodepool.model import NodePoolSpec, RemovalReason
-from nodepool.receipts import Receipt, Receipts, Result
+from nodepool.receipts import Receipts, Result
 from nodepool.service import Moment, Service, Trouble, describe, refused
 from validator.rules import Refusal, Verdict, immutable, malformed, sized, verdict
 
@@ -75,9 +75,8 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return replace(state, pools=state.pools.set(key, pool))
         case CWNodePoolDeleted(key=key) if key in state.pools:
             return replace(state, pools=state.pools.delete(key))
-        case CommandAccepted(dry_run=False):
-            receipt = Receipt(message.result, message.generation)
-            return replace(state, receipts=state.receipts.put(now.id, receipt))
+        case CommandAccepted() | CommandRefused():
+            return replace(state, receipts=state.receipts.put(now.id, message))
     return state
 
 
@@ -87,9 +86,9 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
         case CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED):
             yield from _gone(state, message)
         case RegisterCluster() | ApplyNodePool() | ScaleNodePool() | DeleteNodePool():
-            receipt = state.receipts.get(now.id)
-            if receipt is not None:
-                yield _accepted(message, receipt.result, receipt.generation)
+            outcome = state.receipts.again(message, now.id)
+            if outcome is not None:
+                yield outcome
             elif isinstance(message, RegisterCluster):
                 yield from _register(state, message)
             else:

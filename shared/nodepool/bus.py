@@ -24,8 +24,17 @@ from nodepool.replica import Entry, Outgoing, Proposal
 STREAM = "NODEPOOL"
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
 BUCKETS = ("nodepools", "nodes", "quotas", "capacity")
-PULL = 512
-"""How many messages one pull asks for; at most twice as many are on their way or waiting."""
+PULL = 2_048
+"""How many messages one pull asks for; at most `WAITING_MAX` more are on their way or waiting."""
+WAITING_MAX = 8_192
+BEHIND = 2_000
+"""A reader further behind than this reads everything and sorts out itself what it wants.
+
+For each message that it looks up for a consumer with several filters, the server goes through all
+subjects of a block of the stream, unless that consumer is near the end: measured at 0.25 to 1 ms a
+message among 5,000 subjects, against some microseconds without a filter.
+"""
+FAR_BEHIND = 4 * BEHIND
 HEARTBEAT_S = 1.0
 """A pull that shows no sign of life for three times as long is made anew."""
 PULL_S = 30.0
@@ -35,6 +44,8 @@ ANSWER_S = 5.0
 CONFLICTS = frozenset({10071, 10164, 10201})
 """Wrong last sequence, one in flight, a duplicate in a batch: another has spoken before us."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_OF_A_BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 
 Config = Mapping[str, object]
 
@@ -67,6 +78,13 @@ class Connection(Client):
         self.on_lost: list[Callable[[], None]] = []
         self.on_back: list[Callable[[], None]] = []
         self.errors: list[Callable[[Exception], None]] = []
+
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        # Answers carry nothing in their headers that a reader needs, and taking headers apart is a
+        # tenth of what a message costs. A client that does without this hook only reads slower.
+        if headers is not None and headers.startswith(_OF_A_BATCH):
+            return None
+        return await super()._process_headers(headers)  # type: ignore[no-any-return]
 
     async def lost(self) -> None:
         """Called by the client when the server is gone."""
@@ -306,7 +324,7 @@ class Publisher:
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._answered)
 
     def _lost(self) -> None:
-        for waiting in self._waiting.values():
+        for waiting in tuple(self._waiting.values()):
             if not waiting.done():
                 waiting.set_exception(InDoubt("the connection was lost"))
 
@@ -319,29 +337,47 @@ class Publisher:
         except (Refused, InDoubt, ServerRefusal) as error:
             waiting.set_exception(error)
 
+    async def send(
+        self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> "asyncio.Future[int]":
+        """Sends a message as soon as there is room; its position comes later, or what went wrong.
+
+        Raises InDoubt where it could not be sent.
+        """
+        await self._room.acquire()
+        self._count += 1
+        number = self._count
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        waiting.add_done_callback(lambda _: self._done(number))
+        try:
+            await self._connection.publish(
+                subject, content, reply=f"{self._inbox}.{number}", headers=dict(headers or {})
+            )
+        except (NatsError, OSError) as error:
+            waiting.cancel()
+            raise InDoubt(f"{subject} was not sent: {error}") from error
+        return waiting
+
+    def _done(self, number: int) -> None:
+        del self._waiting[number]
+        self._room.release()
+
     async def publish(
         self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
     ) -> int:
         """The position once it is stored; raises as the function of this name does."""
-        async with self._room:
-            self._count += 1
-            number = self._count
-            waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
-            try:
-                await self._connection.publish(
-                    subject, content, reply=f"{self._inbox}.{number}", headers=dict(headers or {})
-                )
-                return await asyncio.wait_for(waiting, ANSWER_S)
-            except (NatsError, OSError, TimeoutError) as error:
-                raise InDoubt(f"{subject} may or may not be stored: {error}") from error
-            finally:
-                del self._waiting[number]
+        waiting = await self.send(subject, content, headers)
+        try:
+            return await asyncio.wait_for(waiting, ANSWER_S)
+        except TimeoutError as error:
+            raise InDoubt(f"{subject} may or may not be stored: no answer") from error
 
 
 class Reader:
     """The messages of a stream in their order, from a position on; `next` hands them over.
 
-    Nothing is acknowledged. On a gap, a lost connection or silence the consumer is made anew from
+    `wants` says in Python what `filters` say to the server; a reader that has it may leave the
+    filters out while it is far behind. Nothing is acknowledged. On a gap, a lost connection or silence the consumer is made anew from
     the last position on, so neither a loss nor a repetition is ever seen.
     """
 
@@ -353,12 +389,15 @@ class Reader:
         *,
         start: int = 1,
         newest: bool = False,
+        wants: Callable[[str], bool] | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
         self._filters = list(filters)
         self._last = start - 1
         self._newest = newest
+        self._wants = wants
+        self._unfiltered = False
         self._buffer: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._alive = 0.0
@@ -439,12 +478,19 @@ class Reader:
                 await asyncio.sleep(RETRY_S)
 
     async def _made(self) -> None:
+        await self._consumer(self._filters)
+        self._unfiltered = self._wants is not None and self._beyond > BEHIND
+        if self._unfiltered:
+            await self._consumer([])
+        await self._pull()
+
+    async def _consumer(self, filters: Sequence[str]) -> None:
         inbox = self._client.new_inbox()
         name = f"r{os.urandom(8).hex()}"
         config: dict[str, object] = {
             "name": name,
             "ack_policy": "none",
-            "filter_subjects": self._filters,
+            "filter_subjects": filters,
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": 60_000_000_000,
@@ -470,11 +516,10 @@ class Reader:
             self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body
         )
         self._beyond = int(str(info.get("num_pending", 0)))
-        await self._pull()
 
     async def _pull(self) -> None:
         """Asks for more while there is room for it."""
-        while self._subject and self._asked - self._received + len(self._buffer) <= PULL:
+        while self._subject and self._outstanding() <= WAITING_MAX - PULL:
             self._asked += PULL
             request = {
                 "batch": PULL,
@@ -487,6 +532,9 @@ class Reader:
                 )
             except (NatsError, OSError):
                 return
+
+    def _outstanding(self) -> int:
+        return self._asked - self._received + len(self._buffer)
 
     async def _receive(self, message: Msg) -> None:
         if not message.reply:
@@ -506,10 +554,23 @@ class Reader:
             return
         self._last = position
         self._beyond = int(tokens[first + 3])
+        if self._unfiltered:
+            await self._sorted_out(message)
+        elif self._beyond > FAR_BEHIND and self._wants is not None:
+            self._again()
+        if self._wants is not None and not self._wants(message.subject):
+            return
         time = EPOCH + timedelta(microseconds=int(tokens[first + 2]) // 1000)
         headers = message.headers or {}
         self._buffer.append(Entry(position, time, message.subject, message.data, headers))
         self._arrived.set()
+
+    async def _sorted_out(self, message: Msg) -> None:
+        """Goes back to filters once nothing is left, and asks for more before `next` does."""
+        if not self._beyond:
+            self._again()
+        elif self._asked - self._received <= PULL:
+            await self._pull()
 
     async def _status(self, message: Msg) -> None:
         headers = message.headers or {}

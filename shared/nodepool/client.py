@@ -30,7 +30,7 @@ from nodepool.commands import (
     StopPod,
 )
 from nodepool.events import ClusterRegistered, CommandAccepted, CommandRefused, SeedEvent, Severity
-from nodepool.manifests import ManifestError, manifest, manifests
+from nodepool.manifests import Manifest, ManifestError, manifest, manifests
 from nodepool.messages import Command, Envelope, address_of, decode, envelope_of, subject_of, token
 from nodepool.model import ConditionStatus, Pod
 from nodepool.replica import Entry
@@ -42,6 +42,8 @@ WINDOW: Final = 256
 """How many commands of one `send_many` are on their way at a time."""
 FILTERS_MAX: Final = 16
 """From so many clusters on, outcomes of all clusters are read and the others passed over."""
+STREAM_NOT_FOUND: Final = 10059
+"""The engine's code for a stream that is not there."""
 SETTLE_S: Final = 1.0
 """How long `wait` believes that a NodePool just accepted may not be in the read model yet."""
 
@@ -89,13 +91,13 @@ class Unreachable(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An object of the read model; `object` is None for one that is gone.
+    """An object of the read model; `document` is None for one that is gone.
 
     `key` is its name within the client's organisation and cluster, `position` its version.
     """
 
     key: str
-    object: Document | None
+    document: Document | None
     position: int
 
 
@@ -244,26 +246,29 @@ class Client:
         """Ends a Pod on a simulated Node."""
         return await self.send(StopPod(zone=zone, machine=machine, name=name))
 
-    def addressed(self, command: ApplyNodePool) -> ApplyNodePool:
-        """The manifest as one for this client's organisation and cluster."""
+    def addressed(self, wish: ApplyNodePool | Manifest) -> ApplyNodePool:
+        """The manifest as a command for this client's organisation and cluster."""
+        command = wish.command if isinstance(wish, Manifest) else wish
         return command.model_copy(update=self._of(command.metadata.name))
 
     async def send(self, command: Command) -> CommandAccepted:
         """Sends any command and returns its acceptance."""
-        async with aclosing(self.send_many([command])) as answers:
-            _, outcome = await anext(answers)
+        (outcome,) = await self.send_many([command])
         if isinstance(outcome, CommandAccepted):
             return outcome
         raise outcome
 
     async def send_many(
         self, commands: Sequence[Command], *, window: int = WINDOW
-    ) -> AsyncGenerator[tuple[Command, Outcome], None]:
-        """Sends commands, `window` at a time, and gives each with its outcome, in their order.
+    ) -> list[Outcome]:
+        """Sends commands, `window` at a time; the outcome of each, refusals among them."""
+        async with aclosing(self.send_each(commands, window=window)) as answers:
+            return [outcome async for _, outcome in answers]
 
-        A refusal is given and not raised. Commands about different objects may be taken in any
-        order, those about one object in theirs.
-        """
+    async def send_each(
+        self, commands: Sequence[Command], *, window: int = WINDOW
+    ) -> AsyncGenerator[tuple[Command, Outcome], None]:
+        """As `send_many`, giving each command with its outcome as soon as it is known, in order."""
         fit = [command for command in commands if _misnamed(command) is None]
         async with self._outcomes(fit) as outcomes:
             under_way: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
@@ -339,7 +344,7 @@ class Client:
             entry = await bus.last_of(
                 self._bus, f"KV_{bucket}", self._scope(bucket) + _checked("name", key)
             )
-        return _object(entry) if entry is not None else None
+        return _document(entry) if entry is not None else None
 
     async def list(self, bucket: Bucket, prefix: str = "") -> list[Row]:
         """Every object of a bucket whose name begins with `prefix`, ordered by name."""
@@ -349,7 +354,7 @@ class Client:
                 if isinstance(row, Listed):
                     break
                 rows[row.key] = row
-        return [row for _, row in sorted(rows.items()) if row.object is not None]
+        return [row for _, row in sorted(rows.items()) if row.document is not None]
 
     async def watch(self, bucket: Bucket, prefix: str = "") -> AsyncGenerator[Row | Listed, None]:
         """Every object of a bucket, then `Listed`, then each change for ever.
@@ -367,7 +372,7 @@ class Client:
                 for entry in await self._next(reader, endless=listed):
                     key = entry.subject[len(scope) :]
                     if key.startswith(prefix):
-                        yield Row(key, _object(entry), entry.position)
+                        yield Row(key, _document(entry), entry.position)
 
     async def zone(self) -> str | None:
         """The zone in which the cluster lies; None for a cluster that is not registered."""
@@ -425,7 +430,7 @@ class Client:
                 if not entries and not seen:
                     return
                 for entry in entries:
-                    found = _object(entry)
+                    found = _document(entry)
                     if found is None:
                         return
                     seen = True
@@ -462,7 +467,7 @@ class Client:
     async def _position_at(self, moment: datetime) -> int:
         """A position such that nothing at or after that moment lies before it."""
         with self._speaking():
-            high = await bus.last_position(self._bus, bus.STREAM) + 1
+            high = await self._last_position(bus.STREAM) + 1
             low = 1
             while low < high:
                 middle = (low + high) // 2
@@ -508,8 +513,7 @@ class Client:
         at_end: bool = False,
     ) -> AsyncIterator[bus.Reader]:
         with self._speaking():
-            # Asked first: the answer says so when the stream is missing, a reader would wait.
-            last = await bus.last_position(self._bus, stream)
+            last = await self._last_position(stream)
             begin = last + 1 if at_end else start
             reader = bus.Reader(self._bus, stream, filters, start=begin, newest=newest)
             async with asyncio.timeout(self.timeout_s):
@@ -518,6 +522,21 @@ class Client:
             yield reader
         finally:
             await reader.close()
+
+    async def _last_position(self, stream: str) -> int:
+        """Asked before a reader is opened, which would wait in silence for a stream not there.
+
+        A control plane that is just being started has its streams in a moment.
+        """
+        end = asyncio.get_running_loop().time() + self.timeout_s
+        while True:
+            try:
+                return await bus.last_position(self._bus, stream)
+            except bus.ServerRefusal as refusal:
+                left = end - asyncio.get_running_loop().time()
+                if refusal.code != STREAM_NOT_FOUND or left <= 0:
+                    raise
+            await asyncio.sleep(bus.RETRY_S)
 
     async def _next(self, reader: bus.Reader, *, endless: bool) -> Sequence[Entry]:
         """What is read next; `endless` waits for it, else it is known to be there."""
@@ -635,7 +654,7 @@ def _wish(wish: ApplyNodePool | Document | str) -> ApplyNodePool:
     return found[0].command
 
 
-def _object(entry: Entry) -> Document | None:
+def _document(entry: Entry) -> Document | None:
     if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
         return None
     found: Document = json.loads(entry.content)

@@ -1,8 +1,10 @@
 """What people write down to be applied: YAML or JSON text, read into NodePool manifests."""
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
@@ -16,6 +18,9 @@ try:
 except ImportError:  # The wheel of a rare platform has no libyaml; the slow loader reads the same.
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
+SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+"""Which files of a folder are read."""
+STDIN = "-"
 SIZE_MAX = 1024 * 1024
 """The most bytes of one file or of standard input."""
 DEPTH_MAX = 64
@@ -34,6 +39,41 @@ class Manifest:
 
     place: str
     command: ApplyNodePool
+
+
+def read_manifests(names: Iterable[str]) -> list[Manifest]:
+    """Every manifest in files, in folders (not below them) and in standard input (`-`).
+
+    Raises `ManifestError` for one that cannot be read; then none is given.
+    """
+    return [
+        manifest
+        for name in names
+        for source, content in _contents(name)
+        for manifest in manifests(content, source)
+    ]
+
+
+def _contents(name: str) -> Iterator[tuple[str, bytes]]:
+    # One byte more than allowed tells a large input from one that just fits.
+    if name == STDIN:
+        yield "standard input", sys.stdin.buffer.read(SIZE_MAX + 1)
+        return
+    for path in _files(Path(name)):
+        try:
+            with path.open("rb") as file:
+                yield str(path), file.read(SIZE_MAX + 1)
+        except OSError as error:
+            raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    if not found:
+        raise ManifestError(f"{path}: holds no .yaml, .yml or .json file; name one that does")
+    return found
 
 
 def manifests(text: str | bytes, source: str) -> list[Manifest]:
@@ -100,7 +140,7 @@ def _decoded(text: str | bytes, source: str) -> str:
     size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
     if size > SIZE_MAX:
         raise ManifestError(
-            f"{source}: has {size} bytes, more than the {SIZE_MAX} allowed; split it into files"
+            f"{source}: is larger than the {SIZE_MAX} bytes allowed; split it into files"
         )
     if isinstance(text, str):
         return text

@@ -8,7 +8,7 @@ from functools import cache
 from typing import ClassVar, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from nodepool.model import PoolPath, Value
 
@@ -279,7 +279,7 @@ def _decode_command(
     id = given if isinstance(given, str) and given else fallback
     try:
         data = kind.model_validate_json(
-            json.dumps(body), strict=True, extra="forbid", by_name=False
+            to_json(body), strict=True, extra="forbid", by_name=False
         )
     except ValidationError as error:
         field, cause = explain(error)

@@ -12,6 +12,10 @@ from nodepool.affinity import Affinity
 API_VERSION: Final = "compute.coreweave.com/v1alpha1"
 KIND: Final = "NodePool"
 FINALIZER: Final = "compute.coreweave.com/node-pool"
+COMPUTE_CLASS: Final = "compute.coreweave.com/compute-class"
+"""The Node label that tells spot Nodes from others."""
+COMPUTE_CLASS: Final = "compute.coreweave.com/compute-class"
+"""The label that tells a Node's class: what its NodePool asked for."""
 
 
 class Value(BaseModel):

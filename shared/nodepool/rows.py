@@ -1,11 +1,14 @@
 """The read model on the bus: rows written so that an older one never overwrites a newer one."""
 
 import asyncio
-import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from pydantic_core import to_json
+
 from nodepool.bus import (
+    ANSWER_S,
     EPOCH,
     Connection,
     InDoubt,
@@ -26,6 +29,14 @@ AT_ONCE_MAX = 512
 TOMBSTONE_S = 3600
 """How long readers can see that a row is gone; after that it just is not there."""
 VERSION = "Nodepool-Version"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    place: Place
+    subject: str
+    headers: dict[str, str]
+    waiting: asyncio.Future[int]
 
 
 class RowWriter(Generic[S]):
@@ -101,27 +112,26 @@ class RowWriter(Generic[S]):
 
     async def _write_all(self) -> None:
         while self._dirty:
-            places = list(self._dirty)[:AT_ONCE_MAX]
-            for place in places:
+            sent: list[_Sent] = []
+            for place in list(self._dirty)[:AT_ONCE_MAX]:
                 del self._dirty[place]
-            done = await asyncio.gather(
-                *(self._write(place) for place in places), return_exceptions=True
-            )
-            for place, found in zip(places, done, strict=True):
-                if isinstance(found, BaseException):
-                    self._dirty[place] = None
-            for found in done:
-                if isinstance(found, BaseException):
-                    raise found
+                found = await self._send(place)
+                if found is not None:
+                    sent.append(found)
+            if sent:
+                await asyncio.wait([one.waiting for one in sent], timeout=ANSWER_S)
+            for one in sent:
+                await self._stored(one)
 
-    async def _write(self, place: Place) -> None:
+    async def _send(self, place: Place) -> "_Sent | None":
+        """Sends a row where it is newer than what is stored, and says on what condition."""
         state = self.state
         assert state is not None, "rows are written of a state"
         row = self._rows.row(state, *place)
         version = row.version if row is not None else self.settled
         nothing_there = place in self._gone or place not in self._positions
         if version <= self._versions.get(place, 0) or (row is None and nothing_there):
-            return
+            return None
         subject = f"$KV.{place[0]}.{place[1].replace('/', '.')}"
         headers = {
             "Nats-Expected-Last-Subject-Sequence": str(self._positions.get(place, 0)),
@@ -129,18 +139,24 @@ class RowWriter(Generic[S]):
         }
         content = b""
         if row is not None:
-            content = json.dumps(self._rows.render(row), separators=(",", ":")).encode()
+            content = to_json(self._rows.render(row))
         else:
             headers |= {"KV-Operation": "DEL", "Nats-TTL": f"{TOMBSTONE_S}s"}
+        waiting = await self._publisher.send(subject, content, headers)
+        return _Sent(place, subject, headers, waiting)
+
+    async def _stored(self, sent: "_Sent") -> None:
         try:
-            position = await self._publisher.publish(subject, content, headers)
+            if not sent.waiting.done():
+                raise InDoubt(f"{sent.subject} may or may not be stored: no answer")
+            position = sent.waiting.result()
         except Refused:
             # Another wrote this row: look whose is newer, and write again if it is ours.
-            found = await last_of(self._connection, f"KV_{place[0]}", subject)
-            self._note(place, found)
-            self._dirty[place] = None
+            found = await last_of(self._connection, f"KV_{sent.place[0]}", sent.subject)
+            self._note(sent.place, found)
+            self._dirty[sent.place] = None
             return
-        self._note(place, Entry(position, EPOCH, subject, content, headers))
+        self._note(sent.place, Entry(position, EPOCH, sent.subject, b"", sent.headers))
 
     def _note(self, place: Place, entry: Entry | None) -> None:
         self._gone.discard(place)

@@ -6,6 +6,7 @@ the condition on each commit is.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -118,7 +119,11 @@ class Runtime(Generic[S]):
             last = await last_of(connection, STREAM, commit_subject(self.service.name))
             self._catch_up_to = last.position if last is not None else 0
             self._reader = reader = Reader(
-                connection, STREAM, self.service.filters(), start=self.replica.settled + 1
+                connection,
+                STREAM,
+                self.service.filters(),
+                start=self.replica.settled + 1,
+                wants=self.service.wants,
             )
             await reader.open()
             connection.on_back.append(reader.arrived.set)
@@ -370,8 +375,16 @@ def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
         sys.exit(f"{service.name}: cannot serve metrics on {place}: {error.strerror}")
 
 
+def _spare_the_collector() -> None:
+    """States are large and live long: looking through all of them often costs much, finds little."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def _loop_of(service: Service[S], settings: Settings, gauges: Gauges[S] | None) -> None:
     async def run() -> None:
+        _spare_the_collector()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):

@@ -127,17 +127,26 @@ class Service(Generic[S]):
 
     def wants(self, subject: str) -> bool:
         """Whether a replica needs the message on this subject; what `filters` says, in Python."""
-        if subject == commit_subject(self.name) or subject.startswith(f"np.evt.{self.name}."):
+        if not subject.startswith("np.evt."):
+            return subject in self._wanted or subject.rpartition(".")[2] in self._commands(subject)
+        speaker, _, rest = subject[7:].partition(".")
+        if speaker == self.name:
             return True
-        address = address_of(subject)
-        kind = self.questions.get(address.name) if address is not None else None
-        if address is None or kind is None:
-            return False
-        if kind is Wake:
-            return address.path[0] == self.name
-        return address.kind == "cmd" or (
-            issubclass(kind, Event) and kind.speaker == address.service
-        )
+        if speaker == "clock":
+            return rest.startswith(f"{self.name}.")
+        return f"{speaker}.{rest.rpartition('.')[2]}" in self._wanted
+
+    @cached_property
+    def _wanted(self) -> frozenset[str]:
+        events = {
+            f"{kind.speaker}.{name}"
+            for name, kind in self.questions.items()
+            if issubclass(kind, Event)
+        }
+        return frozenset(events | {commit_subject(self.name)})
+
+    def _commands(self, subject: str) -> Mapping[str, type[Message]]:
+        return self.questions if subject.startswith("np.cmd.") else {}
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)

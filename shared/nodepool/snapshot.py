@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from types import UnionType
-from typing import TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from immutables import Map
 from pydantic import BaseModel
@@ -88,6 +88,8 @@ def decoder(hint: object) -> Decoder:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _optional(args)
+    if origin is Literal:
+        return _one_of(args)
     if origin is Map:
         return _map(*map(decoder, args))
     if origin is tuple:
@@ -118,6 +120,15 @@ def _map(key: Decoder, item: Decoder) -> Decoder:
 def _optional(args: tuple[object, ...]) -> Decoder:
     (inner,) = (decoder(arg) for arg in args if arg is not type(None))
     return lambda raw: None if raw is None else inner(raw)
+
+
+def _one_of(values: tuple[object, ...]) -> Decoder:
+    def decode(raw: Json) -> object:
+        if raw not in values:
+            raise ValueError(f"{raw!r:.50} is none of {', '.join(map(str, values))}")
+        return raw
+
+    return decode
 
 
 def _tuple(args: tuple[object, ...]) -> Decoder:

@@ -3,7 +3,6 @@
 Decisions know nothing of this: the runtime tells it what was read, answered and stored.
 """
 
-import json
 import logging
 import sys
 import threading
@@ -31,6 +30,8 @@ from opentelemetry.trace import (
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from pydantic_core import to_json
+from structlog.typing import EventDict
 
 from nodepool.messages import Envelope, Message
 from nodepool.replica import Answered, Proposal
@@ -54,6 +55,7 @@ class Telemetry:
         self.log = _logger(service, settings, self._out)
         self._lines = _LEVELS[settings.log_level] <= _LEVELS["info"]
         self.registry = CollectorRegistry()
+        self._children: dict[tuple[object, ...], Counter] = {}
         self._metrics()
         if samples is not None:
             self.registry.register(_Sampled(samples))
@@ -102,24 +104,35 @@ class Telemetry:
     def handled(self, answered: Iterable[Answered[object]], outcome: str) -> None:
         """Counts and logs each message once it is settled: `outcome` is `stored` or `quiet`."""
         now = datetime.now(UTC)
+        stamp = now.isoformat()
         for one in answered:
             envelope = one.question.envelope
             if envelope is None:
                 continue
             name = _name(one)
             result = "trouble" if one.trouble is not None else outcome
-            self._handled.labels(self.service, name, result).inc()
+            self._child(self._handled, name, result).inc()
             age = (now - one.question.entry.time).total_seconds()
             self._age.observe(max(0.0, age))
             for said in one.envelopes:
-                self._said.labels(self.service, said.type).inc()
+                self._child(self._said, said.type).inc()
             if one.trouble is not None:
                 self._dead.labels(self.service).inc()
             if self._lines:
-                self._line(one, name, result, age)
+                self._line(one, name, result, age, stamp)
         self._out.flush()
 
-    def _line(self, one: Answered[object], name: str, result: str, age: float) -> None:
+    def _child(self, counter: Counter, *labels: str) -> Counter:
+        """The counter of these labels; looked up once, for that takes longer than to count."""
+        key = (counter, *labels)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = counter.labels(self.service, *labels)
+        return child
+
+    def _line(
+        self, one: Answered[object], name: str, result: str, age: float, stamp: str
+    ) -> None:
         envelope = one.question.envelope
         fields: dict[str, object] = {
             "position": one.question.entry.position,
@@ -128,6 +141,7 @@ class Telemetry:
             "outcome": result,
             "answers": [said.type for said in one.envelopes],
             "age_ms": round(age * 1e3, 1),
+            "timestamp": stamp,
         }
         if isinstance(envelope, Envelope):
             if envelope.correlationid:
@@ -315,13 +329,24 @@ def _logger(service: str, settings: Settings, out: _Output) -> Logger:
         out,
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _stamped,
             structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(serializer=json.dumps),
+            structlog.processors.JSONRenderer(serializer=_json),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.log_level]),
     ).bind(service=service)
     return logger
+
+
+def _stamped(_logger: object, _name: str, fields: EventDict) -> EventDict:
+    # The lines of one batch share a moment; whoever has none gets this one.
+    if "timestamp" not in fields:
+        fields["timestamp"] = datetime.now(UTC).isoformat()
+    return fields
+
+
+def _json(fields: EventDict, **_settings: object) -> str:
+    return to_json(fields, fallback=str).decode()
 
 
 def _tracing(service: str, settings: Settings) -> TracerProvider | None:

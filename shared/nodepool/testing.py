@@ -105,7 +105,7 @@ class World:
 
     def publish(self, subject: str, content: bytes, id: str = "") -> int:
         """Publishes bytes as anybody could; their position."""
-        return self.log.append(subject, content, id)
+        return self.log.append(subject, content, id, {"Nats-Msg-Id": id} if id else None)
 
     def read(self, host: Host, most: int = 1_000_000) -> int:
         """Lets a replica read on, at most so many entries; how many it read."""

@@ -26,9 +26,11 @@ def test_a_pool_gets_the_part_of_its_nodes_that_there_is(stage: Stage) -> None:
         "CWNodeAssigned n2",
         "CWNodeRegistered n1",
         "CWNodeRegistered n2",
+        "CWInsufficientCapacity",
     ]
     assert stage.messages("train", "CWInsufficientCapacity") == [
-        "2 of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+        "2 of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
+        "none of 1 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
     ]
     assert stage.counts("train") == (3, 0, 2)
     assert stage.conditions("train")["AtTarget"] == "UnderTarget"

@@ -421,7 +421,7 @@ class WorldStage(Stage):
         }
         self._said: list[Envelope[Message]] = []
         self._read_to = 0
-        self._listening_since = self.world.log.clock
+        self.begun = self.world.log.clock
 
     def put(self, subject: str, content: bytes, id: str) -> None:
         self.world.publish(subject, content, id)
@@ -480,7 +480,7 @@ class WorldStage(Stage):
 
     def listen(self) -> None:
         super().listen()
-        self._listening_since = self.world.log.clock
+        self.begun = self.world.log.clock
 
     def timed(self, pool: str) -> list[str]:
         """The events of a NodePool, each with the minutes and seconds since listening began."""
@@ -492,5 +492,5 @@ class WorldStage(Stage):
 
     def _elapsed(self, envelope: Envelope[Message]) -> str:
         assert envelope.time is not None
-        minutes, seconds = divmod(int((envelope.time - self._listening_since).total_seconds()), 60)
+        minutes, seconds = divmod(int((envelope.time - self.begun).total_seconds()), 60)
         return f"{minutes}:{seconds:02}"

@@ -28,7 +28,7 @@ capacity. Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no s
 )
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """GPU node pools: declare them, watch them, change them."""
+    """Node pools of GPU machines: declare, watch and change them."""
     if context.obj is None:
         context.obj = from_environment()
 

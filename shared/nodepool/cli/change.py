@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.columns import POOL_LABEL
 from nodepool.cli.documents import labels
 from nodepool.cli.faults import Refusal, failed
-from nodepool.cli.files import gathered
 from nodepool.cli.names import NODE, NODEPOOL, required
-from nodepool.cli.output import say
+from nodepool.cli.output import complain, say
 from nodepool.cli.settings import Command, Group, Settings
+from nodepool.cli.tables import POOL_LABEL
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
     from nodepool.client import Client
-    from nodepool.commands import DeleteNodePool, ScaleNodePool
+    from nodepool.commands import ApplyNodePool, DeleteNodePool, ScaleNodePool
+    from nodepool.events import CommandAccepted
     from nodepool.manifests import Manifest
 
-    PoolCommand = ScaleNodePool | DeleteNodePool
+    PoolCommand = ApplyNodePool | ScaleNodePool | DeleteNodePool
 
 COUNT = click.IntRange(0, 1_000_000)
 DRY_RUN = " (dry run)"
@@ -36,28 +36,58 @@ DRY_RUN = " (dry run)"
 @click.pass_obj
 def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> int:
     """Create the nodepools in files, or change them to what is written there."""
-    found = gathered(files)
+    from nodepool.manifests import read_manifests
+
+    found = read_manifests(files)
     return settings.run(lambda client: _apply(client, found, dry_run=dry_run))
 
 
 async def _apply(client: "Client", manifests: "Sequence[Manifest]", *, dry_run: bool) -> int:
-    from nodepool.client import ClientError
-
     commands = [
-        client.addressed(manifest.command).model_copy(update={"dry_run": dry_run})
-        for manifest in manifests
+        client.addressed(manifest).model_copy(update={"dry_run": dry_run}) for manifest in manifests
     ]
-    code = 0
-    async with aclosing(client.send_many(commands)) as answers:
-        places = iter(manifests)
-        async for _, outcome in answers:
-            manifest = next(places)
-            name = manifest.command.metadata.name
-            if isinstance(outcome, ClientError):
-                code = failed(outcome, f'{manifest.place}: nodepool "{name}"')
-            else:
-                say(f"{NODEPOOL.full}/{name} {outcome.result}{DRY_RUN if dry_run else ''}")
+    suffix = DRY_RUN if dry_run else ""
+    code, _ = await _send(
+        client,
+        commands,
+        lambda name, outcome: f"{NODEPOOL.full}/{name} {outcome.result}{suffix}",
+        places=[f"{manifest.place}: " for manifest in manifests],
+    )
     return code
+
+
+async def _send(
+    client: "Client",
+    commands: "Sequence[PoolCommand]",
+    line: "Callable[[str, CommandAccepted], str]",
+    *,
+    places: Sequence[str] = (),
+    ignore_missing: bool = False,
+) -> tuple[int, list[str]]:
+    """The exit code, and the NodePools whose command was accepted; prints a line for each.
+
+    `places` says where each command was written down, for its error.
+    """
+    from nodepool.client import ClientError, NoOutcome, Refused
+
+    code = unanswered = 0
+    accepted = []
+    async with aclosing(client.send_each(commands)) as answers:
+        beside = iter(places or [""] * len(commands))
+        async for command, outcome in answers:
+            name, place = command.path[2], next(beside)
+            if ignore_missing and isinstance(outcome, Refused) and outcome.reason == "NotFound":
+                continue
+            if isinstance(outcome, NoOutcome):
+                unanswered += 1
+            if not isinstance(outcome, ClientError):
+                accepted.append(name)
+                say(line(name, outcome))
+            elif unanswered <= 1:
+                code = failed(outcome, f'{place}nodepool "{name}"')
+    if unanswered > 1:
+        complain(f"{unanswered - 1} more commands were not answered")
+    return code, accepted
 
 
 @click.command(cls=Command)
@@ -91,7 +121,8 @@ def scale(
             for name in names
         ]
         told = f"scaled{DRY_RUN if dry_run else ''}"
-        return (await _send(client, commands, lambda name: f"{NODEPOOL.full}/{name} {told}"))[0]
+        code, _ = await _send(client, commands, lambda name, _: f"{NODEPOOL.full}/{name} {told}")
+        return code
 
     return settings.run(work)
 
@@ -117,7 +148,9 @@ def delete(
     if bool(what) == bool(files):
         raise click.UsageError("NAME: write either nodepool NAME or -f FILE")
     if files:
-        names = [manifest.command.metadata.name for manifest in gathered(files)]
+        from nodepool.manifests import read_manifests
+
+        names = [manifest.command.metadata.name for manifest in read_manifests(files)]
     else:
         _, names = required(what, (NODEPOOL,))
     try:
@@ -152,7 +185,7 @@ class Deletion:
         code, going = await _send(
             client,
             commands,
-            lambda name: f'{NODEPOOL.full} "{name}" {told}',
+            lambda name, _: f'{NODEPOOL.full} "{name}" {told}',
             ignore_missing=self.ignore_missing,
         )
         if self.wait:
@@ -169,31 +202,6 @@ class Deletion:
         except ClientError as error:
             return failed(error)
         return 0
-
-
-async def _send(
-    client: "Client",
-    commands: "Sequence[PoolCommand]",
-    line: Callable[[str], str],
-    *,
-    ignore_missing: bool = False,
-) -> tuple[int, list[str]]:
-    """The exit code, and the NodePools whose command was accepted; prints a line for each."""
-    from nodepool.client import ClientError, Refused
-
-    code = 0
-    accepted = []
-    async with aclosing(client.send_many(commands)) as answers:
-        async for command, outcome in answers:
-            name = command.path[2]
-            if ignore_missing and isinstance(outcome, Refused) and outcome.reason == "NotFound":
-                continue
-            if isinstance(outcome, ClientError):
-                code = failed(outcome, f'nodepool "{name}"')
-            else:
-                accepted.append(name)
-                say(line(name))
-    return code, accepted
 
 
 @click.command(cls=Command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli import columns
+from nodepool.cli import tables
 from nodepool.cli.describe import described
 from nodepool.cli.documents import Document, labels
 from nodepool.cli.faults import failed
@@ -48,13 +48,13 @@ class View:
 
     def table(self) -> Table:
         """An empty table with the columns of this view."""
-        table = Table(columns.header(self.kind, wide=self.form == "wide"))
+        table = Table(tables.header(self.kind, wide=self.form == "wide"))
         return table if self.headers else table.without_header()
 
     def lines(self, table: Table, documents: Sequence[Document]) -> list[str]:
         """The objects as lines of that table."""
         now, wide = _now(), self.form == "wide"
-        return table.lines(columns.row(self.kind, found, now, wide=wide) for found in documents)
+        return table.lines(tables.row(self.kind, found, now, wide=wide) for found in documents)
 
 
 def _now() -> datetime:
@@ -117,7 +117,7 @@ async def _listed(client: "Client", view: View) -> list[Document]:
         found = [await client.get(view.kind.bucket, name) for name in view.names]
         return [document for document in found if document is not None]
     rows = await client.list(view.kind.bucket)
-    return [row.object for row in rows if row.object is not None]
+    return [row.document for row in rows if row.document is not None]
 
 
 def _unknown(view: View, documents: Sequence[Document]) -> list[str]:
@@ -160,10 +160,10 @@ async def _watch(client: "Client", view: View) -> int:
                 )
                 continue
             # Of an object that is gone, what it was at last is shown once more, as kubectl does.
-            found = known.pop(row.key, None) if row.object is None else row.object
+            found = known.pop(row.key, None) if row.document is None else row.document
             if found is None:
                 continue
-            if row.object is not None and is_called(view.kind, found, view.names):
+            if row.document is not None and is_called(view.kind, found, view.names):
                 known[row.key] = found
             if not listing and view.wants(found):
                 _show(view, table, [found])

@@ -46,13 +46,18 @@ class Settings:
         return asyncio.run(connected())
 
 
+def port(environment: Mapping[str, str] = os.environ) -> int:
+    """The port of a server on this machine; raises a usage error for a bad one."""
+    found = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
+    if not (found.isdecimal() and 0 < int(found) < 65_536):
+        raise click.UsageError(f"NODEPOOL_NATS_PORT: {found!r} is no port; use 1 to 65535")
+    return int(found)
+
+
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings where no option says otherwise; raises a usage error for a bad value."""
-    port = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
-    if not (port.isdecimal() and 0 < int(port) < 65_536):
-        raise click.UsageError(f"NODEPOOL_NATS_PORT: {port!r} is no port; use 1 to 65535")
     return Settings(
-        url=environment.get("NODEPOOL_URL") or f"nats://127.0.0.1:{port}",
+        url=environment.get("NODEPOOL_URL") or f"nats://127.0.0.1:{port(environment)}",
         org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG") or "demo"),
         cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER") or "demo"),
     )

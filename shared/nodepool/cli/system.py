@@ -1,20 +1,42 @@
 """Commands about the control plane as a program: starting it, its version, shell completion."""
 
+import os
+from pathlib import Path
+
 import click
 
+from nodepool.cli.faults import Refusal
 from nodepool.cli.output import say
-from nodepool.cli.settings import Command
+from nodepool.cli.settings import Command, Settings, port
+
+PATH = click.Path(path_type=Path)
 
 
 @click.command(cls=Command)
-@click.option("--data-dir", default=".nodepool", show_default=True, help="Where the log is kept.")
-@click.option("--examples", metavar="DIR", help="Manifests to apply once it runs.")
+@click.option(
+    "--data-dir", type=PATH, default=".nodepool", envvar="NODEPOOL_DATA_DIR", show_default=True,
+    metavar="DIR", help="Where the log is kept.",
+)  # fmt: skip
+@click.option("--examples", type=PATH, metavar="DIR", help="Manifests to apply once it runs.")
 @click.option("--once", is_flag=True, help="Stop as soon as everything runs.")
-def up(data_dir: str, examples: str | None, once: bool) -> int:
+@click.pass_obj
+def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) -> int:
     """Run the whole control plane on this machine."""
-    from nodepool.up import run
+    from nodepool.up import Options, UpError, run
 
-    return run(data_dir=data_dir, examples=examples, once=once) or 0
+    options = Options(
+        data_dir=data_dir,
+        port=port(),
+        binary=os.environ.get("NODEPOOL_NATS_SERVER"),
+        examples=examples,
+        org=settings.org,
+        cluster=settings.cluster,
+        once=once,
+    )
+    try:
+        return run(options)
+    except UpError as error:
+        raise Refusal(str(error)) from None
 
 
 @click.command(cls=Command)

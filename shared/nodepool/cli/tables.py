@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from nodepool.cli.documents import Document, condition, field, labels, text
+from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.times import age
 
@@ -102,6 +103,13 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("TRIAGE", _at("triage")),
     ),
 }
+
+
+def pools_table(documents: Sequence[Document]) -> str:
+    """NodePools as `get nodepools` prints them."""
+    now = datetime.now(UTC)
+    rows = [row(NODEPOOL, document, now, wide=False) for document in documents]
+    return "\n".join(Table(header(NODEPOOL, wide=False)).lines(rows))
 
 
 def header(kind: Kind, *, wide: bool) -> list[str]:
