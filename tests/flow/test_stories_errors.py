@@ -1,10 +1,10 @@
-"""What a service says that cannot decide: InternalError on its own condition, and on with the rest."""
+"""A service that cannot decide says InternalError on its own condition, and goes on."""
 
 import json
 
 import pytest
 
-from support.stage import Stage, WorldStage, services
+from support.stage import H100, ZONE, Stage, WorldStage, services
 
 UNREADABLE = b'{"specversion": "1.0"'
 
@@ -87,9 +87,15 @@ def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(stage: Stage) ->
         "allocator",
         "CWNodeAssigned",
         {
-            **{"org": "acme", "cluster": "prod", "pool": "train", "message": "", "uid": ""},
-            **{"node": stage.machine("n2"), "zone": "US-EAST-04A", "assignment": 99},
-            **{"instanceType": "gd-8xh100ib-i128"},
+            "org": "acme",
+            "cluster": "prod",
+            "pool": "train",
+            "message": "",
+            "uid": "",
+            "node": stage.machine("n2"),
+            "zone": ZONE,
+            "assignment": 99,
+            "instanceType": H100,
         },
     )
     broken = stage.conditions("train")["Capacity"]

@@ -132,8 +132,9 @@ REFUSED = {
     ),
     "a taint with a bad key": (
         manifest(nodeTaints=[{"key": "", "effect": "NoSchedule"}]),
-        "Invalid spec.nodeTaints[0].key: key name is empty; it must be letters, digits, '-', '_' or '.', "
-        "with a letter or digit at both ends (Kubernetes: Labels and Selectors)",
+        "Invalid spec.nodeTaints[0].key: key name is empty; "
+        "it must be letters, digits, '-', '_' or '.', with a letter or digit at both ends "
+        "(Kubernetes: Labels and Selectors)",
     ),
     "a taint with an unknown effect": (
         manifest(nodeTaints=[{"key": "a", "effect": "Never"}]),
@@ -239,7 +240,7 @@ FINE = {
 def test_a_manifest_may_say(stage: Stage, spec: Mapping[str, object]) -> None:
     stage.given_house()
 
-    asked = stage.apply("train", 1, **spec)
+    asked = stage.apply("train", 1, metadata=None, id="", **spec)
 
     assert stage.outcomes(asked) == ["created 1"]
     assert stage.counts("train") == (1, 0, 1)
@@ -260,26 +261,31 @@ def test_a_manifest_as_it_was_read_can_be_applied_again(stage: Stage) -> None:
 
 INVALID = {
     "an unknown instance type": (
-        {"instance_type": "gd-9xh100"},
+        "gd-9xh100",
+        {},
         "CWInvalidInstanceType",
         "instance type gd-9xh100 is not a known instance type",
     ),
     "a type that is not offered in the zone": (
-        {"instance_type": "b200-8x"},
+        "b200-8x",
+        {},
         "CWInstanceTypeNotInZone",
         "instance type b200-8x is not offered in zone US-EAST-04A",
     ),
     "another region than the cluster's": (
+        H100,
         {"region": "US-WEST-04A"},
         "CWInstanceTypeNotInZone",
         "region US-WEST-04A is not the cluster's zone US-EAST-04A",
     ),
     "spot on a superchip": (
-        {"instance_type": GH200, "computeClass": "spot"},
+        GH200,
+        {"computeClass": "spot"},
         "CWNodeDeliverFail",
         "computeClass spot is not offered for the Superchip instance type gd-1xgh200",
     ),
     "an affinity to what no machine has": (
+        H100,
         {
             "affinity": {
                 "nodeAffinity": {
@@ -303,6 +309,7 @@ INVALID = {
         "nodeSelectorTerms[0]: key 'kubernetes.io/arch' is always 'amd64', never In [arm64]",
     ),
     "an affinity with an unknown operator": (
+        H100,
         {
             "affinity": {
                 "nodeAffinity": {
@@ -321,14 +328,14 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("wish", "event", "told"), INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize(("kind", "spec", "event", "told"), INVALID.values(), ids=INVALID)
 def test_what_can_never_be_delivered_is_stored_and_called_invalid(
-    stage: Stage, wish: dict[str, object], event: str, told: str
+    stage: Stage, kind: str, spec: Mapping[str, object], event: str, told: str
 ) -> None:
     stage.given_house()
     stage.listen()
 
-    asked = stage.apply("train", 1, **wish)  # type: ignore[arg-type]
+    asked = stage.apply("train", 1, kind, metadata=None, id="", **spec)
 
     assert stage.outcomes(asked) == ["created 1"]
     assert stage.story("train") == ["CWNodePoolCreated", "NodePoolValidated Invalid", event]

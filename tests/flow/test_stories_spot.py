@@ -13,7 +13,7 @@ def spot(world: WorldStage, nodes: int = 1, **pod: object) -> None:
     world.given_house(machines=nodes)
     world.apply("cheap", nodes, computeClass="spot")
     if pod:
-        world.run_pod("n1", **pod)
+        world.run_pod("n1", "job", **pod)
     world.listen()
 
 

@@ -44,7 +44,7 @@ from nodepool.messages import (
     token,
 )
 from nodepool.model import PoolPath
-from nodepool.service import Service
+from nodepool.service import Rows, Service
 from nodepool.testing import World
 
 NAMES = (
@@ -110,6 +110,7 @@ class Stage(ABC):
         self.sent: dict[str, tuple[str, bytes]] = {}
         self._heard = 0
         self._together = False
+        self._counted = 0
         self._aliases: dict[str, str] = {}
 
     # What a stage has to know how to do.
@@ -129,6 +130,10 @@ class Stage(ABC):
     @abstractmethod
     def documents(self, bucket: str) -> Mapping[str, Mapping[str, object]]:
         """The objects of the read model, by key."""
+
+    @abstractmethod
+    def document(self, bucket: str, key: str) -> Mapping[str, object] | None:
+        """One object of the read model; None where there is none."""
 
     @abstractmethod
     def dead_letters(self) -> list[str]:
@@ -215,6 +220,7 @@ class Stage(ABC):
         pool: str,
         target: int = 0,
         instance_type: str = H100,
+        /,
         *,
         metadata: Mapping[str, object] | None = None,
         id: str = "",
@@ -242,7 +248,7 @@ class Stage(ABC):
         content = {"node": self.machine(node)}
         return self.ask("PreemptNode", pool_path(pool), content)
 
-    def run_pod(self, node: str, pod: str = "job", **more: object) -> None:
+    def run_pod(self, node: str, pod: str = "job", /, **more: object) -> None:
         """Starts a Pod on a Node; `more` holds further fields of a Pod."""
         path = (FLEET, ZONE, self.machine(node))
         self._given("RunPod", path, {"pod": {"name": pod, **more}})
@@ -314,7 +320,7 @@ class Stage(ABC):
 
     def shown(self, pool: str) -> Mapping[str, object] | None:
         """A NodePool as readers see it; None where there is none."""
-        return self.documents("nodepools").get("/".join(pool_path(pool)))
+        return self.document("nodepools", "/".join(pool_path(pool)))
 
     def conditions(self, pool: str) -> dict[str, str]:
         """A NodePool's conditions and their reasons, in the order shown."""
@@ -378,9 +384,10 @@ class Stage(ABC):
 
     def _known(self) -> Mapping[str, str]:
         said = self.envelopes()
-        if len(self._aliases) < sum(isinstance(one.data, MachineAdded) for one in said):
-            added = (one.data.machine for one in said if isinstance(one.data, MachineAdded))
-            self._aliases = {name: f"n{number}" for number, name in enumerate(added, 1)}
+        for envelope in said[self._counted :]:
+            if isinstance(envelope.data, MachineAdded):
+                self._aliases[envelope.data.machine] = f"n{len(self._aliases) + 1}"
+        self._counted = len(said)
         return self._aliases
 
 
@@ -442,8 +449,19 @@ class WorldStage(Stage):
         return self._said
 
     def documents(self, bucket: str) -> Mapping[str, Mapping[str, object]]:
-        rows = next(service.rows for service in self.world.services if service.rows is not None)
+        rows, _ = self._rows()
         return {key: rows.render(row) for key, row in self.world.rows(bucket).items()}
+
+    def document(self, bucket: str, key: str) -> Mapping[str, object] | None:
+        rows, state = self._rows()
+        row = rows.row(state, bucket, key)
+        return None if row is None else rows.render(row)
+
+    def _rows(self) -> tuple[Rows[object], object]:
+        for service in self.world.services:
+            if service.rows is not None:
+                return service.rows, self.world.state(service.name)
+        raise AssertionError("no service of this world keeps rows")
 
     def dead_letters(self) -> list[str]:
         return [
