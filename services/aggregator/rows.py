@@ -1,7 +1,7 @@
 """The rows of the read model: what is kept of each object, and how readers see it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from immutables import Map
@@ -55,8 +55,8 @@ class NodeRow:
     version: int
     phase: NodePhase = NodePhase.BOOTING
     unschedulable: bool = False
-    labels: Mapping[str, str] = Map()
-    annotations: Mapping[str, str] = Map()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     registered: datetime | None = None
     active: bool = False

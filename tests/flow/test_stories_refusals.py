@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -237,10 +238,10 @@ FINE = {
 
 
 @pytest.mark.parametrize("spec", FINE.values(), ids=FINE)
-def test_a_manifest_may_say(stage: Stage, spec: Mapping[str, object]) -> None:
+def test_a_manifest_may_say(stage: Stage, spec: Mapping[str, Any]) -> None:
     stage.given_house()
 
-    asked = stage.apply("train", 1, metadata=None, id="", **spec)
+    asked = stage.apply("train", 1, **spec)
 
     assert stage.outcomes(asked) == ["created 1"]
     assert stage.counts("train") == (1, 0, 1)
@@ -330,12 +331,12 @@ INVALID = {
 
 @pytest.mark.parametrize(("kind", "spec", "event", "told"), INVALID.values(), ids=INVALID)
 def test_what_can_never_be_delivered_is_stored_and_called_invalid(
-    stage: Stage, kind: str, spec: Mapping[str, object], event: str, told: str
+    stage: Stage, kind: str, spec: Mapping[str, Any], event: str, told: str
 ) -> None:
     stage.given_house()
     stage.listen()
 
-    asked = stage.apply("train", 1, kind, metadata=None, id="", **spec)
+    asked = stage.apply("train", 1, kind, **spec)
 
     assert stage.outcomes(asked) == ["created 1"]
     assert stage.story("train") == ["CWNodePoolCreated", "NodePoolValidated Invalid", event]

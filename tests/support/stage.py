@@ -220,7 +220,6 @@ class Stage(ABC):
         pool: str,
         target: int = 0,
         instance_type: str = H100,
-        /,
         *,
         metadata: Mapping[str, object] | None = None,
         id: str = "",
