@@ -43,7 +43,7 @@ python:
 		$(call fail,setup: '$(PYTHON)' has no venv module: on Debian: apt install python3-venv)
 
 run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
-	@exec $(BIN)/nodepool up $(ARGS)
+	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
 test: setup ## Run the tests (ARGS="-k quota" for some of them)
 	@$(BIN)/python -m pytest $(ARGS)

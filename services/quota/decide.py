@@ -308,7 +308,7 @@ def _release(state: State, key: str) -> Iterator[Says]:
 def _look_again(state: State, now: Moment) -> Iterator[Says]:
     """Those who wait first, in their order; then, where the limit is passed, everybody else."""
     name = state.looking
-    ledger = state.ledgers[name]
+    ledger = state.ledgers.get(name, Ledger())
     others: tuple[str, ...] = ()
     if ledger.limit is not None and ledger.used > ledger.limit:
         others = tuple(sorted(k for k, p in state.pools.items() if p.ledger == name and p.judged))

@@ -46,6 +46,7 @@ CONFLICTS = frozenset({10071, 10164, 10201})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _OF_A_BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
+_ASKED_FOR = b"\r\nNats-Sequence:"
 
 Config = Mapping[str, object]
 
@@ -82,7 +83,7 @@ class Connection(Client):
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         # Answers carry nothing in their headers that a reader needs, and taking headers apart is a
         # tenth of what a message costs. A client that does without this hook only reads slower.
-        if headers is not None and headers.startswith(_OF_A_BATCH):
+        if headers is not None and headers.startswith(_OF_A_BATCH) and _ASKED_FOR not in headers:
             return None
         return await super()._process_headers(headers)  # type: ignore[no-any-return]
 

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -28,7 +27,7 @@ from nodepool.events import (
 from nodepool.messages import Address, Message, PoolFields, pool_fields
 from nodepool.model import NodePoolSpec
 from nodepool.service import AT_ONCE, Moment, Trouble, step
-from quota.decide import SERVICE, State
+from quota.decide import SERVICE, Ledger, State
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
@@ -627,9 +626,9 @@ def test_anything_else_that_cannot_be_read_concerns_no_pools_quota() -> None:
 # Whatever arrives, in whatever order, the limit is never passed.
 
 
-@dataclass
+@dataclass(frozen=True)
 class Taker:
-    """An allocator that reads the log at its own pace and takes all that it may."""
+    """What an allocator knows of a NodePool, which reads the log later than it is written."""
 
     uid: str = ""
     generation: int = 0
@@ -638,19 +637,185 @@ class Taker:
     held: int = 0
     deleting: bool = False
 
-    def reads(self, pool: str, message: Message) -> Iterator[Message]:
-        """Follows wishes and grants, and says so where a grant became smaller."""
+
+@dataclass
+class House:
+    """A log that quota and an allocator read at their own pace, and NodePools that come and go."""
+
+    log: list[Message] = field(default_factory=list)
+    story: Story = field(default_factory=Story)
+    quota_at: int = 0
+    taker_at: int = 0
+    takers: dict[str, Taker] = field(default_factory=dict)
+    lives: dict[str, int] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+
+    def happens(self, what: str, pool: str, number: int) -> None:
+        """Lets one thing happen, where it can; what can be done often is done so many times."""
+        match what:
+            case "limit":
+                command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
+                self.log.append(command)
+            case "wish" if pool not in self.deleting:
+                self.log.append(self.wished(pool, number))
+            case "spoil" if pool in self.lives and pool not in self.deleting:
+                spoilt = {"reason": Validated.INVALID}
+                self.log.append(self.wished(pool, number).model_copy(update=spoilt))
+            case "delete" if pool in self.lives and pool not in self.deleting:
+                self.deletes(pool)
+            case "gone":
+                self.forgets(pool)
+            case "quota":
+                self.quota_reads(number)
+            case "allocator":
+                self.allocator_reads(number)
+            case "take":
+                self.takes(pool, number)
+            case "drop":
+                self.drops(pool, number)
+
+    def quota_reads(self, most: int) -> None:
+        """Quota answers the next messages, and is woken where it wants to be."""
+        for _ in range(most):
+            if self.quota_at < len(self.log):
+                self.log += self.story.answers(self.log[self.quota_at])
+                self.quota_at += 1
+            elif SERVICE.wakes(self.story.state) is not None:
+                self.log.append(Wake(service="quota", due=AT_ONCE))
+
+    def takes(self, pool: str, most: int) -> None:
+        """The allocator gives machines to a NodePool that may have more."""
+        taker = self.takers.get(pool, Taker())
+        if not taker.deleting:
+            for _ in range(min(most, taker.granted - taker.held)):
+                self.moves(pool, assigned(pool, 0).model_copy(update={"uid": taker.uid}), 1)
+
+    def drops(self, pool: str, most: int) -> None:
+        """Nodes leave a NodePool."""
+        taker = self.takers.get(pool, Taker())
+        for _ in range(min(most, taker.held)):
+            self.moves(pool, deleted(pool).model_copy(update={"uid": taker.uid}), -1)
+
+    def moves(self, pool: str, said: Message, change: int) -> None:
+        """A machine comes to a NodePool, or leaves it."""
+        taker = self.takers[pool]
+        self.takers[pool] = replace(taker, held=taker.held + change)
+        self.log.append(said)
+
+    def deletes(self, pool: str) -> None:
+        """A NodePool is to go."""
+        self.deleting.add(pool)
+        life, generation = uid(pool, self.lives[pool]), self.story.generations[pool]
+        said = NodePoolDeleting(**of(pool), uid=life, generation=generation, since=NOON)
+        self.log.append(said)
+
+    def forgets(self, pool: str) -> None:
+        """A NodePool in deletion that holds no Node any more is gone."""
+        taker = self.takers.get(pool, Taker())
+        if pool in self.deleting and taker.deleting and not taker.held:
+            self.deleting.discard(pool)
+            self.lives[pool] += 1
+            self.log.append(CWNodePoolDeleted(**of(pool), uid=taker.uid, message=""))
+
+    def wished(self, pool: str, target: int) -> NodePoolValidated:
+        """The next wish of a NodePool in its present life."""
+        life = self.lives.setdefault(pool, 1)
+        wish = self.story.wished(pool, target)
+        return wish.model_copy(update={"uid": uid(pool, life)})
+
+    def allocator_reads(self, most: int) -> None:
+        """The allocator reads the next messages; a grant that became smaller is confirmed."""
+        for message in self.log[self.taker_at : self.taker_at + most]:
+            self.taker_at += 1
+            self.allocator_reads_one(message)
+
+    def allocator_reads_one(self, message: Message) -> None:
+        """Follows wishes and grants."""
+        if not isinstance(message, NodePoolValidated | NodePoolDeleting | QuotaChecked):
+            return
+        pool = message.pool
+        taker = self.takers.get(pool, Taker())
         match message:
-            case NodePoolValidated(uid=life) if life != self.uid:
-                self.__init__(life, message.generation)  # type: ignore[misc]  # a new life
+            case NodePoolValidated() if message.uid != taker.uid:
+                taker = Taker(message.uid, message.generation)
             case NodePoolValidated():
-                self.generation = message.generation
-            case NodePoolDeleting(uid=self.uid):
-                self.deleting = True
-            case QuotaChecked(uid=self.uid, generation=self.generation):
-                self.granted = message.granted
-                if self.granted < self.bound:
-                    yield AllocationChecked(
-                        **of(pool), uid=self.uid, generation=self.generation, granted=self.granted
-                    )
-                self.bound = self.granted
+                taker = replace(taker, generation=message.generation)
+            case NodePoolDeleting():
+                taker = replace(taker, deleting=message.uid == taker.uid)
+            case QuotaChecked(uid=taker.uid, generation=taker.generation, granted=granted):
+                if granted < taker.bound:
+                    said = checked(pool, granted, taker.generation)
+                    self.log.append(said.model_copy(update={"uid": taker.uid}))
+                taker = replace(taker, granted=granted, bound=granted)
+        self.takers[pool] = taker
+
+    def rests(self) -> None:
+        """Lets everything be read and answered, and everybody leave who is too many."""
+        before = -1
+        while before != len(self.log) + self.quota_at + self.taker_at:
+            before = len(self.log) + self.quota_at + self.taker_at
+            self.quota_reads(1)
+            self.allocator_reads(1)
+            for pool, taker in self.takers.items():
+                if taker.held > taker.granted or taker.deleting:
+                    self.drops(pool, 1)
+                self.forgets(pool)
+
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(
+            (
+                *("wish", "wish", "limit", "take", "drop", "delete", "gone", "spoil"),
+                *("quota", "quota", "quota", "allocator", "allocator"),
+            )
+        ),
+        st.sampled_from(("a", "b", "c")),
+        st.integers(0, 8),
+    ),
+    max_size=60,
+)
+
+
+@given(happenings)
+def test_the_sum_of_reservations_never_passes_the_limit(
+    story: list[tuple[str, str, int]],
+) -> None:
+    house = House()
+    used = 0
+
+    for happening in story:
+        house.happens(*happening)
+
+        state = house.story.state
+        ledger = state.ledgers.get(LEDGER, Ledger())
+        reserved = [pool.reserved for pool in state.pools.values()]
+        assert ledger.used == sum(reserved)
+        assert ledger.holders == sum(count > 0 for count in reserved)
+        assert ledger.used <= max(ledger.limit or 0, used), "more is reserved than may be"
+        assert sum(taker.held for taker in house.takers.values()) <= max(ledger.used, used)
+        used = ledger.used
+
+
+@given(happenings)
+def test_when_everything_is_said_whoever_waits_does_not_fit_and_nobody_else_waits(
+    story: list[tuple[str, str, int]],
+) -> None:
+    house = House()
+    for happening in story:
+        house.happens(*happening)
+
+    house.rests()
+
+    state = house.story.state
+    for key, pool in state.pools.items():
+        ledger = state.ledgers[pool.ledger]
+        fits = (
+            ledger.limit is not None and ledger.used - pool.reserved + pool.wanted <= ledger.limit
+        )
+        if pool.judged:
+            assert (pool.reason is Quota.UNDER) is fits, key
+            assert (key in ledger.waiting) is not fits, key
+            assert pool.granted <= pool.wanted
+            assert pool.reserved == max(pool.granted, pool.held)
+        assert pool.held == house.takers[key.split("/")[2]].held

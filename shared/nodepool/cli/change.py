@@ -78,12 +78,12 @@ async def _send(
             name, place = command.path[2], next(beside)
             if ignore_missing and isinstance(outcome, Refused) and outcome.reason == "NotFound":
                 continue
-            if isinstance(outcome, NoOutcome):
-                unanswered += 1
+            silent = isinstance(outcome, NoOutcome)
+            unanswered += silent
             if not isinstance(outcome, ClientError):
                 accepted.append(name)
                 say(line(name, outcome))
-            elif unanswered <= 1:
+            elif not silent or unanswered == 1:
                 code = failed(outcome, f'{place}nodepool "{name}"')
     if unanswered > 1:
         complain(f"{unanswered - 1} more commands were not answered")
