@@ -274,14 +274,15 @@ def _wished(state: State, wish: NodePoolValidated) -> State:
 
 def _granted(state: State, key: str, verdict: QuotaChecked) -> State:
     pool = state.pools[key]
+    # A grant for an older wish is not used, and yet has to be given back.
+    pool = replace(pool, bound=max(pool.bound, verdict.granted))
     if verdict.generation != pool.generation:
-        return state
+        return _stored(state, key, pool)
     same = verdict.granted == pool.granted and pool.granted_for == verdict.generation
     pool = replace(
         pool,
         granted=verdict.granted,
         granted_for=verdict.generation,
-        bound=max(pool.bound, verdict.granted),
         cleared=pool.cleared and same,
     )
     if pool.scaled is None and not pool.spec.target_nodes:

@@ -29,9 +29,27 @@ from nodepool.commands import (
     SetQuota,
     StopPod,
 )
-from nodepool.events import ClusterRegistered, CommandAccepted, CommandRefused, SeedEvent, Severity
+from nodepool.events import (
+    ClusterRegistered,
+    CommandAccepted,
+    CommandRefused,
+    CWNodePoolDeleted,
+    NodePoolValidated,
+    SeedEvent,
+    Severity,
+)
 from nodepool.manifests import Manifest, ManifestError, manifest, manifests
-from nodepool.messages import Command, Envelope, address_of, decode, envelope_of, subject_of, token
+from nodepool.messages import (
+    NOBODY,
+    Command,
+    Envelope,
+    Event,
+    address_of,
+    decode,
+    envelope_of,
+    subject_of,
+    token,
+)
 from nodepool.model import ConditionStatus, Pod
 from nodepool.replica import Entry
 
@@ -44,8 +62,8 @@ FILTERS_MAX: Final = 16
 """From so many clusters on, outcomes of all clusters are read and the others passed over."""
 STREAM_NOT_FOUND: Final = 10059
 """The engine's code for a stream that is not there."""
-SETTLE_S: Final = 1.0
-"""How long `wait` believes that a NodePool just accepted may not be in the read model yet."""
+SETTLE_S: Final = 0.2
+"""After so many seconds without a NodePool in the read model, `wait` asks the log for it."""
 
 Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
 Document = Mapping[str, object]
@@ -376,11 +394,7 @@ class Client:
 
     async def zone(self) -> str | None:
         """The zone in which the cluster lies; None for a cluster that is not registered."""
-        with self._speaking():
-            subject = subject_of(
-                ClusterRegistered(org=self.org, cluster=self.cluster, zone=""), "validator"
-            )
-            entry = await bus.last_of(self._bus, bus.STREAM, subject)
+        entry = await self._last_said(ClusterRegistered, NOBODY)
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
@@ -399,42 +413,63 @@ class Client:
         Raises `NotFound` where there is none or it goes, `TimedOut` after `timeout_s` seconds.
         """
         try:
-            async with asyncio.timeout(timeout_s):
-                async with aclosing(self._changes(pool)) as changes:
-                    async for found in changes:
-                        if _meets(found, condition, status):
-                            return found
+            async with asyncio.timeout(timeout_s), aclosing(self._changes(pool)) as changes:
+                async for _, found in changes:
+                    if found is None:
+                        raise NotFound(f'nodepool "{pool}" not found in {self.org}/{self.cluster}')
+                    if _meets(found, condition, status):
+                        return found
         except TimeoutError:
             pass
-        else:
-            raise NotFound(f'nodepool "{pool}" not found in {self.org}/{self.cluster}')
         raise TimedOut(f"timed out waiting for {condition}={status} on nodepool/{pool}")
 
-    async def wait_until_gone(self, pool: str, *, timeout_s: float | None = None) -> None:
-        """Returns once there is no such NodePool; raises `TimedOut` after `timeout_s` seconds."""
+    async def wait_until_gone(self, *pools: str, timeout_s: float | None = None) -> None:
+        """Returns once none of the NodePools is left; raises `TimedOut` after so many seconds."""
+        left = set(pools)
         try:
-            async with asyncio.timeout(timeout_s):
-                async with aclosing(self._changes(pool)) as changes:
-                    async for _ in changes:
-                        pass
-        except TimeoutError:
-            raise TimedOut(f"timed out waiting for nodepool/{pool} to be deleted") from None
-
-    async def _changes(self, pool: str) -> AsyncGenerator[Document, None]:
-        """The NodePool, again after each change, until it is gone."""
-        subject = self._scope("nodepools") + _checked("name", pool)
-        seen = False
-        async with self._reader("KV_nodepools", [subject], newest=True) as reader:
-            while True:
-                entries = await reader.next(None if seen else SETTLE_S)
-                if not entries and not seen:
-                    return
-                for entry in entries:
-                    found = _document(entry)
+            async with asyncio.timeout(timeout_s), aclosing(self._changes(*pools)) as changes:
+                while left:
+                    pool, found = await anext(changes)
                     if found is None:
-                        return
-                    seen = True
-                    yield found
+                        left.discard(pool)
+        except TimeoutError:
+            of, more = min(left), len(left) - 1
+            told = f"nodepool/{of}" + (f" and {more} more" if more else "")
+            raise TimedOut(f"timed out waiting for {told} to be deleted") from None
+
+    async def _changes(self, *pools: str) -> AsyncGenerator[tuple[str, Document | None], None]:
+        """Each of the NodePools, and again after each change; None for one not there."""
+        scope = self._scope("nodepools")
+        asked = frozenset(_checked("name", pool) for pool in pools)
+        unseen = set(asked)
+        filters = [scope + pool for pool in sorted(asked)]
+        if len(filters) > FILTERS_MAX:
+            filters = [f"{scope}>"]
+        async with self._reader("KV_nodepools", filters, newest=True) as reader:
+            while True:
+                entries = await reader.next(SETTLE_S if unseen else None)
+                for entry in entries:
+                    pool = entry.subject[len(scope) :]
+                    if pool in asked:
+                        unseen.discard(pool)
+                        yield pool, _document(entry)
+                for pool in sorted(unseen) if not entries else ():
+                    # Under load the read model may be behind; the log knows at once.
+                    if not await self._is_logged(pool):
+                        unseen.discard(pool)
+                        yield pool, None
+
+    async def _is_logged(self, pool: str) -> bool:
+        """Whether the NodePool exists as the log has it, be it in the read model or not."""
+        created = await self._last_said(NodePoolValidated, token(pool))
+        deleted = await self._last_said(CWNodePoolDeleted, token(pool))
+        return created is not None and (deleted is None or deleted.position < created.position)
+
+    async def _last_said(self, kind: type[Event], pool: str) -> Entry | None:
+        """The newest event of that kind about a NodePool, or about the cluster as a whole (`_`)."""
+        subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
+        with self._speaking():
+            return await bus.last_of(self._bus, bus.STREAM, subject)
 
     # Events.
 

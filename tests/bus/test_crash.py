@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from nodepool import bus
-from nodepool.client import Client
+from nodepool.client import Client, Row
 from nodepool.commands import AddMachines, ApplyNodePool, Command, RegisterCluster, SetQuota
 from nodepool.messages import address_of, envelope_of, subject_of
 from nodepool.model import ManifestMetadata, NodePoolSpec
@@ -17,6 +17,8 @@ from support.processes import House
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 POOLS, NODES = 200, 2
+STEP = 60
+"""How many messages further the log is when the next one is killed."""
 PATIENCE_S = 100
 """How long the house may take to bring every NodePool to its target."""
 
@@ -39,34 +41,40 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
 async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
     connection = await bus.connect(house.server.url, "test", patience_s=20)
     await bus.provision(connection)
-    await _send(connection, _site())
-    applying = asyncio.create_task(_send(connection, _pools()))
-    victims = iter([*house.names, "server", *house.names[::-1], "server"])
     reader = bus.Reader(connection, bus.STREAM, ["np.>"])
     await reader.open()
     log: list[Entry] = []
-    registered = 0
+    await _send(connection, _site())
+    await _grown(reader, log, STEP)
+    victims = [*house.names, "server", *reversed(house.names), "server"]
+    for number, victim in enumerate(victims):
+        first, last = (POOLS * part // len(victims) for part in (number, number + 1))
+        await _send(connection, _pools()[first:last])
+        await _kill(house, victim)
+        await _grown(reader, log, STEP)
     async with asyncio.timeout(PATIENCE_S):
-        while registered < POOLS * NODES:
-            for entry in await reader.next(timeout_s=1):
-                log.append(entry)
-                registered += entry.subject.endswith(".CWNodeRegistered")
-            # One more killed each time that the work has come a little further.
-            await _kill(house, victims, log)
-        await applying
         conditions = await _conditions(house)
-    while reader.pending:
+    while reader.pending or log[-1].position < await bus.last_position(connection, bus.STREAM):
         log += await reader.next(timeout_s=5)
     await reader.close()
     await connection.close()
     return log, conditions
 
 
-async def _kill(house: House, victims: Iterator[str], log: Sequence[Entry]) -> None:
-    victim = next(victims, None) if len(log) > 150 else None
+async def _grown(reader: bus.Reader, log: list[Entry], by: int) -> None:
+    """Reads until the log is longer by so much, or nobody is left to say more for the moment."""
+    until = len(log) + by
+    while len(log) < until:
+        found = await reader.next(timeout_s=1)
+        if not found:
+            return
+        log += found
+
+
+async def _kill(house: House, victim: str) -> None:
     if victim == "server":
         await asyncio.to_thread(house.kill_server)
-    elif victim is not None:
+    else:
         house.kill(victim)
 
 
@@ -75,10 +83,10 @@ async def _conditions(house: House) -> dict[str, int]:
     async with Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         found: dict[str, str] = {}
         async for seen in client.watch("nodepools"):
-            document = getattr(seen, "object", None)
-            if document is not None:
-                conditions = {c["type"]: c["reason"] for c in document["status"]["conditions"]}
-                found[document["metadata"]["name"]] = conditions.get("AtTarget", "")
+            if isinstance(seen, Row) and seen.document is not None:
+                row = json.loads(json.dumps(seen.document))
+                conditions = {c["type"]: c["reason"] for c in row["status"]["conditions"]}
+                found[row["metadata"]["name"]] = conditions.get("AtTarget", "")
             if len(found) == POOLS and set(found.values()) == {"TargetMet"}:
                 break
     return {reason: list(found.values()).count(reason) for reason in set(found.values())}
@@ -107,8 +115,8 @@ def _pools() -> list[Command]:
 
 async def _send(connection: bus.Connection, commands: Sequence[Command]) -> None:
     """Publishes each until it is stored; the id makes that once."""
-    for number, command in enumerate(commands):
-        id = f"{type(command).__name__}-{number}"
+    for command in commands:
+        id = f"{type(command).__name__}-{'/'.join(command.path)}"
         envelope = envelope_of(type(command)).model_construct(
             id=id, type=type(command).__name__, source="test", data=command
         )

@@ -173,8 +173,6 @@ class Deletion:
 
     async def run(self, client: "Client") -> int:
         """Deletes them and returns the exit code."""
-        import asyncio
-
         from nodepool.commands import DeleteNodePool
 
         commands = [
@@ -188,20 +186,9 @@ class Deletion:
             lambda name, _: f'{NODEPOOL.full} "{name}" {told}',
             ignore_missing=self.ignore_missing,
         )
-        if self.wait:
-            async with asyncio.TaskGroup() as group:
-                waits = [group.create_task(self._gone(client, name)) for name in going]
-            code = max([code, *(wait.result() for wait in waits)])
+        if self.wait and going:
+            await client.wait_until_gone(*going, timeout_s=self.timeout_s)
         return code
-
-    async def _gone(self, client: "Client", name: str) -> int:
-        from nodepool.client import ClientError
-
-        try:
-            await client.wait_until_gone(name, timeout_s=self.timeout_s)
-        except ClientError as error:
-            return failed(error)
-        return 0
 
 
 @click.command(cls=Command)
