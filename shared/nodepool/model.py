@@ -1,6 +1,5 @@
 """The nouns of the specification: the NodePool object, and the Taints and Pods around it."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -185,4 +184,4 @@ def spec_document(spec: NodePoolSpec) -> dict[str, object]:
 
 
 def _is_empty(value: object) -> bool:
-    return isinstance(value, Mapping | list | tuple) and not value
+    return isinstance(value, dict | list) and not value

@@ -87,7 +87,8 @@ def _at_target(entry: Entry) -> str | None:
 
 
 def _bare_row(entry: Entry) -> str | None:
-    return entry.subject.rpartition(".")[2]
+    last = json.loads(entry.content)["of"] == "capacity"
+    return entry.subject.rpartition(".")[2] if last else None
 
 
 async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:

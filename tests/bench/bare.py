@@ -1,8 +1,9 @@
 """A bare nats-py pipeline: the same hops, messages, sizes and durability, and no logic at all.
 
-The peer of the pipeline's row. Each hop is a process that reads by position, takes whatever has
-arrived as one batch, decodes it and stores as many messages of the same sizes as the house does, as
-one atomic batch with a fence; the last writes rows, the newest of each pool only.
+The peer of the pipeline's row. There is a process for each service that hears of a command, which
+hears the same messages. It reads by position, takes whatever has arrived as one batch, decodes it
+and stores as many messages of the same sizes as that service does, as one atomic batch with a
+fence; those that only listen store nothing, and the last writes rows, the newest of a pool only.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 
 import uvloop
@@ -73,7 +75,16 @@ async def reading(
     await client.publish(subject, pull, reply=inbox)
 
 
-async def _hop(url: str, name: str, source: str, sizes: list[int], ready: Event) -> None:
+@dataclass(frozen=True)
+class Hop:
+    """A service without its logic: it hears `heard`, and answers the last of these."""
+
+    name: str
+    heard: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+async def _hop(url: str, hop: Hop, ready: Event) -> None:
     client = await connected(url)
     waiting: list[Msg] = []
     knock = asyncio.Event()
@@ -82,7 +93,7 @@ async def _hop(url: str, name: str, source: str, sizes: list[int], ready: Event)
         waiting.append(message)
         knock.set()
 
-    await reading(client, "BARE", [source], take)
+    await reading(client, "BARE", list(hop.heard), take)
     fence = 0
     ready.set()
     while True:
@@ -90,13 +101,16 @@ async def _hop(url: str, name: str, source: str, sizes: list[int], ready: Event)
         knock.clear()
         while waiting:
             batch, waiting[:] = waiting[:BATCH], waiting[BATCH:]
-            fence = await _answer(client, name, batch, sizes, fence)
+            fence = await _answer(client, hop, batch, fence)
 
 
-async def _answer(client: Client, name: str, batch: list[Msg], sizes: list[int], fence: int) -> int:
+async def _answer(client: Client, hop: Hop, batch: list[Msg], fence: int) -> int:
     number, id = 0, os.urandom(8).hex()
+    name, sizes, asking = hop.name, hop.sizes, hop.heard[-1].split(".")[1]
     for message in batch:
         asked = Said.model_validate_json(message.data)
+        if message.subject.split(".")[1] != asking:
+            continue
         for index, size in enumerate(sizes):
             number += 1
             last = index == len(sizes) - 1
@@ -110,6 +124,8 @@ async def _answer(client: Client, name: str, batch: list[Msg], sizes: list[int],
             await client.publish(
                 f"b.{name}.acme.prod.{asked.pool}.{kind}", content, headers=headers
             )
+    if not number:
+        return fence
     reply = await client.request(
         f"bc.{name}",
         b'{"position": 0}',
@@ -126,17 +142,17 @@ async def _answer(client: Client, name: str, batch: list[Msg], sizes: list[int],
     return int(found["seq"])
 
 
-async def _rows(url: str, source: str, size: int, ready: Event) -> None:
+async def _rows(url: str, heard: tuple[str, ...], size: int, ready: Event) -> None:
     client = await connected(url)
-    newest: dict[str, str] = {}
+    newest: dict[str, tuple[str, str]] = {}
     knock = asyncio.Event()
 
     def take(message: Msg) -> None:
         said = Said.model_validate_json(message.data)
-        newest[said.pool] = said.cause
+        newest[said.pool] = (message.subject.split(".")[1], said.cause)
         knock.set()
 
-    await reading(client, "BARE", [source], take)
+    await reading(client, "BARE", list(heard), take)
     stream = client.jetstream(timeout=30)
     ready.set()
     while True:
@@ -146,9 +162,9 @@ async def _rows(url: str, source: str, size: int, ready: Event) -> None:
         newest.clear()
         sent = [
             await stream.publish_async(
-                f"$KV.bare.{pool}", json.dumps({"last": cause, "pad": "x" * size}).encode()
+                f"$KV.bare.{pool}", json.dumps({"of": kind, "last": cause, "pad": "x" * size}).encode()
             )
-            for pool, cause in todo.items()
+            for pool, (kind, cause) in todo.items()
         ]
         await asyncio.gather(*sent)
 
@@ -157,23 +173,32 @@ def _process(run: Callable[..., Awaitable[None]], *args: object) -> None:
     uvloop.run(run(*args))  # type: ignore[arg-type]
 
 
-class Bare:
-    """The processes of the bare pipeline; `hops` gives the sizes each hop answers with."""
+COMMAND, VALIDATED = "b.cmd.>", "b.validator.*.*.*.Last"
+QUOTA, CAPACITY = "b.quota.*.*.*.Last", "b.capacity.*.*.*.Last"
 
-    def __init__(self, url: str, hops: dict[str, list[int]], row_bytes: int) -> None:
+
+class Bare:
+    """The processes of the bare pipeline; `sizes` says what each service answers with."""
+
+    def __init__(self, url: str, sizes: dict[str, list[int]], row_bytes: int) -> None:
         context = multiprocessing.get_context("spawn")
+        hops = (
+            Hop("validator", (COMMAND,), tuple(sizes["validator"])),
+            Hop("quota", (VALIDATED,), tuple(sizes["quota"])),
+            Hop("capacity", (VALIDATED, QUOTA), tuple(sizes["capacity"])),
+            Hop("allocator", (VALIDATED, QUOTA, CAPACITY), ()),
+            Hop("lifecycle", (VALIDATED,), ()),
+        )
         self._processes = []
         self._ready = []
-        source = "b.cmd.>"
-        for name, sizes in hops.items():
+        for hop in hops:
             ready = context.Event()
-            args = (_hop, url, name, source, sizes, ready)
+            args = (_hop, url, hop, ready)
             self._processes.append(context.Process(target=_process, args=args, daemon=True))
             self._ready.append(ready)
-            source = f"b.{name}.*.*.*.Last"
         ready = context.Event()
-        args = (_rows, url, source, row_bytes, ready)  # type: ignore[assignment]
-        self._processes.append(context.Process(target=_process, args=args, daemon=True))
+        rows = (_rows, url, (VALIDATED, QUOTA, CAPACITY), row_bytes, ready)
+        self._processes.append(context.Process(target=_process, args=rows, daemon=True))
         self._ready.append(ready)
 
     def start(self) -> None:

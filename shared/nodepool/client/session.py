@@ -1,11 +1,10 @@
-"""A client of the control plane, for the command line and for people's own programs."""
+"""The client itself: what may be sent, read, followed and waited for."""
 
 import asyncio
 import getpass
 import json
-import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,24 @@ from uuid import uuid4
 
 from nats.errors import Error as NatsError
 
-from nodepool import bus, events
+from nodepool import bus
+from nodepool.client.happenings import KINDS, Happening, happenings, regards
+from nodepool.client.outcomes import (
+    FILTERS_MAX,
+    NoOutcome,
+    NotFound,
+    Outcome,
+    Outcomes,
+    Refused,
+    Speaking,
+    TimedOut,
+    Unreachable,
+    checked,
+    misnamed,
+    outcome_filters,
+    silent,
+    unanswered,
+)
 from nodepool.commands import (
     AddMachines,
     ApplyNodePool,
@@ -32,11 +48,8 @@ from nodepool.commands import (
 from nodepool.events import (
     ClusterRegistered,
     CommandAccepted,
-    CommandRefused,
     CWNodePoolDeleted,
     NodePoolValidated,
-    SeedEvent,
-    Severity,
 )
 from nodepool.manifests import Manifest, ManifestError, manifest, manifests
 from nodepool.messages import (
@@ -44,7 +57,6 @@ from nodepool.messages import (
     Command,
     Envelope,
     Event,
-    address_of,
     decode,
     envelope_of,
     subject_of,
@@ -58,8 +70,6 @@ TIMEOUT_S: Final = 10.0
 """How long an outcome is waited for, in seconds, where nothing else is said."""
 WINDOW: Final = 256
 """How many commands of one `send_many` are on their way at a time."""
-FILTERS_MAX: Final = 16
-"""From so many clusters on, outcomes of all clusters are read and the others passed over."""
 STREAM_NOT_FOUND: Final = 10059
 """The engine's code for a stream that is not there."""
 SETTLE_S: Final = 0.2
@@ -68,43 +78,6 @@ SETTLE_S: Final = 0.2
 Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
 Document = Mapping[str, object]
 Fault = Literal["boot", "registration", "silence"]
-
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
-_SEEN: Final[dict[str, type[SeedEvent]]] = {
-    kind.__name__: kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, SeedEvent) and kind is not SeedEvent
-}
-
-
-class ClientError(Exception):
-    """What a client may raise; the text is one line for a person."""
-
-
-class Refused(ClientError):
-    """The control plane refused a command: `field` is what to mend, `reason` the kind of fault."""
-
-    def __init__(self, field: str, reason: str, message: str) -> None:
-        super().__init__(f"{field}: {message} ({reason})" if field else f"{message} ({reason})")
-        self.field = field
-        self.reason = reason
-        self.message = message
-
-
-class NoOutcome(ClientError):
-    """Nobody answered a command in time; it is not lost."""
-
-
-class NotFound(ClientError):
-    """There is no such object."""
-
-
-class TimedOut(ClientError):
-    """What was waited for did not come to pass in time."""
-
-
-class Unreachable(ClientError):
-    """No server answers, or the control plane was never set up on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +97,6 @@ class Listed:
     """Said once by `Client.watch`, when every object that was there has been given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """A Kubernetes event: `kind` and `name` are the object it regards, `component` who said it."""
-
-    time: datetime
-    severity: Severity
-    reason: str
-    kind: str
-    name: str
-    component: str
-    message: str
-
-
-Outcome = CommandAccepted | Refused | NoOutcome
-
-
 class Client:
     """A connection to the control plane; use it as `async with Client(...) as client`.
 
@@ -157,8 +114,8 @@ class Client:
         source: str = "nodepool-client",
     ) -> None:
         self.url = url
-        self.org = _checked("org", org)
-        self.cluster = _checked("cluster", cluster)
+        self.org = checked("org", org)
+        self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
         self._source = f"{source}/{_user()}"
         self._connection: bus.Connection | None = None
@@ -287,7 +244,7 @@ class Client:
         self, commands: Sequence[Command], *, window: int = WINDOW
     ) -> AsyncGenerator[tuple[Command, Outcome], None]:
         """As `send_many`, giving each command with its outcome as soon as it is known, in order."""
-        fit = [command for command in commands if _misnamed(command) is None]
+        fit = [command for command in commands if misnamed(command) is None]
         async with self._outcomes(fit) as outcomes:
             under_way: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
             try:
@@ -304,10 +261,10 @@ class Client:
                 for _, task in under_way:
                     task.cancel()
 
-    async def _ask(self, command: Command, outcomes: "_Outcomes") -> Outcome:
-        misnamed = _misnamed(command)
-        if misnamed is not None:
-            return misnamed
+    async def _ask(self, command: Command, outcomes: Outcomes) -> Outcome:
+        refusal = misnamed(command)
+        if refusal is not None:
+            return refusal
         id = str(uuid4())
         name = type(command).__name__
         envelope = envelope_of(type(command)).model_construct(
@@ -327,7 +284,7 @@ class Client:
         except bus.ServerRefusal as refusal:
             return NoOutcome(f"{name} is not stored: {refusal}")
         except TimeoutError:
-            return NoOutcome(_unanswered(name, self.timeout_s, stored=position > 0))
+            return unanswered(name, self.timeout_s, stored=position > 0)
         finally:
             outcomes.forget(id)
 
@@ -340,10 +297,10 @@ class Client:
                 await asyncio.sleep(bus.RETRY_S)
 
     @asynccontextmanager
-    async def _outcomes(self, commands: Sequence[Command]) -> AsyncIterator["_Outcomes"]:
-        filters = _outcome_filters(commands)
+    async def _outcomes(self, commands: Sequence[Command]) -> AsyncIterator[Outcomes]:
+        filters = outcome_filters(commands)
         async with self._reader(bus.STREAM, filters, at_end=True) as reader:
-            outcomes = _Outcomes(reader)
+            outcomes = Outcomes(reader)
             listening = asyncio.create_task(outcomes.listen())
             try:
                 yield outcomes
@@ -360,7 +317,7 @@ class Client:
         """
         with self._speaking():
             entry = await bus.last_of(
-                self._bus, f"KV_{bucket}", self._scope(bucket) + _checked("name", key)
+                self._bus, f"KV_{bucket}", self._scope(bucket) + checked("name", key)
             )
         return _document(entry) if entry is not None else None
 
@@ -440,7 +397,7 @@ class Client:
     async def _changes(self, *pools: str) -> AsyncGenerator[tuple[str, Document | None], None]:
         """Each of the NodePools, and again after each change; None for one not there."""
         scope = self._scope("nodepools")
-        asked = frozenset(_checked("name", pool) for pool in pools)
+        asked = frozenset(checked("name", pool) for pool in pools)
         unseen = set(asked)
         filters = [scope + pool for pool in sorted(asked)]
         if len(filters) > FILTERS_MAX:
@@ -491,13 +448,13 @@ class Client:
             while follow or reader.pending:
                 for entry in await self._next(reader, endless=follow):
                     for seen in happenings(entry):
-                        if _regards(seen, pool, node) and (since is None or seen.time >= since):
+                        if regards(seen, pool, node) and (since is None or seen.time >= since):
                             yield seen
 
     def _event_filters(self, pool: str) -> Sequence[str]:
-        of = token(_checked("name", pool)) if pool else "*"
+        of = token(checked("name", pool)) if pool else "*"
         where = f"{self.org}.{self.cluster}.{of}"
-        return [f"np.evt.{kind.speaker}.{where}.{name}" for name, kind in _SEEN.items()]
+        return [f"np.evt.{kind.speaker}.{where}.{name}" for name, kind in KINDS.items()]
 
     async def _position_at(self, moment: datetime) -> int:
         """A position such that nothing at or after that moment lies before it."""
@@ -577,102 +534,11 @@ class Client:
         """What is read next; `endless` waits for it, else it is known to be there."""
         found = await reader.next(None if endless else self.timeout_s)
         if not found and not endless:
-            raise Unreachable(_silent(self.url))
+            raise silent(self.url)
         return found
 
-    def _speaking(self) -> "_Speaking":
-        return _Speaking(self.url)
-
-
-class _Speaking:
-    """Says what the engine's errors mean to the user of a client."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, bus.ServerRefusal):
-            raise Unreachable(
-                f"no control plane is set up at {self._url}: start one with 'nodepool up'"
-            ) from None
-        if isinstance(error, bus.Unreachable | bus.InDoubt | NatsError | OSError):
-            raise Unreachable(_silent(self._url)) from None
-
-
-class _Outcomes:
-    """The outcomes on one reader, each handed to whoever expects it."""
-
-    def __init__(self, reader: bus.Reader) -> None:
-        self._reader = reader
-        self._expected: dict[str, asyncio.Future[Outcome]] = {}
-
-    def expect(self, id: str) -> "asyncio.Future[Outcome]":
-        """The outcome to be of the command with this id."""
-        found = self._expected[id] = asyncio.get_running_loop().create_future()
-        return found
-
-    def forget(self, id: str) -> None:
-        """Nobody waits for this outcome any more."""
-        self._expected.pop(id).cancel()
-
-    async def listen(self) -> None:
-        """Hands over outcomes for ever."""
-        while True:
-            for entry in await self._reader.next():
-                self._hear(entry)
-
-    def _hear(self, entry: Entry) -> None:
-        accepted = entry.subject.endswith(f".{CommandAccepted.__name__}")
-        kind = CommandAccepted if accepted else CommandRefused
-        envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
-        if not isinstance(envelope, Envelope):
-            return
-        waiting = self._expected.get(envelope.correlationid or "")
-        if waiting is None or waiting.done():
-            return
-        outcome = envelope.data
-        if isinstance(outcome, CommandAccepted):
-            waiting.set_result(outcome)
-        elif isinstance(outcome, CommandRefused):
-            waiting.set_result(Refused(outcome.field, outcome.reason, outcome.message))
-
-
-def happenings(entry: Entry) -> list[Happening]:
-    """An entry of the log as Kubernetes shows it, once for each object; none for another kind."""
-    address = address_of(entry.subject)
-    kind = _SEEN.get(address.name) if address is not None and address.kind == "evt" else None
-    if address is None or kind is None:
-        return []
-    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
-    if not isinstance(envelope, Envelope):
-        return []
-    told = envelope.data
-    return [
-        Happening(
-            time=entry.time,
-            severity=kind.severity,
-            reason=kind.reason,
-            kind=regarded,
-            name=told.node if regarded == "Node" else told.pool,
-            component=address.service,
-            message=told.message,
-        )
-        for regarded in kind.regarding
-    ]
-
-
-def _regards(seen: Happening, pool: str, node: str) -> bool:
-    if node:
-        return (seen.kind, seen.name) == ("Node", node)
-    return not pool or (seen.kind, seen.name) == ("NodePool", pool)
+    def _speaking(self) -> Speaking:
+        return Speaking(self.url)
 
 
 def _wish(wish: ApplyNodePool | Document | str) -> ApplyNodePool:
@@ -705,52 +571,6 @@ def _meets(found: Document, condition: str, status: str) -> bool:
             observed: bool = known.get("observedGeneration") == generation
             return observed and str(known.get("status")).lower() == status.lower()
     return False
-
-
-def _outcome_filters(commands: Iterable[Command]) -> list[str]:
-    paths = {tuple(map(token, command.path)) for command in commands}
-    if len(paths) > 1:
-        paths = {(org, cluster, "*") for org, cluster, _ in paths}
-    if len(paths) > FILTERS_MAX or not paths:
-        paths = {("*", "*", "*")}
-    names = (CommandAccepted.__name__, CommandRefused.__name__)
-    return [f"np.evt.*.{'.'.join(path)}.{name}" for path in sorted(paths) for name in names]
-
-
-def _misnamed(command: Command) -> Refused | None:
-    """The refusal of a command whose identity cannot be part of a subject."""
-    fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
-    for field, name in zip(fields, command.path, strict=True):
-        if field and not _NAME.fullmatch(name):
-            return _bad_name("metadata.name" if field == "pool" else field, name)
-    return None
-
-
-def _checked(field: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise _bad_name(field, name)
-    return name
-
-
-def _bad_name(field: str, name: str) -> Refused:
-    shown = json.dumps(name[:64])
-    return Refused(field, "Invalid", f"{shown} is no name; use letters, digits, '-', '_' or '.'")
-
-
-def _unanswered(name: str, timeout_s: float, *, stored: bool) -> str:
-    if not stored:
-        return (
-            f"{name} may or may not be stored: the server did not confirm it within"
-            f" {timeout_s:g} s; send it again, which does no harm"
-        )
-    return (
-        f"{name} was not answered within {timeout_s:g} s; nothing is lost: it lies in the log and"
-        " is answered when the services run"
-    )
-
-
-def _silent(url: str) -> str:
-    return f"the server at {url} does not answer: see whether it runs, and try again"
 
 
 def _user() -> str:
