@@ -60,8 +60,8 @@ VERDICTS_MAX = ANSWERS_MAX // 2
 class Pool:
     """What a NodePool wants, may have and holds.
 
-    `granted` is what it was told it may have; `bound` is the most that the allocator may still
-    take, which falls behind `granted` only when the allocator has said so.
+    `granted` is what it was told it may have. `grants` are those, by generation, that the allocator
+    may still work to: each later one is smaller, for what a larger one allows it allows too.
     """
 
     of: tuple[str, str, str]
@@ -72,7 +72,7 @@ class Pool:
     judged: bool = False
     leaving: bool = False
     granted: int = 0
-    bound: int = 0
+    grants: tuple[tuple[int, int], ...] = ()
     held: int = 0
     shown: int = 0
     reason: Quota | None = None
@@ -80,8 +80,8 @@ class Pool:
 
     @property
     def reserved(self) -> int:
-        """What counts against the limit."""
-        return max(self.bound, self.held)
+        """What counts against the limit: Nodes that are there, and those that may still come."""
+        return max(self.held, self.grants[0][1] if self.grants else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
         case NodePoolDeleting(key=key, uid=uid) if _is(state, key, uid):
             return _leaving(state, key)
         case CWNodePoolDeleted(key=key) if key in state.pools:
-            gone = replace(state.pools[key], leaving=True, granted=0, bound=0, held=0)
+            gone = replace(state.pools[key], leaving=True, granted=0, grants=(), held=0)
             return _stored(state, key, gone)
         case QuotaChecked(key=key) if key in state.pools:
             return _granted(state, key, message)
@@ -207,10 +207,9 @@ def _bounded(state: State, key: str, said: AllocationChecked) -> State:
     if not _is(state, key, said.uid):
         return state
     pool = state.pools[key]
-    # An answer to an older grant says nothing about what may be taken up under the newest.
-    if (said.generation, said.granted) != (pool.generation, pool.granted):
-        return state
-    return _stored(state, key, replace(pool, bound=said.granted))
+    # An answer to an older grant says nothing about what may be taken up under a newer one.
+    grants = tuple(grant for grant in pool.grants if grant[0] >= said.generation)
+    return _stored(state, key, replace(pool, grants=grants))
 
 
 def _leaving(state: State, key: str) -> State:
@@ -220,10 +219,11 @@ def _leaving(state: State, key: str) -> State:
 
 def _granted(state: State, key: str, verdict: QuotaChecked) -> State:
     before = state.pools[key]
+    larger = (grant for grant in before.grants if grant[1] > verdict.granted)
     pool = replace(
         before,
         granted=verdict.granted,
-        bound=max(before.bound, verdict.granted),
+        grants=(*larger, (verdict.generation, verdict.granted)),
         reason=verdict.reason,
         message=verdict.message,
     )

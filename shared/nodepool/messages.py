@@ -249,16 +249,20 @@ def decode(
     A command may also be said in the CloudEvents binary mode, or as bare JSON: then its id is the
     `ce-id` or `Nats-Msg-Id` header, else its position in the log.
     """
-    address = address_of(subject)
-    if address is None:
-        raise ValueError(f"{subject} is no message subject")
     if issubclass(kind, Command):
-        return _decode_command(kind, address, content, headers, position)
+        return _decode_command(kind, _address(subject), content, headers, position)
     try:
         return envelope_of(kind).model_validate_json(content)  # type: ignore[return-value]
     except ValidationError as error:
         field, cause = explain(error)
-        return Unreadable(address, str(position), field, cause)
+        return Unreadable(_address(subject), str(position), field, cause)
+
+
+def _address(subject: str) -> Address:
+    address = address_of(subject)
+    if address is None:
+        raise ValueError(f"{subject} is no message subject")
+    return address
 
 
 def _decode_command(

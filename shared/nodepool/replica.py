@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from nodepool.events import Wake
 from nodepool.messages import (
@@ -45,8 +44,7 @@ QUIET_MAX = 1_000
 """The most questions without an answer that a replica lets pass before it moves its cursor."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One message as it lies in the log."""
 
     position: int
@@ -56,37 +54,42 @@ class Entry:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True)
 class Question(Generic[S]):
     """An entry that a service hears, read when first needed."""
 
-    entry: Entry
-    service: Service[S]
+    __slots__ = ("_envelope", "_read", "entry", "service")
 
-    @cached_property
+    def __init__(self, entry: Entry, service: Service[S]) -> None:
+        self.entry = entry
+        self.service = service
+        self._read = False
+        self._envelope: Envelope[Message] | Unreadable | None = None
+
+    @property
     def envelope(self) -> Envelope[Message] | Unreadable | None:
         """The message; None for one the service does not know, which readers pass over."""
-        entry = self.entry
-        address = address_of(entry.subject)
-        kind = self.service.questions.get(address.name) if address else None
-        if kind is None:
-            return None
-        return decode(kind, entry.subject, entry.content, dict(entry.headers), entry.position)
+        if not self._read:
+            self._read = True
+            position, _, subject, content, headers = self.entry
+            kind = self.service.questions.get(subject.rpartition(".")[2])
+            if kind is not None:
+                self._envelope = decode(kind, subject, content, dict(headers), position)
+        return self._envelope
 
     @property
     def message(self) -> Message | Unreadable | None:
         """What is asked."""
-        return self.envelope.data if isinstance(self.envelope, Envelope) else self.envelope
+        envelope = self.envelope
+        return envelope.data if isinstance(envelope, Envelope) else envelope
 
     @property
     def now(self) -> Moment:
         """The moment that this question is, for whoever answers it."""
-        id = self.envelope.id if self.envelope is not None else ""
-        return Moment(self.entry.position, self.entry.time, id)
+        envelope = self.envelope
+        return Moment(self.entry.position, self.entry.time, envelope.id if envelope else "")
 
 
-@dataclass(frozen=True)
-class Answered(Generic[S]):
+class Answered(NamedTuple, Generic[S]):
     """A question, what is said to it, and the trouble there was."""
 
     question: Question[S]
@@ -94,8 +97,7 @@ class Answered(Generic[S]):
     trouble: Trouble | None
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One message of a commit, as bytes."""
 
     subject: str

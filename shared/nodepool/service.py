@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nodepool.events import CommandRefused, Wake
 from nodepool.messages import (
@@ -27,8 +27,7 @@ FILTERS_MAX = 24
 """A service that hears more kinds of event than this reads them all, and passes over the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """When a question was asked, and which: its position in the log, the log's own time, its id.
 
     It is the only clock there is, so replay sees what was seen live.
@@ -161,8 +160,7 @@ def commit_subject(service: str) -> str:
     return f"np.commit.{service}"
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[S]):
+class Step(NamedTuple, Generic[S]):
     """What one question came to: the state after it, what is said, and the trouble if any."""
 
     state: S

@@ -113,7 +113,8 @@ class Telemetry:
             result = "trouble" if one.trouble is not None else outcome
             self._child(self._handled, name, result).inc()
             age = (now - one.question.entry.time).total_seconds()
-            self._age.observe(max(0.0, age))
+            if one.envelopes:
+                self._age.observe(max(0.0, age))
             for said in one.envelopes:
                 self._child(self._said, said.type).inc()
             if one.trouble is not None:
@@ -192,7 +193,7 @@ class Telemetry:
         context = span.get_span_context()
         trace = f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
         said = tuple(e.model_copy(update={"traceparent": trace}) for e in one.envelopes)
-        return replace(one, envelopes=said)
+        return one._replace(envelopes=said)
 
     def serve(self, settings: Settings) -> int:
         """Serves /metrics, /livez and /readyz; the port, -1 where none is wanted.

@@ -71,17 +71,6 @@ class Pool:
         ]
         return max([*grants, self.held])
 
-    def rank(self, since: str) -> tuple[bool, int, datetime, str]:
-        """Where it stands among those who wait: class, priority, first come."""
-        spot = self.spec.get("computeClass") == "spot"
-        priority = (self.spec.get("schedulingPriority") or {}).get("value", 0)
-        return spot, -priority, datetime.fromisoformat(since), self.key
-
-    def fits(self, machine: Machine) -> bool:
-        """Whether a machine satisfies its affinity; storms name one rack at most."""
-        racks = racks_of(self.spec)
-        return not racks or machine.labels.get("node.coreweave.cloud/rack") in racks
-
 
 @dataclass
 class Stay:
@@ -100,13 +89,23 @@ class Stay:
     working: bool = False
 
 
-def racks_of(spec: Said) -> list[str]:
-    """The racks that a storm's affinity names."""
+def rank(spec: Said, since: str, key: str) -> tuple[bool, int, datetime, str]:
+    """Where a wish stands among those that wait: class, priority, first come."""
+    spot = spec.get("computeClass") == "spot"
+    priority = (spec.get("schedulingPriority") or {}).get("value", 0)
+    return spot, -priority, datetime.fromisoformat(since), key
+
+
+def fits(spec: Said, machine: Machine) -> bool:
+    """Whether a machine satisfies a wish's affinity; storms name racks and nothing else."""
     affinity = spec.get("affinity") or {}
     selector = (affinity.get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    return selector["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] if selector else []
+    if not selector:
+        return True
+    (expression,) = selector["nodeSelectorTerms"][0]["matchExpressions"]
+    return machine.labels.get(expression["key"]) in expression["values"]
 
 
 def latest(said: list[tuple[int, Said]], position: int) -> Said | None:
@@ -238,12 +237,12 @@ class Auditor:
             raise AuditError(f"{pool.key} is given {name}, which is not of its market")
         if machine.holder:
             raise AuditError(f"{pool.key} is given {name}, which {machine.holder} holds")
-        if not pool.fits(machine):
-            raise AuditError(f"{pool.key} is given {name}, which its affinity does not accept")
         if said["assignment"] <= self._last:
             raise AuditError(f"the assignment {said['assignment']} is not a new one")
-        self._granted(pool, cause)
-        self._served(pool, machine, cause)
+        spec = self._granted(pool, cause)
+        if not fits(spec, machine):
+            raise AuditError(f"{pool.key} is given {name}, which its affinity does not accept")
+        self._served(pool, spec, machine, cause)
         self._last = said["assignment"]
         before = self._reserved(pool.ledger)
         machine.holder = pool.uid
@@ -251,7 +250,8 @@ class Auditor:
         self.stays[self._last] = Stay(pool, name, self.time(position))
         self._within(pool, before, f"{pool.key} takes {name}")
 
-    def _granted(self, pool: Pool, cause: int) -> None:
+    def _granted(self, pool: Pool, cause: int) -> Said:
+        """The wish that this Node is for."""
         wish, grant = latest(pool.wishes, cause), latest(pool.grants, cause)
         if wish is None or wish["reason"] != "Valid":
             raise AuditError(f"{pool.key} is given a Node without a valid wish")
@@ -261,21 +261,24 @@ class Auditor:
             raise AuditError(f"{pool.key} is given a Node that was not granted for what it wants")
         if pool.held_as_of(cause) >= grant["granted"]:
             raise AuditError(f"{pool.key} holds {pool.held_as_of(cause)} of {grant['granted']}")
+        spec: Said = wish["spec"]
+        return spec
 
-    def _served(self, pool: Pool, machine: Machine, cause: int) -> None:
+    def _served(self, pool: Pool, spec: Said, machine: Machine, cause: int) -> None:
         check = latest(pool.checks, cause)
         if check is None:
             raise AuditError(f"{pool.key} is given a Node before its capacity was checked")
-        rank = pool.rank(check["since"])
+        place = rank(spec, check["since"], pool.key)
         for other in self.living():
-            if other is pool or other.market != pool.market or not other.fits(machine):
+            found = self._waits(other, cause) if other.market == pool.market else None
+            if other is pool or found is None:
                 continue
-            found = self._waits(other, cause)
-            if found is not None and other.rank(found["since"]) < rank:
+            wanted, since = found
+            if fits(wanted, machine) and rank(wanted, since, other.key) < place:
                 raise AuditError(f"{pool.key} is served before {other.key}, who was first")
 
-    def _waits(self, pool: Pool, cause: int) -> Said | None:
-        """The check that lets a NodePool wait for a machine; None for one that wants none."""
+    def _waits(self, pool: Pool, cause: int) -> tuple[Said, str] | None:
+        """What a NodePool waits for, and since when; None for one that may have no more."""
         wish, grant = latest(pool.wishes, cause), latest(pool.grants, cause)
         check = latest(pool.checks, cause)
         if wish is None or grant is None or check is None or wish["reason"] != "Valid":
@@ -285,7 +288,8 @@ class Auditor:
         judged = grant["generation"] == check["generation"] == wish["generation"]
         if not judged or check["granted"] != grant["granted"]:
             return None
-        return check if pool.held_as_of(cause) < grant["granted"] else None
+        short = pool.held_as_of(cause) < grant["granted"]
+        return (wish["spec"], check["since"]) if short else None
 
     def _ask(self, said: Said, position: int, _cause: int) -> None:
         self.stays[said["assignment"]].asked.append((position, said))

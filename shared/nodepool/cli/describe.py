@@ -136,6 +136,7 @@ def _events(events: Sequence[Told], now: datetime) -> list[str]:
         [told.severity, told.reason, interval(told, now), told.component, told.message.strip()]
         for told in events
     ]
-    lines = [header, ["-" * len(name) for name in header], *rows]
+    rules = ["----", "------", "----", "----", "-------"]
+    lines = [header, rules, *rows]
     indented = [[f"{_INDENT}{first}", *map(escaped, rest)] for first, *rest in lines]
     return ["Events:", *aligned(indented)]

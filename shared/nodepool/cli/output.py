@@ -35,9 +35,20 @@ def printed(kind: Kind, documents: Sequence[Document], form: str, *, single: boo
     shown = documents[0] if single and len(documents) == 1 else _list(documents)
     if form == "json":
         return json.dumps(shown, indent=4, sort_keys=True, ensure_ascii=False)
+    return _yaml(shown)
+
+
+def _yaml(document: Document) -> str:
     import yaml
 
-    return yaml.safe_dump(shown, sort_keys=True, allow_unicode=True, width=1 << 30).rstrip("\n")
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        """Writes a value again where it occurs again, as Kubernetes does."""
+
+        def ignore_aliases(self, _: object) -> bool:
+            return True
+
+    text: str = yaml.dump(document, Dumper=Dumper, allow_unicode=True, width=1 << 30)
+    return text.rstrip("\n")
 
 
 def _list(documents: Sequence[Document]) -> Document:

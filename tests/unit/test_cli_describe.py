@@ -1,0 +1,208 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nodepool.cli.describe import described, label
+from nodepool.cli.seen import Told, counted, event_row
+from nodepool.client import Happening
+from nodepool.conditions import HEALTHY, rfc3339
+
+NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
+
+# The reference's example, in the lines that kubectl gives it.
+REFERENCE = """\
+Name:         test-pool
+Namespace:    {nothing}
+Labels:       <none>
+Annotations:  <none>
+API Version:  compute.coreweave.com/v1alpha1
+Kind:         NodePool
+Metadata:
+  Creation Timestamp:  2025-06-09T14:48:54Z
+  Generation:          1
+  Resource Version:    857370
+  UID:                 9311678d-4064-45b8-8439-b943250e5852
+Spec:
+  Autoscaling:    false
+  Instance Type:  gd-8xa100-i128
+  Lifecycle:
+    Disable Unhealthy Node Eviction:  true
+    Scale Down Strategy:              IdleOnly
+  Target Nodes:                       1
+Status:
+  Conditions:
+    Last Transition Time:  2025-05-30T17:36:00Z
+    Message:               NodePool configuration is valid.
+    Reason:                Valid
+    Status:                True
+    Type:                  Validated
+    Last Transition Time:  2025-05-30T17:36:00Z
+    Message:               Sufficient capacity available for the requested instance type.
+    Reason:                Sufficient
+    Status:                True
+    Type:                  Capacity
+    Last Transition Time:  2025-05-30T17:36:00Z
+    Message:               NodePool is within instance type quota.
+    Reason:                Under
+    Status:                True
+    Type:                  Quota
+    Last Transition Time:  2025-05-30T17:36:00Z
+    Message:               NodePool has reached its target node count.
+    Reason:                TargetMet
+    Status:                True
+    Type:                  AtTarget
+  Current Nodes:           1
+  In Progress:             0
+Events:                    <none>""".format(nothing="")
+
+
+def pool(**metadata: object) -> dict[str, object]:
+    return {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {
+            "name": "test-pool",
+            "uid": "9311678d-4064-45b8-8439-b943250e5852",
+            "generation": 1,
+            "resourceVersion": "857370",
+            "creationTimestamp": "2025-06-09T14:48:54Z",
+            "finalizers": ["compute.coreweave.com/node-pool"],
+            **metadata,
+        },
+        "spec": {
+            "instanceType": "gd-8xa100-i128",
+            "targetNodes": 1,
+            "autoscaling": False,
+            "lifecycle": {"disableUnhealthyNodeEviction": True, "scaleDownStrategy": "IdleOnly"},
+        },
+        "status": {
+            "conditions": [
+                {
+                    "lastTransitionTime": "2025-05-30T17:36:00Z",
+                    "message": message,
+                    "observedGeneration": 1,
+                    "reason": str(reason),
+                    "status": "True",
+                    "type": type(reason).__name__,
+                }
+                for reason, message in HEALTHY.items()
+            ],
+            "currentNodes": 1,
+            "inProgress": 0,
+        },
+    }
+
+
+def happening(reason: str, seconds_ago: float, message: str = "told") -> Happening:
+    return Happening(
+        time=NOW - timedelta(seconds=seconds_ago),
+        severity="Normal",
+        reason=reason,
+        kind="NodePool",
+        name="test-pool",
+        component="allocator",
+        message=message,
+    )
+
+
+def test_a_healthy_nodepool_is_described_as_the_reference_describes_it() -> None:
+    assert described(pool(), [], NOW) == REFERENCE
+
+
+def test_a_nodepool_in_deletion_shows_since_when_and_what_holds_it() -> None:
+    lines = described(pool(deletionTimestamp=rfc3339(NOW)), [], NOW).splitlines()
+
+    begin = lines.index("Metadata:")
+    assert lines[begin + 1 : begin + 5] == [
+        "  Creation Timestamp:  2025-06-09T14:48:54Z",
+        "  Deletion Timestamp:  2025-06-10T14:48:54Z",
+        "  Finalizers:",
+        "    compute.coreweave.com/node-pool",
+    ]
+
+
+def test_labels_and_annotations_stand_below_each_other_in_their_order() -> None:
+    document = pool(labels={"b": "2", "a": "1"}, annotations={"short": "s", "lines": "x\ny"})
+
+    lines = described(document, [], NOW).splitlines()
+
+    assert lines[2:8] == [
+        "Labels:       a=1",
+        "              b=2",
+        "Annotations:  lines:",
+        "                x",
+        "                y",
+        "              short: s",
+    ]
+
+
+def test_a_long_annotation_is_cut_where_kubectl_cuts_it() -> None:
+    lines = described(pool(annotations={"long": "v" * 200}), [], NOW).splitlines()
+
+    assert lines[3:5] == ["Annotations:  long:", f"                {'v' * 138}..."]
+
+
+def test_events_are_a_table_below_the_object() -> None:
+    seen = counted([happening("CWNodePoolCreated", 600), happening("CWNodeAssigned", 5)])
+
+    lines = described(pool(), seen, NOW).splitlines()
+
+    assert lines[lines.index("Events:") :] == [
+        "Events:",
+        "  Type    Reason             Age   From       Message",
+        "  ----    ------             ----  ----       -------",
+        "  Normal  CWNodePoolCreated  10m   allocator  told",
+        "  Normal  CWNodeAssigned     5s    allocator  told",
+    ]
+
+
+def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
+    seen = counted([happening("A", 300), happening("B", 200), happening("A", 60)])
+
+    assert [event_row(told, NOW)[:4] for told in seen] == [
+        ("3m20s", "Normal", "B", "NodePool/test-pool"),
+        ("60s (x2 over 5m)", "Normal", "A", "NodePool/test-pool"),
+    ]
+
+
+def test_events_that_differ_in_their_message_are_different() -> None:
+    seen = counted([happening("A", 300, "one"), happening("A", 200, "two")])
+
+    assert [(told.message, told.count) for told in seen] == [("one", 1), ("two", 1)]
+    assert isinstance(seen[0], Told)
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("disableUnhealthyNodeEviction", "Disable Unhealthy Node Eviction"),
+        ("uid", "UID"),
+        ("apiVersion", "API Version"),
+        ("UIDThing", "UID Thing"),
+        ("nodeURLFoo", "Node URL Foo"),
+        ("foo-bar", "Foo - Bar"),
+        ("a.b/c", "a.b/c"),
+        ("a1", "a1"),
+        ("x", "X"),
+    ],
+)
+def test_field_names_become_words_as_in_kubectl(field: str, words: str) -> None:
+    assert label(field) == words
+
+
+def test_values_are_written_as_go_writes_them() -> None:
+    document = {**pool(), "spec": {"a": None, "b": True, "c": [], "d": {}, "e": ["x", 1], "f": -1}}
+
+    lines = described(document, [], NOW).splitlines()
+
+    begin, end = lines.index("Spec:"), lines.index("Status:")
+    assert lines[begin + 1 : end] == [
+        "  A:  <nil>",
+        "  B:  true",
+        "  C:",
+        "  D:",
+        "  E:",
+        "    x",
+        "    1",
+        "  F:  -1",
+    ]

@@ -1,0 +1,157 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from nodepool.manifests import SIZE_MAX, ManifestError, manifests, read_manifests
+
+POOL = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata:
+  name: {name}
+spec:
+  instanceType: gd-8xh100ib-i128
+  targetNodes: 2
+"""
+TRAINING = POOL.format(name="training")
+
+
+def names(text: str | bytes) -> list[str]:
+    return [manifest.command.metadata.name for manifest in manifests(text, "pools.yaml")]
+
+
+def fault(text: str | bytes) -> str:
+    with pytest.raises(ManifestError) as caught:
+        manifests(text, "pools.yaml")
+    told = str(caught.value)
+    assert "\n" not in told
+    return told
+
+
+def test_a_manifest_becomes_a_command_for_the_nodepool_it_names() -> None:
+    (manifest,) = manifests(TRAINING, "pools.yaml")
+
+    assert manifest.place == "pools.yaml"
+    assert manifest.command.pool == "training"
+    assert manifest.command.spec.target_nodes == 2
+    assert not manifest.command.dry_run
+
+
+def test_documents_are_read_in_their_order_and_empty_ones_passed_over() -> None:
+    text = "---\n# nothing\n---\n" + POOL.format(name="a") + "---\n" + POOL.format(name="b")
+
+    assert names(text) == ["a", "b"]
+
+
+def test_json_is_read_as_well() -> None:
+    text = (
+        '{"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool",\n'
+        '\t"metadata": {"name": "a"}, "spec": {"instanceType": "t", "targetNodes": 1}}'
+    )
+
+    assert names(text) == ["a"]
+
+
+def test_what_get_prints_can_be_applied_again() -> None:
+    item = {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {
+            "name": "a",
+            "uid": "u",
+            "generation": 3,
+            "resourceVersion": "17",
+            "creationTimestamp": "2025-06-09T14:48:54Z",
+            "finalizers": ["compute.coreweave.com/node-pool"],
+        },
+        "spec": {"instanceType": "t", "targetNodes": 1},
+        "status": {"currentNodes": 1},
+    }
+    from nodepool.cli.names import NODEPOOL
+    from nodepool.cli.output import printed
+
+    for form in ("json", "yaml"):
+        assert names(printed(NODEPOOL, [item], form, single=True)) == ["a"]
+        assert names(printed(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
+
+
+def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:
+    text = TRAINING.replace("training", "training\n  creationTimestamp: 2025-06-09T14:48:54Z")
+
+    (manifest,) = manifests(text, "pools.yaml")
+
+    assert manifest.command.metadata.creation_timestamp == "2025-06-09T14:48:54Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "pools.yaml: holds no manifest; write one with kind: NodePool"),
+        ("just words", "pools.yaml: is no map of fields; begin with apiVersion:"),
+        ("a: [1", "pools.yaml line 2: did not find expected"),
+        ("a: 1\na: 2", 'pools.yaml line 2: "a" is given twice; keep one'),
+        (TRAINING + "---\nkind: Pod", 'pools.yaml, document 2: kind: is "Pod"; only NodePool can'),
+        ("spec: {}", "pools.yaml: kind: is required; write kind: NodePool"),
+        ("kind: NodePool", "pools.yaml: apiVersion: is required; write apiVersion: compute."),
+        (TRAINING + "extra: 1", "pools.yaml: extra: is not a known field; remove it"),
+        (TRAINING + "  size: 1", "pools.yaml: spec.size: is not a known field"),
+        (TRAINING.replace("2", "two"), "pools.yaml: spec.targetNodes: input should be a valid int"),
+        (TRAINING.replace("2", "-2"), "pools.yaml: spec.targetNodes: input should be greater"),
+        (TRAINING.replace("2", "'2'"), "pools.yaml: spec.targetNodes: input should be a valid int"),
+        (TRAINING.replace("  targetNodes: 2\n", ""), "pools.yaml: spec.targetNodes: is required"),
+        (TRAINING + "org: other", "pools.yaml: org: is not a known field; remove it"),
+        ("kind: List\nitems: 3", "pools.yaml: items: must be a list of manifests"),
+        ("kind: List\nitems: [3]", "pools.yaml, item 1: is no map of fields"),
+        ("? [a]\n: b", "pools.yaml line 1: found unhashable key"),
+        ("a: !!python/name:os.system", "pools.yaml line 1: could not determine a constructor"),
+        ("a\x00b", "pools.yaml: is no YAML: unacceptable character"),
+        ("a: " + "9" * 5000, "pools.yaml: is no YAML: Exceeds the limit"),
+        (b"\xff\xfe", "pools.yaml: byte 0 is not UTF-8; save it as UTF-8"),
+    ],
+)
+def test_each_fault_names_place_field_and_fix_in_one_line(text: str | bytes, told: str) -> None:
+    assert fault(text).startswith(told)
+
+
+def test_an_alias_is_refused_so_that_no_document_grows_when_it_is_read() -> None:
+    told = fault("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]")
+
+    assert told == "pools.yaml line 2: *a is an alias; write the value out instead"
+
+
+def test_a_document_nested_without_end_is_refused() -> None:
+    assert fault("[" * 100_000) == "pools.yaml line 1: is nested more than 64 deep"
+
+
+def test_a_text_over_the_limit_is_refused_before_it_is_read() -> None:
+    told = "pools.yaml: is larger than the 1048576 bytes allowed; split it into files"
+
+    assert fault("#" * (SIZE_MAX + 1)) == told
+    assert fault("é" * (SIZE_MAX // 2 + 1)) == told
+
+
+def test_a_folder_gives_its_manifest_files_in_order_of_their_names(tmp_path: Path) -> None:
+    for file, name in (("b.yaml", "b"), ("a.yml", "a"), ("c.json", "c"), ("d.txt", "d")):
+        (tmp_path / file).write_text(POOL.format(name=name))
+    (tmp_path / "below").mkdir()
+
+    found = read_manifests([str(tmp_path)])
+
+    assert [manifest.command.pool for manifest in found] == ["a", "b", "c"]
+    assert found[0].place == str(tmp_path / "a.yml")
+
+
+def test_standard_input_is_a_file_called_minus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TRAINING.encode())))
+
+    (manifest,) = read_manifests(["-"])
+
+    assert (manifest.place, manifest.command.pool) == ("standard input", "training")
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"nope: cannot be read: No such file or directory$"):
+        read_manifests([str(tmp_path / "nope")])
+    with pytest.raises(ManifestError, match=r"holds no \.yaml, \.yml or \.json file"):
+        read_manifests([str(tmp_path)])
