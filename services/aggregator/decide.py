@@ -29,6 +29,7 @@ from nodepool.events import (
     AllocationFailed,
     CapacityChecked,
     CapacityCheckFailed,
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
@@ -53,7 +54,8 @@ from nodepool.model import NodePhase, RemovalReason
 from nodepool.service import Moment, Rows, Service
 
 NodeGone = CWNodeDeleted | CWNodeRegistrationFailed
-OfNode = CWNodeAssigned | CWNodeRegistered | NodeUpdated | NodeActivityChanged | NodeGone
+NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
+OfNode = CWNodeAssigned | NodeChanged | NodeGone
 QuotaTold = QuotaChecked | QuotaReleased | QuotaSet
 Hears = (
     NodePoolValidated
@@ -71,6 +73,7 @@ Hears = (
     | CWNodeRegistrationFailed
     | NodeUpdated
     | NodeActivityChanged
+    | CWDrainNode
     | CWNodeDeleted
     | CWNodePoolNodesRemoved
     | CWNodePoolNodesRemoveError
@@ -102,7 +105,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             state = _quota(state, message, now)
         case MachineAdded() | MachineRepaired():
             return _machine(state, message, now)
-        case CWNodeAssigned() | CWNodeRegistered() | NodeUpdated() | NodeActivityChanged():
+        case _ if isinstance(message, CWNodeAssigned | NodeChanged):
             state = _node(state, message, now)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             state = _gone(state, message, now)
@@ -235,7 +238,7 @@ def node_key(message: OfNode) -> str:
 
 def _node(
     state: State,
-    said: CWNodeAssigned | CWNodeRegistered | NodeUpdated | NodeActivityChanged,
+    said: CWNodeAssigned | NodeChanged,
     now: Moment,
 ) -> State:
     key = node_key(said)
@@ -258,9 +261,7 @@ def _node(
     return replace(state, nodes=state.nodes.set(key, row))
 
 
-def _grown(
-    row: NodeRow, said: CWNodeRegistered | NodeUpdated | NodeActivityChanged, now: Moment
-) -> NodeRow:
+def _grown(row: NodeRow, said: NodeChanged, now: Moment) -> NodeRow:
     match said:
         case CWNodeRegistered():
             return replace(
@@ -285,6 +286,8 @@ def _grown(
             )
         case NodeActivityChanged():
             return replace(row, active=said.active, work=said.message, active_since=now.time)
+        case CWDrainNode():
+            return replace(row, phase=NodePhase.DRAINING)
 
 
 def _gone(state: State, said: NodeGone, now: Moment) -> State:
@@ -349,7 +352,7 @@ def touched(state: State, message: Message) -> Iterable[tuple[str, str]]:
     if isinstance(message, OfNode):
         yield NODES, node_key(message)
         machine = state.inventory.machines.get(f"{message.zone}/{message.node}")
-        if machine is not None and not isinstance(message, NodeUpdated | NodeActivityChanged):
+        if machine is not None and not isinstance(message, NodeChanged):
             yield CAPACITY, machine.market
     if isinstance(message, QuotaTold):
         yield QUOTAS, f"{message.org}/{message.zone}/{message.instance_type}"

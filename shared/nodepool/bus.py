@@ -437,6 +437,11 @@ class Reader:
             if task is not None:
                 task.cancel()
         self._arrived.set()
+        if self._listening is not None and self._client.is_connected:
+            with suppress(NatsError, OSError):
+                await self._listening.unsubscribe()
+                gone = self._subject.rsplit(".", 1)[1]
+                await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{gone}")
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """The messages that have arrived, at least one; none after `timeout_s` seconds."""

@@ -1,6 +1,5 @@
 """What all messages on the bus have in common: a name, a subject, an envelope, and bytes."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

@@ -13,8 +13,6 @@ KIND: Final = "NodePool"
 FINALIZER: Final = "compute.coreweave.com/node-pool"
 COMPUTE_CLASS: Final = "compute.coreweave.com/compute-class"
 """The Node label that tells spot Nodes from others."""
-COMPUTE_CLASS: Final = "compute.coreweave.com/compute-class"
-"""The label that tells a Node's class: what its NodePool asked for."""
 
 
 class Value(BaseModel):

@@ -120,8 +120,9 @@ class RowWriter(Generic[S]):
                     sent.append(found)
             if sent:
                 await asyncio.wait([one.waiting for one in sent], timeout=ANSWER_S)
-            for one in sent:
-                await self._stored(one)
+            trouble = [error for one in sent if (error := await self._stored(one)) is not None]
+            if trouble:
+                raise trouble[0]
 
     async def _send(self, place: Place) -> "_Sent | None":
         """Sends a row where it is newer than what is stored, and says on what condition."""
@@ -145,18 +146,23 @@ class RowWriter(Generic[S]):
         waiting = await self._publisher.send(subject, content, headers)
         return _Sent(place, subject, headers, waiting)
 
-    async def _stored(self, sent: "_Sent") -> None:
-        try:
-            if not sent.waiting.done():
-                raise InDoubt(f"{sent.subject} may or may not be stored: no answer")
-            position = sent.waiting.result()
-        except Refused:
+    async def _stored(self, sent: "_Sent") -> Exception | None:
+        """Notes what became of a row; the trouble where nobody knows."""
+        if not sent.waiting.done():
+            sent.waiting.cancel()
+            return InDoubt(f"{sent.subject} may or may not be stored: no answer")
+        error = sent.waiting.exception()
+        if isinstance(error, Refused):
             # Another wrote this row: look whose is newer, and write again if it is ours.
             found = await last_of(self._connection, f"KV_{sent.place[0]}", sent.subject)
             self._note(sent.place, found)
             self._dirty[sent.place] = None
-            return
-        self._note(sent.place, Entry(position, EPOCH, sent.subject, b"", sent.headers))
+        elif isinstance(error, Exception):
+            return error
+        else:
+            position = sent.waiting.result()
+            self._note(sent.place, Entry(position, EPOCH, sent.subject, b"", sent.headers))
+        return None
 
     def _note(self, place: Place, entry: Entry | None) -> None:
         self._gone.discard(place)

@@ -63,10 +63,16 @@ class Runtime(Generic[S]):
     """One replica of a service on NATS."""
 
     def __init__(
-        self, service: Service[S], settings: Settings, gauges: Gauges[S] | None = None
+        self,
+        service: Service[S],
+        settings: Settings,
+        gauges: Gauges[S] | None = None,
+        *,
+        snapshot_after: int = SNAPSHOT_AFTER,
     ) -> None:
         self.service = service
         self.settings = settings
+        self.snapshot_after = snapshot_after
         self.replica: Replica[S] = Replica(service)
         samples = (lambda: gauges(self.replica.state)) if gauges is not None else None
         self.telemetry = Telemetry(service.name, settings, samples)
@@ -310,7 +316,7 @@ class Runtime(Generic[S]):
             saved, self._saving = self._saving, None
             if saved.exception() is not None:
                 self.telemetry.log.warning("no snapshot", cause=str(saved.exception()))
-        if self._leading and self._answered_since >= SNAPSHOT_AFTER and self._saving is None:
+        if self._leading and self._answered_since >= self.snapshot_after and self._saving is None:
             self._answered_since = 0
             self._saving = asyncio.create_task(
                 save(self._connection, self._publisher, self.service, self.replica)

@@ -13,7 +13,6 @@ from nodepool.messages import (
     Event,
     Message,
     Unreadable,
-    address_of,
     filter_of,
     members,
 )

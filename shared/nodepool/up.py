@@ -147,14 +147,16 @@ async def _keep(name: str, environment: Mapping[str, str]) -> None:
     pause = RESTART_S[0]
     while True:
         # A session of its own keeps Ctrl-C from it; the pipe tells it when we are gone.
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            name,
-            stdin=asyncio.subprocess.PIPE,
-            env={**environment, "NODEPOOL_STOP_WITH_PARENT": "yes"},
-            start_new_session=True,
-        )
+        with Path(environment["NODEPOOL_LOG_FILE"]).with_suffix(".err").open("ab") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                name,
+                stdin=asyncio.subprocess.PIPE,
+                stderr=errors,
+                env={**environment, "NODEPOOL_STOP_WITH_PARENT": "yes"},
+                start_new_session=True,
+            )
         began = asyncio.get_running_loop().time()
         try:
             code = await process.wait()
@@ -256,4 +258,3 @@ Ctrl-C stops everything and keeps the data."""
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-

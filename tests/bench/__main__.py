@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+
 from bench.bare import Bare, set_up
 from nodepool import bus
-from nodepool.commands import AddMachines, ApplyNodePool, Command, RegisterCluster, SetQuota
-from nodepool.messages import envelope_of, subject_of
+from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.messages import Command, envelope_of, subject_of
 from nodepool.model import ManifestMetadata, NodePoolSpec
 from nodepool.replica import Entry
 from nodepool.server import NatsServer, find_server, free_port
@@ -98,7 +99,9 @@ async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]
     await publisher.open()
     rows = bus.Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
     await rows.open()
-    room, sent, took = asyncio.Semaphore(window), {}, []
+    room = asyncio.Semaphore(window)
+    sent: dict[str, float] = {}
+    took: list[float] = []
     began = time.perf_counter()
 
     async def watch() -> None:

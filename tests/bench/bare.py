@@ -162,7 +162,8 @@ async def _rows(url: str, heard: tuple[str, ...], size: int, ready: Event) -> No
         newest.clear()
         sent = [
             await stream.publish_async(
-                f"$KV.bare.{pool}", json.dumps({"of": kind, "last": cause, "pad": "x" * size}).encode()
+                f"$KV.bare.{pool}",
+                json.dumps({"of": kind, "last": cause, "pad": "x" * size}).encode(),
             )
             for pool, (kind, cause) in todo.items()
         ]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
 from nodepool import bus
 from nodepool.client import Client, Row
-from nodepool.commands import AddMachines, ApplyNodePool, Command, RegisterCluster, SetQuota
-from nodepool.messages import address_of, envelope_of, subject_of
+from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.messages import Command, address_of, envelope_of, subject_of
 from nodepool.model import ManifestMetadata, NodePoolSpec
 from nodepool.replica import Entry
 from support.audit import faults

@@ -21,7 +21,7 @@ from nodepool.testing import Host, World
 from support.auditor import TRIAGE, AuditError, Auditor, Pool, Stay, fits
 from support.stage import A100, H100, ZONE, services
 
-STEPS = 1_400
+STEPS = 7_000
 WEST = "US-WEST-04A"
 CLUSTERS: Mapping[tuple[str, str], str] = {
     ("acme", "prod"): ZONE,
@@ -101,18 +101,18 @@ class Storm:
 
     def _step(self) -> None:
         chance = self.random.random()
-        if chance < 0.07:
+        if chance < 0.025:
             self._customer()
-        elif chance < 0.085:
+        elif chance < 0.031:
             self._pass_time()
-        elif chance < 0.095:
+        elif chance < 0.034:
             self._noise()
         else:
             (actor,) = self.random.choices(self.actors, self.paces)
             self._act(actor)
 
     def _act(self, actor: Actor) -> None:
-        if self.random.random() < 0.012:
+        if self.random.random() < 0.006:
             self._crash(actor)
         elif actor.stored is not None:
             self._learn(actor)
@@ -238,23 +238,27 @@ class Storm:
 
     def _customer(self) -> None:
         deeds: Mapping[Callable[[], None], int] = {
-            self._apply: 20,
+            self._apply: 14,
             self._scale: 22,
-            self._delete: 6,
-            self._raise_or_lower: 6,
+            self._delete: 4,
+            self._raise_or_lower: 5,
             self._add: 3,
             self._break: 5,
-            self._repair: 4,
-            self._run_pod: 14,
-            self._stop_pod: 10,
-            self._preempt: 5,
-            self._repeat: 8,
-            self._bad: 4,
+            self._repair: 5,
+            self._run_pod: 22,
+            self._stop_pod: 14,
+            self._preempt: 9,
+            self._repeat: 7,
+            self._bad: 3,
         }
         (deed,) = self.random.choices(list(deeds), list(deeds.values()))
         deed()
 
     def _path(self) -> PoolPath:
+        known = list(self.auditor.keys)
+        if known and self.random.random() < 0.7:
+            org, cluster, pool = self.random.choice(known).split("/")
+            return org, cluster, pool
         org, cluster = self.random.choice(list(CLUSTERS))
         return org, cluster, f"p{self.random.randrange(3)}"
 
@@ -335,8 +339,13 @@ class Storm:
         zone, name = self.random.choice(known).split("/")
         return FLEET, zone, name
 
-    def _node(self) -> Stay | None:
-        found = [stay for stay in self.auditor.stays.values() if stay.phase == "production"]
+    def _node(self, *, spot: bool = False) -> Stay | None:
+        found = [
+            stay
+            for stay in self.auditor.stays.values()
+            if stay.phase == "production"
+            and (not spot or stay.pool.spec.get("computeClass") == "spot")
+        ]
         return self.random.choice(found) if found else None
 
     def _break(self) -> None:
@@ -355,7 +364,7 @@ class Storm:
         stay = self._node()
         if stay is not None:
             pod = {
-                "name": f"job-{self.random.randrange(3)}",
+                "name": f"job-{self.random.randrange(2)}",
                 "interruption": self.random.choice(("blocking", "interruptable", "graceful")),
                 "graceS": self.random.choice((0, 30, 300, 3600)),
                 "daemonSet": self.random.random() < 0.1,
@@ -366,7 +375,7 @@ class Storm:
         working = [stay for stay in self.auditor.stays.values() if stay.working]
         if working:
             stay = self.random.choice(working)
-            name = f"job-{self.random.randrange(3)}"
+            name = f"job-{self.random.randrange(2)}"
             self._ask("StopPod", self._path_of(stay), {"name": name})
 
     def _path_of(self, stay: Stay) -> PoolPath:
@@ -374,7 +383,7 @@ class Storm:
         return FLEET, zone, name
 
     def _preempt(self) -> None:
-        stay = self._node()
+        stay = self._node(spot=self.random.random() < 0.9)
         if stay is not None:
             org, cluster, pool = stay.pool.key.split("/")
             content = {"node": stay.machine.rpartition("/")[2]}
@@ -564,6 +573,11 @@ class Storm:
                     raise AuditError(f"{service.name} is another after reading the log again")
 
 
-def _same(what: str, shown: object, counted: object) -> None:
-    if shown != counted:
-        raise AuditError(f"the {what} do not add up: {shown} shown, {counted} counted")
+def _same(what: str, shown: Mapping[Any, object], counted: Mapping[Any, object]) -> None:
+    differ = {
+        key: (shown.get(key), counted.get(key))
+        for key in {**shown, **counted}
+        if shown.get(key) != counted.get(key)
+    }
+    if differ:
+        raise AuditError(f"the {what} do not add up, shown and counted: {differ}")

@@ -2,7 +2,7 @@ import pytest
 
 from nodepool.client import Client, Refused
 from nodepool.client.happenings import KINDS, happenings, regards
-from nodepool.client.outcomes import FILTERS_MAX, misnamed, outcome_filters
+from nodepool.client.outcomes import FILTERS_MAX, misnamed, outcome_filters, shown
 from nodepool.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
 from nodepool.events import CWNodeRegistrationFailed, CWOverQuota, PreemptionPending
 from nodepool.messages import Event, envelope_of, subject_of
@@ -65,6 +65,12 @@ def test_names_the_control_plane_may_judge_are_let_through() -> None:
     assert misnamed(delete("Upper_Case.and.dots")) is None
     assert misnamed(RegisterCluster(org="acme", cluster="c", zone="Z")) is None
     assert misnamed(BreakMachine(zone="RNO2A", machine="g000001", fault="boot")) is None
+
+
+def test_an_error_never_shows_the_password_of_an_address() -> None:
+    assert shown("nats://user:secret@bus:4222") == "nats://bus:4222"
+    assert shown("nats://bus:4222") == "nats://bus:4222"
+    assert shown("token@bus") == "bus"
 
 
 def test_a_client_for_a_wildcard_organisation_is_refused() -> None:

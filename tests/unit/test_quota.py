@@ -449,17 +449,31 @@ def test_a_grant_that_the_allocator_has_not_let_go_of_is_not_given_to_another() 
     assert said == [released("train", 1, 1), verdict("other", Quota.UNDER, 3, 4, 4)]
 
 
-def test_an_answer_to_an_older_grant_gives_nothing_back() -> None:
+def test_an_answer_to_an_older_grant_leaves_the_newer_one_reserved() -> None:
     story = Story()
     story.limit(4)
     story.wish("train", 4)
     story.wish("train", 1)
     story.wish("train", 3)
 
+    first = story.hears(checked("train", 1, generation=2))
+    second = story.hears(checked("train", 3, generation=3))
+
+    assert first == [released("train", 3, 3)]
+    assert second == []
+    assert story.used == 3
+
+
+def test_an_answer_that_came_too_late_for_the_newest_grant_gives_back_all_the_same() -> None:
+    story = Story()
+    story.limit(4)
+    story.wish("train", 4)
+    story.wish("train", 1)
+    story.wish("train", 1)
+
     said = story.hears(checked("train", 1, generation=2))
 
-    assert said == []
-    assert story.used == 4
+    assert said == [released("train", 1, 1)]
 
 
 def test_a_node_whose_registration_failed_counts_until_its_pool_wants_it_no_more() -> None:
@@ -648,6 +662,7 @@ class House:
     taker_at: int = 0
     takers: dict[str, Taker] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)
+    alive: set[str] = field(default_factory=set)
     deleting: set[str] = field(default_factory=set)
 
     def happens(self, what: str, pool: str, number: int) -> None:
@@ -658,10 +673,10 @@ class House:
                 self.log.append(command)
             case "wish" if pool not in self.deleting:
                 self.log.append(self.wished(pool, number))
-            case "spoil" if pool in self.lives and pool not in self.deleting:
+            case "spoil" if pool in self.alive:
                 spoilt = {"reason": Validated.INVALID}
                 self.log.append(self.wished(pool, number).model_copy(update=spoilt))
-            case "delete" if pool in self.lives and pool not in self.deleting:
+            case "delete" if pool in self.alive:
                 self.deletes(pool)
             case "gone":
                 self.forgets(pool)
@@ -720,6 +735,7 @@ class House:
 
     def deletes(self, pool: str) -> None:
         """A NodePool is to go."""
+        self.alive.discard(pool)
         self.deleting.add(pool)
         life, generation = uid(pool, self.lives[pool]), self.story.generations[pool]
         said = NodePoolDeleting(**of(pool), uid=life, generation=generation, since=NOON)
@@ -735,6 +751,7 @@ class House:
 
     def wished(self, pool: str, target: int) -> NodePoolValidated:
         """The next wish of a NodePool in its present life."""
+        self.alive.add(pool)
         life = self.lives.setdefault(pool, 1)
         wish = self.story.wished(pool, target)
         return wish.model_copy(update={"uid": uid(pool, life)})
@@ -756,8 +773,8 @@ class House:
                 taker = Taker(message.uid, message.generation)
             case NodePoolValidated():
                 taker = replace(taker, generation=message.generation)
-            case NodePoolDeleting():
-                taker = replace(taker, deleting=message.uid == taker.uid)
+            case NodePoolDeleting(uid=taker.uid):
+                taker = replace(taker, deleting=True)
             case QuotaChecked(uid=taker.uid, granted=granted):
                 taker = replace(taker, bound=max(taker.bound, granted))
                 if message.generation == taker.generation:

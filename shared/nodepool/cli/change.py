@@ -35,7 +35,7 @@ DRY_RUN = " (dry run)"
 @click.option("--dry-run", is_flag=True, help="Say what would happen; change nothing.")
 @click.pass_obj
 def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> int:
-    """Create the nodepools in files, or change them to what is written there."""
+    """Create or change the nodepools written in files."""
     from nodepool.manifests import read_manifests
 
     found = read_manifests(files)

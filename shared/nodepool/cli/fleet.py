@@ -112,7 +112,7 @@ def run_pod(
     interruption: str | None,
     grace: int,
 ) -> int:
-    """Start a Pod on a Node; it blocks removal unless it may be interrupted."""
+    """Start a Pod on a Node; it blocks unless interruptable."""
 
     async def work(client: "Client") -> None:
         from nodepool.model import Pod, PodClass

@@ -183,7 +183,7 @@ def _show(view: View, table: Table, documents: Sequence[Document]) -> None:
 @click.argument("what", nargs=-1, metavar="TYPE [NAME]...")
 @click.pass_obj
 def describe(settings: Settings, what: tuple[str, ...]) -> int:
-    """Show nodepools or nodes in full, with their events of the last hour."""
+    """Show nodepools or nodes in full, with recent events."""
     kind, names = named(what, (NODEPOOL, NODE))
     return settings.run(lambda client: _describe(client, View(kind, names, "")))
 

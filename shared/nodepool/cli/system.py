@@ -51,7 +51,7 @@ def version() -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes commands; eval it in your shell's start-up file."""
+    """Print a completion script for your shell to eval."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

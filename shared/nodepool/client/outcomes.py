@@ -68,7 +68,7 @@ class Speaking:
     ) -> None:
         if isinstance(error, bus.ServerRefusal):
             raise Unreachable(
-                f"no control plane is set up at {self._url}: start one with 'nodepool up'"
+                f"no control plane is set up at {shown(self._url)}: start one with 'nodepool up'"
             ) from None
         if isinstance(error, bus.Unreachable | bus.InDoubt | NatsError | OSError):
             raise silent(self._url) from None
@@ -157,6 +157,14 @@ def unanswered(name: str, timeout_s: float, *, stored: bool) -> NoOutcome:
     )
 
 
+def shown(url: str) -> str:
+    """The address of a server, without the user and password that it may hold."""
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
 def silent(url: str) -> Unreachable:
     """The fault of a server that was there and does not answer."""
-    return Unreachable(f"the server at {url} does not answer: see whether it runs, and try again")
+    return Unreachable(
+        f"the server at {shown(url)} does not answer: see whether it runs, and try again"
+    )

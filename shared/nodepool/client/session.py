@@ -29,6 +29,7 @@ from nodepool.client.outcomes import (
     checked,
     misnamed,
     outcome_filters,
+    shown,
     silent,
     unanswered,
 )
@@ -123,8 +124,15 @@ class Client:
     async def __aenter__(self) -> Self:
         try:
             self._connection = await bus.connect(self.url, self._source)
-        except bus.Unreachable as error:
-            raise Unreachable(str(error)) from None
+        except bus.Unreachable:
+            raise Unreachable(
+                f"no NATS server answers at {shown(self.url)}: start one with 'nodepool up', or set"
+                " NODEPOOL_URL"
+            ) from None
+        except (NatsError, ValueError):
+            raise Unreachable(
+                f"{shown(self.url)!r} is no address of a server: write it as nats://HOST:PORT"
+            ) from None
         return self
 
     async def __aexit__(

@@ -1,0 +1,352 @@
+"""The reader on a real server: everything once, in order, whatever happens to server or consumer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from bus.harness import ROUNDS, connected, fill, read, restart, until
+from nodepool import bus
+from nodepool.bus import BEHIND, WAITING_MAX, Connection, Reader
+from nodepool.replica import Entry
+from nodepool.server import NatsServer
+
+WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
+RESTARTS = 10
+AT_WORK_S = 1.0
+"""A promise of the design: a reader is at work again so soon after its server is."""
+
+
+def numbers(first: int, last: int, subject: str = WANTED) -> list[tuple[str, bytes]]:
+    return [(subject, str(number).encode()) for number in range(first, last)]
+
+
+def contents(entries: list[Entry]) -> list[int]:
+    return [int(entry.content) for entry in entries]
+
+
+@asynccontextmanager
+async def reading(
+    connection: Connection,
+    start: int = 1,
+    wants: Callable[[str], bool] | None = None,
+) -> AsyncIterator[Reader]:
+    reader = Reader(connection, bus.STREAM, [WANTED], start=start, wants=wants)
+    await reader.open()
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def consumers(connection: Connection) -> list[str]:
+    found = (await bus.ask(connection, f"$JS.API.CONSUMER.NAMES.{bus.STREAM}"))["consumers"]
+    assert isinstance(found, list)
+    return found
+
+
+async def filters(connection: Connection) -> list[object]:
+    """The filters of every consumer there is."""
+    listed = (await bus.ask(connection, f"$JS.API.CONSUMER.LIST.{bus.STREAM}"))["consumers"]
+    assert isinstance(listed, list)
+    return [one["config"].get("filter_subjects") for one in listed]
+
+
+async def publish_until_stored(connection: Connection, number: int) -> None:
+    while True:
+        try:
+            await bus.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
+        except bus.InDoubt:
+            continue
+        return
+
+
+# --- what a reader hands over -------------------------------------------------------------------
+
+
+def test_a_reader_hands_over_what_its_filters_want_in_the_order_of_the_log(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log of two kinds of messages
+            await fill(connection, [*numbers(0, 10), *numbers(0, 10, UNWANTED), *numbers(10, 20)])
+
+            # when a reader wants one of them
+            async with reading(connection) as reader:
+                entries = await read(reader, 20)
+
+            # then it hands over that one, complete, in order, each with its place and its moment
+            assert contents(entries) == list(range(20))
+            assert [entry.position for entry in entries] == [*range(1, 11), *range(21, 31)]
+            assert entries == sorted(entries, key=lambda entry: entry.time)
+            assert {entry.subject for entry in entries} == {WANTED}
+
+    asyncio.run(story())
+
+
+def test_a_reader_begins_at_the_position_that_it_was_given(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log
+            await fill(connection, numbers(0, 10))
+
+            # when a reader starts in its middle
+            async with reading(connection, start=6) as reader:
+                entries = await read(reader, 5)
+
+            # then that is the first message it hands over
+            assert contents(entries) == list(range(5, 10))
+
+    asyncio.run(story())
+
+
+def test_a_reader_with_nothing_to_hand_over_returns_nothing_when_its_time_is_up(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given an empty log
+        async with connected(server.url) as connection, reading(connection) as reader:
+            # when somebody waits for a message for a moment only
+            found = await reader.next(timeout_s=0.05)
+
+            # then there is none
+            assert found == []
+
+    asyncio.run(story())
+
+
+def test_pending_counts_what_lies_in_the_log_beyond_what_was_handed_over(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log of a hundred wanted messages among others
+            await fill(connection, [*numbers(0, 100), *numbers(0, 50, UNWANTED)])
+
+            # when a reader has handed over none of them
+            async with reading(connection) as reader:
+                before = reader.pending
+                entries = await read(reader, 100)
+
+                # then all are pending, and none once all are handed over
+                assert before == 100
+                assert len(entries) == 100
+                assert reader.pending == 0
+
+    asyncio.run(story())
+
+
+def test_newest_hands_over_only_the_last_row_of_each_key_and_then_each_change(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given rows that were written more than once
+            rows = [(f"$KV.nodes.{key}", b"%d" % number) for number in (1, 2, 3) for key in "abc"]
+            for subject, content in rows:
+                await bus.publish(connection, subject, content)
+
+            # when a reader wants the newest of each
+            reader = Reader(connection, "KV_nodes", ["$KV.nodes.>"], newest=True)
+            await reader.open()
+            found = await read(reader, 3)
+
+            # then it hands over these
+            assert [entry.subject[-1] for entry in found] == ["a", "b", "c"]
+            assert contents(found) == [3, 3, 3]
+
+            # and then what changes
+            await bus.publish(connection, "$KV.nodes.b", b"4")
+            assert contents(await read(reader, 1)) == [4]
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_a_reader_takes_no_more_than_it_has_room_for_and_loses_nothing_of_the_rest(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given more messages than a reader keeps
+            count = WAITING_MAX + 3_000
+            await fill(connection, numbers(0, count))
+
+            # when nobody takes them from it for a while
+            async with reading(connection) as reader:
+                await until(lambda: reader.last >= WAITING_MAX)
+                for _ in range(3):
+                    await connection.flush()
+                waiting = await reader.taken()
+
+                # then it has taken in as many as it keeps, and the rest follows when asked for
+                assert len(waiting) == WAITING_MAX
+                rest = await read(reader, count - len(waiting))
+                assert contents(waiting + rest) == list(range(count))
+
+    asyncio.run(story())
+
+
+def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader that knows by itself what it wants, far behind a mixed log
+            async def follows_with_filters() -> bool:
+                # One asked how far behind it is, one read without filters, one follows.
+                found = await filters(connection)
+                return found.count([WANTED]) == 2 and len(found) == 3
+
+            count = BEHIND + 500
+            mixed = [pair for n in range(count) for pair in ((WANTED, b"%d" % n), (UNWANTED, b""))]
+            await fill(connection, mixed)
+
+            # when it opens
+            async with reading(connection, wants=lambda subject: subject == WANTED) as reader:
+                unfiltered = None in await filters(connection)
+                entries = await read(reader, count)
+
+                # then it reads everything there is, and hands over what is wanted
+                assert unfiltered
+                assert contents(entries) == list(range(count))
+
+                # and once it is near the end it reads with its filters again
+                await until(follows_with_filters)
+                await fill(connection, [*numbers(0, 300, UNWANTED), *numbers(count, count + 300)])
+                assert contents(await read(reader, 300)) == list(range(count, count + 300))
+                assert await follows_with_filters()
+
+    asyncio.run(story())
+
+
+# --- what may happen to it ----------------------------------------------------------------------
+
+
+def test_a_reader_sees_each_message_once_and_in_order_over_ten_killed_servers(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, reading(connection) as reader:
+            # given somebody who writes all the time
+            written = 0
+            enough = asyncio.Event()
+
+            async def write() -> None:
+                nonlocal written
+                while not enough.is_set():
+                    await publish_until_stored(connection, written)
+                    written += 1
+
+            writing = asyncio.create_task(write())
+            entries: list[Entry] = []
+
+            # when the server is killed ten times, each time after some more was read
+            for _ in range(RESTARTS):
+                entries += await read(reader, 20)
+                await restart(server)
+            enough.set()
+            await writing
+            entries += await read(reader, written - len(entries))
+
+            # then nothing is missing, nothing came twice, and all came in order
+            assert contents(entries) == list(range(written))
+            positions = [entry.position for entry in entries]
+            assert positions == sorted(set(positions))
+
+    asyncio.run(story())
+
+
+def test_a_reader_is_at_work_again_within_a_second_of_its_server(server: NatsServer) -> None:
+    async def story() -> None:
+        # given a reader that follows the log
+        async with connected(server.url) as connection, reading(connection) as reader:
+            took: list[float] = []
+            for number in range(ROUNDS):
+                await publish_until_stored(connection, number)
+                assert contents(await read(reader, 1)) == [number]
+
+                # when the server is killed and another takes its place
+                async def write(number: int) -> None:
+                    async with connected(server.url) as writer:
+                        await publish_until_stored(writer, number + 100)
+
+                back = await restart(server)
+                writing = asyncio.create_task(write(number))
+                found = await read(reader, 1)
+                took.append(asyncio.get_running_loop().time() - back)
+                await writing
+
+                # then the reader has a message of the new one within the promised time
+                assert contents(found) == [number + 100]
+                if took[-1] <= AT_WORK_S:
+                    break
+            assert min(took) <= AT_WORK_S
+
+    asyncio.run(story())
+
+
+def test_a_reader_whose_server_goes_while_it_asks_for_a_consumer_is_soon_back(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            took: list[float] = []
+            for number in range(ROUNDS):
+                # given a reader that has lost its consumer just before the server goes
+                async with reading(connection, start=number * 2 + 1) as reader:
+                    for name in await consumers(connection):
+                        await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
+                    asked = asyncio.create_task(publish_until_stored(connection, number * 2))
+
+                    # when the server comes back
+                    back = await restart(server)
+                    await asked
+                    await publish_until_stored(connection, number * 2 + 1)
+                    found = await read(reader, 2)
+                    took.append(asyncio.get_running_loop().time() - back)
+
+                # then the reader does not wait for the answer that never comes
+                assert contents(found) == [number * 2, number * 2 + 1]
+                if took[-1] <= AT_WORK_S:
+                    break
+            assert min(took) <= AT_WORK_S
+
+    asyncio.run(story())
+
+
+def test_a_deleted_consumer_is_made_anew_where_the_reader_stands(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, reading(connection) as reader:
+            # given a reader that has read something
+            await fill(connection, numbers(0, 10))
+            before = await read(reader, 10)
+
+            # when its consumer is deleted under it, and more is said
+            for name in await consumers(connection):
+                await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
+            await fill(connection, numbers(10, 20))
+            after = await read(reader, 10)
+
+            # then it goes on where it was
+            assert contents(before + after) == list(range(20))
+
+    asyncio.run(story())
+
+
+def test_a_closed_reader_hands_over_nothing_and_asks_for_nothing(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader that is closed
+            async with reading(connection) as reader:
+                pass
+
+            # when the server is killed, comes back, and more is said
+            await restart(server)
+            await publish_until_stored(connection, 1)
+
+            # then the reader hands over nothing, and has not made itself a consumer
+            assert await reader.next(timeout_s=0.05) == []
+            assert await consumers(connection) == []
+
+    asyncio.run(story())
