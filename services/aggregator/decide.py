@@ -116,9 +116,10 @@ def evolve(state: State, message: Message, now: Moment) -> State:
         gone = message.uid == pool.uid
         return replace(state, pools=state.pools.delete(message.key)) if gone else state
     after = _pool(pool, message, now)
-    if after == pool:
+    if after is pool:
         return state
-    after = replace(after, version=now.position)
+    if after.version != now.position:
+        after = replace(after, version=now.position)
     return replace(state, pools=state.pools.set(message.key, after))
 
 
@@ -186,7 +187,9 @@ def _judged(row: PoolRow, reason: Reason, told: str, now: Moment) -> PoolRow:
     kind = type(reason).__name__
     before = row.conditions.get(kind)
     after = changed(before, reason, told, row.generation, now.time)
-    return row if after is before else replace(row, conditions=row.conditions.set(kind, after))
+    if after is before:
+        return row
+    return replace(row, conditions=row.conditions.set(kind, after), version=now.position)
 
 
 def _counted(row: PoolRow, now: Moment) -> PoolRow:

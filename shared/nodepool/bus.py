@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import ConnectionReconnectingError, NoServersError
 from nats.errors import Error as NatsError
-from nats.errors import NoServersError
 
 from nodepool.messages import CONTENT_TYPE
 from nodepool.replica import Entry, Outgoing, Proposal
@@ -89,6 +89,11 @@ class Connection(Client):
 
     async def lost(self) -> None:
         """Called by the client when the server is gone."""
+        # Answers that were on their way are lost with it; the client would wait for them all the
+        # same. Without this hook too, all that changes is how soon somebody asks again.
+        for waiting in tuple(self._resp_map.values()):
+            if not waiting.done():
+                waiting.set_exception(ConnectionReconnectingError())
         for listener in tuple(self.on_lost):
             listener()
 
@@ -562,10 +567,10 @@ class Reader:
         self._beyond = int(tokens[first + 3])
         if self._unfiltered:
             await self._sorted_out(message)
+            if self._wants is not None and not self._wants(message.subject):
+                return
         elif self._beyond > FAR_BEHIND and self._wants is not None:
             self._again()
-        if self._wants is not None and not self._wants(message.subject):
-            return
         time = EPOCH + timedelta(microseconds=int(tokens[first + 2]) // 1000)
         headers = message.headers or {}
         self._buffer.append(Entry(position, time, message.subject, message.data, headers))

@@ -282,7 +282,7 @@ def _envelopes(question: Question[S], found: Step[S]) -> tuple[Envelope[Message]
     asked = question.envelope
     name = question.service.name
     position = question.entry.position
-    if asked is None:
+    if asked is None or not found.answers:
         return ()
     trace = asked.traceparent if isinstance(asked, Envelope) else None
     return tuple(

@@ -136,6 +136,7 @@ class Telemetry:
     ) -> None:
         envelope = one.question.envelope
         fields: dict[str, object] = {
+            "service": self.service,
             "position": one.question.entry.position,
             "id": envelope.id if envelope is not None else "",
             "about": _about(envelope),
@@ -151,9 +152,10 @@ class Telemetry:
                 fields["trace"] = envelope.traceparent[3:35]
         if one.trouble is not None:
             fields |= {"field": one.trouble.field, "cause": one.trouble.cause}
-            self.log.warning(name, **fields)
-        else:
-            self.log.info(name, **fields)
+        fields["event"] = name
+        fields["level"] = "info" if one.trouble is None else "warning"
+        # Straight to the renderer: the logger's other processors would add nothing to this line.
+        self._out.msg(str(_RENDERER(None, "info", fields)))
 
     def committed(self, seconds: float, result: str) -> None:
         """Counts one commit and how long it took."""
@@ -332,7 +334,7 @@ def _logger(service: str, settings: Settings, out: _Output) -> Logger:
             structlog.processors.add_log_level,
             _stamped,
             structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(serializer=_json),
+            _RENDERER,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.log_level]),
     ).bind(service=service)
@@ -348,6 +350,9 @@ def _stamped(_logger: object, _name: str, fields: EventDict) -> EventDict:
 
 def _json(fields: EventDict, **_settings: object) -> str:
     return to_json(fields, fallback=str).decode()
+
+
+_RENDERER = structlog.processors.JSONRenderer(serializer=_json)
 
 
 def _tracing(service: str, settings: Settings) -> TracerProvider | None:

@@ -34,6 +34,11 @@ class Said(BaseModel):
     pad: str
 
 
+EMPTY_BYTES = len(
+    Said(id="c00000-0", type="Said", pool="pool-00000", cause="c00000", pad="").model_dump_json()
+)
+
+
 async def connected(url: str) -> Client:
     """A connection with room for what is on its way."""
     client = Client()
@@ -115,10 +120,13 @@ async def _answer(client: Client, hop: Hop, batch: list[Msg], fence: int) -> int
             number += 1
             last = index == len(sizes) - 1
             said = Said(
-                id=f"{asked.id}-{index}", type="Said", pool=asked.pool, cause=asked.cause, pad=""
+                id=f"{asked.id}-{index}",
+                type="Said",
+                pool=asked.pool,
+                cause=asked.cause,
+                pad="x" * max(0, size - EMPTY_BYTES),
             )
-            pad = "x" * max(0, size - len(said.model_dump_json()))
-            content = said.model_copy(update={"pad": pad}).model_dump_json().encode()
+            content = said.model_dump_json().encode()
             headers = {"Nats-Batch-Id": id, "Nats-Batch-Sequence": str(number)}
             kind = "Last" if last else "Other"
             await client.publish(

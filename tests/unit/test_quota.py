@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -665,35 +666,57 @@ class House:
     alive: set[str] = field(default_factory=set)
     deleting: set[str] = field(default_factory=set)
 
-    def happens(self, what: str, pool: str, number: int) -> None:
-        """Lets one thing happen, where it can; what can be done often is done so many times."""
-        match what:
-            case "limit":
-                command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
-                self.log.append(command)
-            case "wish" if pool not in self.deleting:
-                self.log.append(self.wished(pool, number))
-            case "spoil" if pool in self.alive:
-                spoilt = {"reason": Validated.INVALID}
-                self.log.append(self.wished(pool, number).model_copy(update=spoilt))
-            case "delete" if pool in self.alive:
-                self.deletes(pool)
-            case "gone":
-                self.forgets(pool)
-            case "quota" | "both":
-                self.quota_reads(number)
-            case "allocator":
-                self.allocator_reads(number)
-            case "take":
-                self.takes(pool, number)
-            case "drop":
-                self.drops(pool, number)
-        if what == "both":
-            self.allocator_reads(number)
+    # What may happen, where it can: to a NodePool, so many times or with this number.
 
-    def quota_reads(self, most: int) -> None:
+    def limit(self, _pool: str, number: int) -> None:
+        """The limit is set."""
+        command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
+        self.log.append(command)
+
+    def wish(self, pool: str, number: int) -> None:
+        """A NodePool is created, or wants another number of Nodes."""
+        if pool not in self.deleting:
+            self.log.append(self.wished(pool, number))
+
+    def spoil(self, pool: str, number: int) -> None:
+        """A NodePool wants what is not valid."""
+        if pool in self.alive:
+            spoilt = {"reason": Validated.INVALID}
+            self.log.append(self.wished(pool, number).model_copy(update=spoilt))
+
+    def delete(self, pool: str, _number: int) -> None:
+        """A NodePool is to go."""
+        if pool in self.alive:
+            self.alive.discard(pool)
+            self.deleting.add(pool)
+            life, generation = uid(pool, self.lives[pool]), self.story.generations[pool]
+            said = NodePoolDeleting(**of(pool), uid=life, generation=generation, since=NOON)
+            self.log.append(said)
+
+    def forget(self, pool: str, _number: int) -> None:
+        """A NodePool in deletion that holds no Node any more is gone."""
+        taker = self.takers.get(pool, Taker())
+        if pool in self.deleting and taker.deleting and not taker.held:
+            self.deleting.discard(pool)
+            self.lives[pool] += 1
+            self.log.append(CWNodePoolDeleted(**of(pool), uid=taker.uid, message=""))
+
+    def take(self, pool: str, number: int) -> None:
+        """The allocator gives machines to a NodePool that may have more."""
+        taker = self.takers.get(pool, Taker())
+        if not taker.deleting:
+            for _ in range(min(number, taker.granted - taker.held)):
+                self.moves(pool, assigned(pool, 0).model_copy(update={"uid": taker.uid}), 1)
+
+    def drop(self, pool: str, number: int) -> None:
+        """Nodes leave a NodePool."""
+        taker = self.takers.get(pool, Taker())
+        for _ in range(min(number, taker.held)):
+            self.moves(pool, deleted(pool).model_copy(update={"uid": taker.uid}), -1)
+
+    def quota(self, _pool: str, number: int) -> None:
         """Quota answers the next messages, and is woken where it wants to be."""
-        for _ in range(most):
+        for _ in range(number):
             if self.quota_at < len(self.log):
                 message = self.log[self.quota_at]
                 self.quota_at += 1
@@ -701,6 +724,26 @@ class House:
                     self.quota_answers(message)
             elif SERVICE.wakes(self.story.state) is not None:
                 self.log.append(Wake(service="quota", due=AT_ONCE))
+
+    def allocator(self, _pool: str, number: int) -> None:
+        """The allocator reads the next messages; a grant that became smaller is confirmed."""
+        for message in self.log[self.taker_at : self.taker_at + number]:
+            self.taker_at += 1
+            self.allocator_reads(message)
+
+    def both(self, pool: str, number: int) -> None:
+        """Both read on."""
+        self.quota(pool, number)
+        self.allocator(pool, number)
+
+    # How it happens.
+
+    def wished(self, pool: str, target: int) -> NodePoolValidated:
+        """The next wish of a NodePool in its present life."""
+        self.alive.add(pool)
+        life = self.lives.setdefault(pool, 1)
+        wish = self.story.wished(pool, target)
+        return wish.model_copy(update={"uid": uid(pool, life)})
 
     def quota_answers(self, message: Message) -> None:
         """Quota answers one message, and keeps its promises."""
@@ -714,56 +757,14 @@ class House:
         assert ledger.holders == sum(count > 0 for count in reserved)
         assert ledger.used <= max(ledger.limit or 0, before), "more is granted than may be"
 
-    def takes(self, pool: str, most: int) -> None:
-        """The allocator gives machines to a NodePool that may have more."""
-        taker = self.takers.get(pool, Taker())
-        if not taker.deleting:
-            for _ in range(min(most, taker.granted - taker.held)):
-                self.moves(pool, assigned(pool, 0).model_copy(update={"uid": taker.uid}), 1)
-
-    def drops(self, pool: str, most: int) -> None:
-        """Nodes leave a NodePool."""
-        taker = self.takers.get(pool, Taker())
-        for _ in range(min(most, taker.held)):
-            self.moves(pool, deleted(pool).model_copy(update={"uid": taker.uid}), -1)
-
     def moves(self, pool: str, said: Message, change: int) -> None:
         """A machine comes to a NodePool, or leaves it."""
         taker = self.takers[pool]
         self.takers[pool] = replace(taker, held=taker.held + change)
         self.log.append(said)
 
-    def deletes(self, pool: str) -> None:
-        """A NodePool is to go."""
-        self.alive.discard(pool)
-        self.deleting.add(pool)
-        life, generation = uid(pool, self.lives[pool]), self.story.generations[pool]
-        said = NodePoolDeleting(**of(pool), uid=life, generation=generation, since=NOON)
-        self.log.append(said)
-
-    def forgets(self, pool: str) -> None:
-        """A NodePool in deletion that holds no Node any more is gone."""
-        taker = self.takers.get(pool, Taker())
-        if pool in self.deleting and taker.deleting and not taker.held:
-            self.deleting.discard(pool)
-            self.lives[pool] += 1
-            self.log.append(CWNodePoolDeleted(**of(pool), uid=taker.uid, message=""))
-
-    def wished(self, pool: str, target: int) -> NodePoolValidated:
-        """The next wish of a NodePool in its present life."""
-        self.alive.add(pool)
-        life = self.lives.setdefault(pool, 1)
-        wish = self.story.wished(pool, target)
-        return wish.model_copy(update={"uid": uid(pool, life)})
-
-    def allocator_reads(self, most: int) -> None:
-        """The allocator reads the next messages; a grant that became smaller is confirmed."""
-        for message in self.log[self.taker_at : self.taker_at + most]:
-            self.taker_at += 1
-            self.allocator_reads_one(message)
-
-    def allocator_reads_one(self, message: Message) -> None:
-        """Follows wishes and grants."""
+    def allocator_reads(self, message: Message) -> None:
+        """The allocator follows wishes and grants."""
         if not isinstance(message, NodePoolValidated | NodePoolDeleting | QuotaChecked):
             return
         pool = message.pool
@@ -787,12 +788,11 @@ class House:
     def goes_on(self) -> bool:
         """Lets each read a message and who is too many leave; False when all has come to rest."""
         before = len(self.log) + self.quota_at + self.taker_at
-        self.quota_reads(1)
-        self.allocator_reads(1)
+        self.both("", 1)
         for pool, taker in self.takers.items():
             if taker.held > taker.granted or taker.deleting:
-                self.drops(pool, 1)
-            self.forgets(pool)
+                self.drop(pool, 1)
+            self.forget(pool, 1)
         return before != len(self.log) + self.quota_at + self.taker_at
 
     def keeps_within_what_is_reserved(self) -> None:
@@ -802,12 +802,14 @@ class House:
         assert held <= ledger.used, "more is held than was reserved"
 
 
-happenings = st.lists(
+Happening = tuple[Callable[[House, str, int], None], str, int]
+happenings: st.SearchStrategy[list[Happening]] = st.lists(
     st.tuples(
         st.sampled_from(
             (
-                *("wish", "wish", "limit", "take", "drop", "delete", "gone", "spoil"),
-                *("quota", "quota", "allocator", "both", "both", "both"),
+                *(House.wish, House.wish, House.limit, House.take, House.drop, House.delete),
+                *(House.forget, House.spoil, House.quota, House.quota, House.allocator),
+                *(House.both, House.both, House.both),
             )
         ),
         st.sampled_from(("a", "b", "c")),
@@ -820,12 +822,12 @@ happenings = st.lists(
 
 @given(happenings)
 def test_the_sum_of_reservations_never_passes_the_limit(
-    story: list[tuple[str, str, int]],
+    story: list[Happening],
 ) -> None:
     house = House()
 
-    for happening in story:
-        house.happens(*happening)
+    for happens, pool, number in story:
+        happens(house, pool, number)
         house.keeps_within_what_is_reserved()
     while house.goes_on():
         house.keeps_within_what_is_reserved()
@@ -833,11 +835,11 @@ def test_the_sum_of_reservations_never_passes_the_limit(
 
 @given(happenings)
 def test_when_everything_is_said_whoever_waits_does_not_fit_and_nobody_else_waits(
-    story: list[tuple[str, str, int]],
+    story: list[Happening],
 ) -> None:
     house = House()
-    for happening in story:
-        house.happens(*happening)
+    for happens, pool, number in story:
+        happens(house, pool, number)
     while house.goes_on():
         pass
 

@@ -1,0 +1,436 @@
+"""How the log is set up and written on a real server: all of a commit, or nothing of it."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from bus.harness import connected, fill, restart, until, whole
+from nodepool import bus
+from nodepool.bus import STREAM, Committer, Connection, InDoubt, Refused, ServerRefusal
+from nodepool.commands import SetQuota
+from nodepool.events import QuotaSet
+from nodepool.messages import Envelope, Message, envelope_of, subject_of
+from nodepool.replica import Answered, Entry, Proposal, Question
+from nodepool.server import NatsServer
+from nodepool.service import ANSWERS_MAX, Service
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SOON_S = 2.0
+"""Long before the client itself would give up on an answer."""
+
+
+def nothing(state: None, *_: object) -> None:
+    return state
+
+
+CLERK: Service[None] = Service(
+    name="clerk", hears=SetQuota, says=QuotaSet, initial=None, evolve=nothing, decide=lambda *_: ()
+)
+
+
+def answer(id: str, limit: int) -> Envelope[Message]:
+    said = QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=0)
+    return envelope_of(QuotaSet).model_construct(id=id, type="QuotaSet", source="clerk", data=said)
+
+
+def proposal(ids: Sequence[str], *, position: int = 1, fence: int = 0) -> Proposal[None]:
+    """A commit that says something under each of these ids."""
+    asked = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
+    entry = Entry(position, NOW, subject_of(asked, ""), b"{}", {})
+    said = tuple(answer(id, number) for number, id in enumerate(ids))
+    answered = Answered(Question(entry, CLERK), said, None)
+    return Proposal("clerk", (answered,), position, fence, None, True)
+
+
+async def stored(connection: Connection) -> list[str]:
+    """The ids of all that was said, and `commit` for each commit record."""
+    return [
+        "commit" if entry.subject.startswith("np.commit.") else str(json.loads(entry.content)["id"])
+        for entry in await whole(connection)
+    ]
+
+
+async def sent(connection: Connection, before: int) -> None:
+    """Returns once more than so many messages were handed to the server."""
+    await until(lambda: connection.stats["out_msgs"] > before)
+    await until(lambda: connection.pending_data_size == 0)
+
+
+# --- commits ------------------------------------------------------------------------------------
+
+
+def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given an empty log
+            # when a commit of three answers is stored
+            proposed = proposal(["a", "b", "c"], position=17)
+            position = await Committer(connection).commit("clerk", proposed)
+
+            # then the answers lie there in their order, and then the record with its position
+            entries = await whole(connection)
+            assert await stored(connection) == ["a", "b", "c", "commit"]
+            assert [entry.content for entry in entries[:3]] == [
+                message.content for message in proposed.messages
+            ]
+            assert entries[3].subject == "np.commit.clerk"
+            assert entries[3].content == b'{"position": 17}'
+            assert position == entries[3].position == 4
+
+    asyncio.run(story())
+
+
+def test_a_commit_without_answers_moves_the_cursor_alone(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a commit
+            committer = Committer(connection)
+            fence = await committer.commit("clerk", proposal(["a"], position=3))
+
+            # when one with nothing to say follows it
+            position = await committer.commit("clerk", proposal([], position=9, fence=fence))
+
+            # then the log holds one record more, which is the new fence
+            assert await stored(connection) == ["a", "commit", "commit"]
+            assert (await whole(connection))[-1].content == b'{"position": 9}'
+            assert position == 3
+
+    asyncio.run(story())
+
+
+def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given the most that a decision may say
+            ids = [f"a{number}" for number in range(ANSWERS_MAX)]
+
+            # when it is committed
+            await Committer(connection).commit("clerk", proposal(ids))
+
+            # then all of it is there
+            assert await stored(connection) == [*ids, "commit"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ids", [["b", "c"], []], ids=["with-answers", "cursor-only"])
+def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
+    server: NatsServer, ids: list[str]
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a service whose last commit was another replica's
+            committer = Committer(connection)
+            await committer.commit("clerk", proposal(["a"]))
+
+            # when a replica that has not seen it commits
+            with pytest.raises(Refused):
+                await committer.commit("clerk", proposal(ids, fence=0))
+
+            # then the log is as it was
+            assert await stored(connection) == ["a", "commit"]
+
+    asyncio.run(story())
+
+
+def test_a_commit_that_says_something_again_is_refused_and_leaves_nothing(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given something that was said
+            committer = Committer(connection)
+            fence = await committer.commit("clerk", proposal(["a"]))
+
+            # when a commit says it again among other things
+            with pytest.raises(Refused):
+                await committer.commit("clerk", proposal(["b", "a", "c"], fence=fence))
+
+            # then the log is as it was
+            assert await stored(connection) == ["a", "commit"]
+
+    asyncio.run(story())
+
+
+def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given two services that commit at the same time, again and again
+            async def commit(name: str) -> None:
+                fence, committer = 0, Committer(connection)
+                for number in range(20):
+                    ids = [f"{name}{number}.{part}" for part in range(3)]
+                    made = proposal(ids, position=number, fence=fence)
+                    renamed = replace(made, service=name)
+                    fence = await committer.commit(name, renamed)
+
+            # when both are done
+            async with asyncio.timeout(20):
+                await asyncio.gather(commit("one"), commit("two"))
+
+            # then every commit of both lies in the log in one piece
+            found = await stored(connection)
+            assert len(found) == 2 * 20 * 4
+            pieces = {tuple(found[first : first + 4]) for first in range(0, len(found), 4)}
+            for name in ("one", "two"):
+                for number in range(20):
+                    assert (*(f"{name}{number}.{part}" for part in range(3)), "commit") in pieces
+
+    asyncio.run(story())
+
+
+def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a commit that the server is too busy to answer
+            committer = Committer(connection)
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGSTOP)
+            before = connection.stats["out_msgs"]
+            committing = asyncio.create_task(committer.commit("clerk", proposal(["a"])))
+            await sent(connection, before)
+
+            # when the server is killed
+            await asyncio.to_thread(server.kill)
+
+            # then nobody waits for the answer that cannot come
+            async with asyncio.timeout(SOON_S):
+                with pytest.raises(InDoubt):
+                    await committing
+            await asyncio.to_thread(server.start)
+            await until(lambda: connection.is_connected)
+
+            # and once the server is back, the log tells what became of it
+            assert await stored(connection) in ([], ["a", "commit"])
+
+    asyncio.run(story())
+
+
+def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its_middle(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        size, commits = 50, 0
+        async with connected(server.url) as connection:
+            # given a service that commits batch after batch, and reads on when in doubt
+            committer, enough = Committer(connection), asyncio.Event()
+
+            async def commit() -> None:
+                nonlocal commits
+                fence = 0
+                while not enough.is_set():
+                    ids = [f"{commits}.{part}" for part in range(size)]
+                    try:
+                        fence = await committer.commit("clerk", proposal(ids, fence=fence))
+                    except InDoubt:
+                        await until(lambda: connection.is_connected)
+                        last = await bus.last_of(connection, STREAM, "np.commit.clerk")
+                        if last is None or last.position == fence:
+                            continue
+                        fence = last.position
+                    commits += 1
+
+            committing = asyncio.create_task(commit())
+
+            # when the server is killed again and again in the middle of that
+            for round_ in range(1, 6):
+                goal = round_ * 8
+                await until(lambda goal=goal: commits >= goal or committing.done())  # type: ignore[misc]
+                await restart(server)
+            enough.set()
+            async with asyncio.timeout(20):
+                await committing
+
+            # then each batch lies in the log once, whole and in one piece
+            found = await stored(connection)
+            assert set(Counter(found).values()) == {1, commits}
+            for number in range(commits):
+                first = number * (size + 1)
+                piece = [f"{number}.{part}" for part in range(size)]
+                assert found[first : first + size + 1] == [*piece, "commit"]
+
+    asyncio.run(story())
+
+
+# --- what is published outside commits ----------------------------------------------------------
+
+
+def test_what_is_published_twice_under_one_id_is_stored_once(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a message that was published
+            first = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+
+            # when it is published again
+            again = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+
+            # then it is the one that was there
+            assert first == again
+            assert len(await whole(connection)) == 1
+
+    asyncio.run(story())
+
+
+def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a publisher that waits for no answer before it sends more
+            publisher = bus.Publisher(connection, window=4)
+            await publisher.open()
+            sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
+
+            # when one of its messages has a condition that does not hold
+            stale = {"Nats-Expected-Last-Subject-Sequence": "7"}
+            with pytest.raises(Refused):
+                await publisher.publish("np.cmd.a.b.c.D", b"", stale)
+
+            # then that one is told, and the others have their positions
+            assert [await waiting for waiting in sent] == list(range(1, 21))
+
+    asyncio.run(story())
+
+
+def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given messages that the server is too busy to answer
+            publisher = bus.Publisher(connection)
+            await publisher.open()
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGSTOP)
+            sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
+
+            # when the server is killed
+            await asyncio.to_thread(server.kill)
+
+            # then each of them is in doubt, and there is room for more
+            async with asyncio.timeout(SOON_S):
+                results = await asyncio.gather(*sent, return_exceptions=True)
+            assert {type(result) for result in results} == {InDoubt}
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(20):
+                assert await publisher.publish("np.cmd.a.b.c.D", b"") > 0
+
+    asyncio.run(story())
+
+
+def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a message that the server is too busy to answer
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGSTOP)
+            before = connection.stats["out_msgs"]
+            publishing = asyncio.create_task(bus.publish(connection, "np.cmd.a.b.c.D", b""))
+            await sent(connection, before)
+
+            # when the server is killed
+            await asyncio.to_thread(server.kill)
+
+            # then nobody waits for the answer that cannot come
+            async with asyncio.timeout(SOON_S):
+                with pytest.raises(InDoubt):
+                    await publishing
+
+    asyncio.run(story())
+
+
+# --- how the log is set up ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(bus.streams()))
+def test_every_stream_is_set_up_as_it_is_written(server: NatsServer, name: str) -> None:
+    async def story() -> None:
+        # given a bus that was just set up
+        async with connected(server.url) as connection:
+            # when the server is asked how a stream is set up
+            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{name}"))["config"]
+            assert isinstance(config, dict)
+
+            # then it is as it is written, every setting of it
+            wanted = bus.streams()[name]
+            assert {setting: config.get(setting) for setting in wanted} == dict(wanted)
+
+    asyncio.run(story())
+
+
+def test_setting_up_a_bus_again_changes_nothing_and_loses_nothing(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a bus that is in use
+            await fill(connection, [("np.cmd.a.b.c.D", b"1"), ("np.cmd.a.b.c.D", b"2")])
+            await bus.publish(connection, "$KV.nodes.a", b"row")
+
+            # when everything sets it up again, side by side
+            await asyncio.gather(*(bus.provision(connection) for _ in range(5)))
+
+            # then all is still there
+            assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
+            assert len(await whole(connection, "KV_nodes")) == 1
+
+    asyncio.run(story())
+
+
+def test_a_stream_with_other_settings_is_put_right(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log that somebody set up in another way, in use
+            other = {**bus.streams()[STREAM], "duplicate_window": 60_000_000_000}
+            await bus.ask(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", other)
+            await fill(connection, [("np.cmd.a.b.c.D", b"1")])
+
+            # when a service starts and sets it up
+            await bus.provision(connection)
+
+            # then it is as it is written, and nothing is lost
+            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{STREAM}"))["config"]
+            assert isinstance(config, dict)
+            assert config["duplicate_window"] == bus.streams()[STREAM]["duplicate_window"]
+            assert len(await whole(connection)) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"),
+    [("STREAM.MSG.DELETE", {"seq": 1}), ("STREAM.PURGE", {})],
+    ids=["one-message", "everything"],
+)
+def test_nobody_can_take_anything_out_of_the_log(
+    server: NatsServer, request_: str, body: dict[str, object]
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log
+            await fill(connection, [("np.cmd.a.b.c.D", b"1"), ("np.cmd.a.b.c.D", b"2")])
+
+            # when somebody with every right on the server wants to delete from it
+            with pytest.raises(ServerRefusal):
+                await bus.ask(connection, f"$JS.API.{request_}.{STREAM}", body)
+
+            # then the server refuses, and all is still there
+            assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
+
+    asyncio.run(story())
+
+
+def test_no_server_is_one_line_that_says_what_to_do() -> None:
+    # given nobody who listens
+    # when somebody connects
+    with pytest.raises(bus.Unreachable) as error:
+        asyncio.run(bus.connect("nats://127.0.0.1:1", "test", patience_s=0.3))
+
+    # then the message says where, and what to do
+    assert str(error.value) == (
+        "no NATS server answers at nats://127.0.0.1:1: "
+        "start one with 'make run', or set NODEPOOL_URL"
+    )
