@@ -11,16 +11,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from nats.errors import ConnectionReconnectingError, NoServersError
 from nats.errors import Error as NatsError
 
 from nodepool.messages import CONTENT_TYPE
 from nodepool.replica import Entry, Outgoing, Proposal
 
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
+S = TypeVar("S")
 STREAM = "NODEPOOL"
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
 BUCKETS = ("nodepools", "nodes", "quotas", "capacity")
@@ -85,12 +89,11 @@ class Connection(Client):
         # tenth of what a message costs. A client that does without this hook only reads slower.
         if headers is not None and headers.startswith(_OF_A_BATCH) and _ASKED_FOR not in headers:
             return None
-        return await super()._process_headers(headers)  # type: ignore[no-any-return]
+        return await super()._process_headers(headers)
 
     async def lost(self) -> None:
         """Called by the client when the server is gone."""
-        # Answers that were on their way are lost with it; the client would wait for them all the
-        # same. Without this hook too, all that changes is how soon somebody asks again.
+        # Answers on their way are lost with it; left to itself the client waits for them.
         for waiting in tuple(self._resp_map.values()):
             if not waiting.done():
                 waiting.set_exception(ConnectionReconnectingError())
@@ -118,7 +121,7 @@ async def connect(url: str, name: str, *, patience_s: float | None = 5.0) -> Con
         servers=[url],
         name=name,
         max_reconnect_attempts=-1,
-        reconnect_time_wait=RETRY_S,
+        reconnect_time_wait=RETRY_S,  # type: ignore[arg-type]  # Any number will do.
         pending_size=8 << 20,
         allow_reconnect=True,
         connect_timeout=2,
@@ -138,7 +141,7 @@ async def connect(url: str, name: str, *, patience_s: float | None = 5.0) -> Con
 
 
 async def ask(client: Client, subject: str, body: Config | None = None) -> dict[str, object]:
-    """The answer of the server's API; raises Refused, ServerRefusal or InDoubt, or NATS's own errors."""
+    """The answer of the server's API; raises Refused, ServerRefusal, InDoubt, or a NATS error."""
     content = json.dumps(body).encode() if body is not None else b""
     return _reply(await client.request(subject, content, timeout=ANSWER_S))
 
@@ -171,6 +174,7 @@ def streams(replicas: int = 1) -> dict[str, Config]:
         "allow_atomic": True,
         "allow_direct": True,
         "deny_delete": True,
+        "deny_purge": True,
         "discard": "new",
         "duplicate_window": 120_000_000_000,
     }
@@ -270,7 +274,7 @@ class Committer:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(InDoubt("the connection was lost"))
 
-    async def commit(self, service: str, proposal: Proposal[object]) -> int:
+    async def commit(self, service: str, proposal: Proposal[S]) -> int:
         """The position of the commit record; raises Refused, InDoubt or ServerRefusal."""
         messages = proposal.messages
         fence = {"Nats-Expected-Last-Subject-Sequence": str(proposal.fence)}
@@ -294,7 +298,7 @@ class Committer:
         except (NatsError, OSError) as error:
             raise InDoubt(f"the batch was not sent whole: {error}") from error
 
-    async def _stored(self, proposal: Proposal[object], headers: Mapping[str, str]) -> int:
+    async def _stored(self, proposal: Proposal[S], headers: Mapping[str, str]) -> int:
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         inbox = self._connection.new_inbox()
@@ -383,8 +387,9 @@ class Reader:
     """The messages of a stream in their order, from a position on; `next` hands them over.
 
     `wants` says in Python what `filters` say to the server; a reader that has it may leave the
-    filters out while it is far behind. Nothing is acknowledged. On a gap, a lost connection or silence the consumer is made anew from
-    the last position on, so neither a loss nor a repetition is ever seen.
+    filters out while it is far behind. Nothing is acknowledged. On a gap, a lost connection or
+    silence the consumer is made anew from the last position on, so neither a loss nor a repetition
+    is ever seen.
     """
 
     def __init__(
@@ -523,9 +528,7 @@ class Reader:
             inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
         )
         body = {"stream_name": self._stream, "action": "create", "config": config}
-        info = await ask(
-            self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body
-        )
+        info = await ask(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
         self._beyond = int(str(info.get("num_pending", 0)))
 
     async def _pull(self) -> None:

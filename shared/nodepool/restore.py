@@ -1,4 +1,4 @@
-"""Snapshots of a service's state on the bus, so that a restart need not read the log from its start.
+"""Snapshots of a service's state on the bus, so that a restart need not read the whole log.
 
 A snapshot is many chunks and, last of all, a manifest: until that is stored the one before counts.
 """
@@ -95,9 +95,7 @@ def _lines(content: bytes) -> Iterator[bytes]:
     return iter(content.splitlines())
 
 
-async def _content(
-    connection: Connection, name: str, manifest: dict[str, object]
-) -> bytes | None:
+async def _content(connection: Connection, name: str, manifest: dict[str, object]) -> bytes | None:
     count, id = int(str(manifest["chunks"])), manifest["id"]
     room = asyncio.Semaphore(READS_AT_ONCE)
 

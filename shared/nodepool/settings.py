@@ -1,5 +1,6 @@
 """What the environment may set, read once into a frozen value."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -30,6 +31,7 @@ class Settings:
     stop_with_parent: str = ""
 
 
+_INTEGER = re.compile("-?[0-9]{1,9}")
 _INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5)}
 _CHOICES = {
     "traces": get_args(Traces),
@@ -58,7 +60,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 def _value(variable: str, field: str, value: str) -> str | int:
     if field in _INTEGERS:
         least, most = _INTEGERS[field]
-        if not value.lstrip("-").isdecimal() or not least <= int(value) <= most:
+        if not _INTEGER.fullmatch(value) or not least <= int(value) <= most:
             raise SettingsError(f"{variable} is {value!r}; it must be from {least} to {most}")
         return int(value)
     if field in _CHOICES and value not in _CHOICES[field]:

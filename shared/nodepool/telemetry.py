@@ -4,16 +4,18 @@ Decisions know nothing of this: the runtime tells it what was read, answered and
 """
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
-from typing import TextIO
+from typing import TextIO, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import structlog
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
@@ -35,8 +37,9 @@ from structlog.typing import EventDict
 
 from nodepool.messages import Envelope, Message
 from nodepool.replica import Answered, Proposal
-from nodepool.settings import Settings
+from nodepool.settings import Settings, SettingsError
 
+S = TypeVar("S")
 LOG_FILE_BYTES = 16 << 20
 LOG_FILES_KEPT = 2
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -60,7 +63,9 @@ class Telemetry:
         if samples is not None:
             self.registry.register(_Sampled(samples))
         self._tracing = _tracing(service, settings)
-        self._tracer: Tracer | None = self._tracing.get_tracer("nodepool") if self._tracing else None
+        self._tracer: Tracer | None = (
+            self._tracing.get_tracer("nodepool") if self._tracing else None
+        )
         self._server: WSGIServer | None = None
         self.ready: Callable[[], bool] = bool
         self.alive: Callable[[], bool] = lambda: True
@@ -101,7 +106,7 @@ class Telemetry:
         self.pending = gauge("pending_messages", "Messages not yet looked at.").labels(self.service)
         self.leading = gauge("leading", "1 while this replica answers.").labels(self.service)
 
-    def handled(self, answered: Iterable[Answered[object]], outcome: str) -> None:
+    def handled(self, answered: Iterable[Answered[S]], outcome: str) -> None:
         """Counts and logs each message once it is settled: `outcome` is `stored` or `quiet`."""
         now = datetime.now(UTC)
         stamp = now.isoformat()
@@ -131,9 +136,7 @@ class Telemetry:
             child = self._children[key] = counter.labels(self.service, *labels)
         return child
 
-    def _line(
-        self, one: Answered[object], name: str, result: str, age: float, stamp: str
-    ) -> None:
+    def _line(self, one: Answered[S], name: str, result: str, age: float, stamp: str) -> None:
         envelope = one.question.envelope
         fields: dict[str, object] = {
             "service": self.service,
@@ -162,7 +165,7 @@ class Telemetry:
         self._commits.labels(self.service, result).inc()
         self._commit_s.observe(seconds)
 
-    def traced(self, proposal: Proposal[object]) -> Proposal[object]:
+    def traced(self, proposal: Proposal[S]) -> Proposal[S]:
         """The proposal with a span for each message, which its answers name as their parent."""
         tracer = self._tracer
         if tracer is None:
@@ -170,7 +173,7 @@ class Telemetry:
         answered = tuple(self._span(tracer, one) for one in proposal.answered)
         return replace(proposal, answered=answered)
 
-    def _span(self, tracer: Tracer, one: Answered[object]) -> Answered[object]:
+    def _span(self, tracer: Tracer, one: Answered[S]) -> Answered[S]:
         envelope = one.question.envelope
         if envelope is None:
             return one
@@ -200,19 +203,20 @@ class Telemetry:
     def serve(self, settings: Settings) -> int:
         """Serves /metrics, /livez and /readyz; the port, -1 where none is wanted.
 
-        Raises OSError where the port is taken.
+        Raises SettingsError where nobody can listen there, as on a port that is taken.
         """
-        if settings.metrics_port < 0:
+        host, port = settings.metrics_host, settings.metrics_port
+        if port < 0:
             return -1
-        self._server = make_server(
-            settings.metrics_host, settings.metrics_port, self._page, handler_class=_Silent
-        )
+        try:
+            self._server = make_server(host, port, self._page, handler_class=_Silent)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SettingsError(f"cannot serve metrics on {host}:{port}: {reason}") from error
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self._server.server_port
 
-    def _page(
-        self, environ: dict[str, object], start: Callable[..., object]
-    ) -> Iterable[bytes]:
+    def _page(self, environ: dict[str, object], start: Callable[..., object]) -> Iterable[bytes]:
         match environ.get("PATH_INFO"):
             case "/metrics":
                 pages: Iterable[bytes] = make_wsgi_app(self.registry)(environ, start)
@@ -267,10 +271,12 @@ _GAUGES = {
 }
 
 
-def _name(one: Answered[object]) -> str:
+def _name(one: Answered[S]) -> str:
     envelope = one.question.envelope
-    return envelope.type if isinstance(envelope, Envelope) else (
-        envelope.address.name if envelope is not None else ""
+    return (
+        envelope.type
+        if isinstance(envelope, Envelope)
+        else (envelope.address.name if envelope is not None else "")
     )
 
 
@@ -285,7 +291,13 @@ def _about(envelope: object) -> str:
 
 
 def _output(settings: Settings) -> "_Output":
-    return _Rotating(settings.log_file) if settings.log_file else _Output(sys.stdout)
+    if not settings.log_file:
+        return _Output(sys.stdout)
+    try:
+        return _Rotating(settings.log_file)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(f"cannot write a log to {settings.log_file}: {reason}") from error
 
 
 class _Output:
@@ -296,14 +308,20 @@ class _Output:
 
     def msg(self, line: str) -> None:
         """Takes one line."""
-        self._stream.write(f"{line}\n")
+        try:
+            self._stream.write(f"{line}\n")
+        except OSError:
+            self._give_up()
 
     def flush(self) -> None:
         """Hands over what was taken; a reader that went away is no reason to stop."""
         try:
             self._stream.flush()
         except OSError:
-            self._stream = open("/dev/null", "w")  # noqa: SIM115, PTH123
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._stream = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
     log = debug = info = warning = error = critical = exception = msg
 
@@ -315,14 +333,19 @@ class _Rotating(_Output):
         self._handler = RotatingFileHandler(
             path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT, delay=False
         )
-        super().__init__(self._handler.stream)
+        super().__init__(self._opened())
+
+    def _opened(self) -> TextIO:
+        stream = self._handler.stream
+        assert stream is not None, "a handler without a delay opens its file at once"
+        return stream
 
     def flush(self) -> None:
         """Hands over what was taken, to a new file once this one is full."""
         super().flush()
         if self._stream.tell() > LOG_FILE_BYTES:
             self._handler.doRollover()
-            self._stream = self._handler.stream
+            self._stream = self._opened()
 
     log = debug = info = warning = error = critical = exception = _Output.msg
 
@@ -373,7 +396,7 @@ def _exporter(settings: Settings) -> SpanExporter:
     return OTLPSpanExporter()
 
 
-def _context(parent: str | None) -> object:
+def _context(parent: str | None) -> Context | None:
     parts = (parent or "").split("-")
     if len(parts) != 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
         return None

@@ -180,7 +180,9 @@ async def crash(runtime: Runtime[S]) -> None:
 class Replica:
     """A replica of a service as a process of its own."""
 
-    def __init__(self, process: "subprocess.Popen[str]", log: Path, errors: Path, port: int) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[str]", log: Path, errors: Path, port: int
+    ) -> None:
         self.process = process
         self.log = log
         self._errors = errors

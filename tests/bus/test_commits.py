@@ -244,7 +244,7 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
             # when the server is killed again and again in the middle of that
             for round_ in range(1, 6):
                 goal = round_ * 8
-                await until(lambda goal=goal: commits >= goal or committing.done())  # type: ignore[misc]
+                await until(lambda goal=goal: commits >= goal or committing.done())
                 await restart(server)
             enough.set()
             async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""The reader on a real server: everything once, in order, whatever happens to server or consumer."""
+"""The reader on a real server: everything once, in order, whatever is killed or deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,0 +1,160 @@
+"""The environment as settings: what is read, and what is refused in one line."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from nodepool.settings import Settings, SettingsError, read
+
+
+def refusal(**environment: str) -> str:
+    with pytest.raises(SettingsError) as error:
+        read(environment)
+    told = str(error.value)
+    assert "\n" not in told
+    return told
+
+
+def started(**environment: str) -> "subprocess.CompletedProcess[str]":
+    """A service that was started in this environment and has ended."""
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-m", "quota"],
+        env={**given, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    # given an environment with nothing of ours
+    # when it is read
+    found = read({"PATH": "/bin", "NODE": "x"})
+
+    # then all is at its default
+    assert found == Settings()
+
+
+def test_every_setting_can_be_set() -> None:
+    # given a value for each
+    environment = {
+        "NODEPOOL_URL": "nats://bus:4222",
+        "NODEPOOL_METRICS_HOST": "0.0.0.0",
+        "NODEPOOL_METRICS_PORT": "9464",
+        "NODEPOOL_LOG_LEVEL": "debug",
+        "NODEPOOL_LOG_FILE": "/tmp/quota.log",
+        "NODEPOOL_TRACES": "otlp",
+        "NODEPOOL_REPLICAS": "3",
+        "NODEPOOL_STOP_WITH_PARENT": "yes",
+    }
+
+    # when they are read
+    found = read(environment)
+
+    # then each has its value, in its own type
+    assert found == Settings(
+        url="nats://bus:4222",
+        metrics_host="0.0.0.0",
+        metrics_port=9464,
+        log_level="debug",
+        log_file="/tmp/quota.log",
+        traces="otlp",
+        replicas=3,
+        stop_with_parent="yes",
+    )
+    assert len(environment) == len(Settings.__slots__)
+
+
+@pytest.mark.parametrize("name", ["ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"])
+def test_what_others_read_is_passed_over(name: str) -> None:
+    # given a variable of the command line's
+    # when a service reads its settings
+    # then it does not mind
+    assert read({f"NODEPOOL_{name}": "anything"}) == Settings()
+
+
+def test_a_name_that_is_no_setting_is_refused_with_those_that_are() -> None:
+    # given a misspelt name
+    # when it is read
+    told = refusal(NODEPOOL_METRIC_PORT="9464")
+
+    # then the line names it, and every name there is
+    assert told.startswith("NODEPOOL_METRIC_PORT is no setting; the settings are NODEPOOL_URL, ")
+    assert all(f"NODEPOOL_{name.upper()}" in told for name in Settings.__slots__)
+
+
+@pytest.mark.parametrize("value", ["", "9464x", "-2", "65536", "1.5", "--1", "\u0661"])
+def test_a_value_that_is_no_port_is_refused_with_the_range(value: str) -> None:
+    # given something that is no port
+    # when it is read as one
+    # then the line gives the name, the value and the range
+    told = refusal(NODEPOOL_METRICS_PORT=value)
+    assert told == f"NODEPOOL_METRICS_PORT is {value!r}; it must be from -1 to 65535"
+
+
+@pytest.mark.parametrize("value", ["0", "6", "two"])
+def test_a_number_of_copies_that_the_engine_cannot_keep_is_refused(value: str) -> None:
+    # given a number outside the range
+    # when it is read
+    # then the line gives the range
+    told = refusal(NODEPOOL_REPLICAS=value)
+    assert told == f"NODEPOOL_REPLICAS is {value!r}; it must be from 1 to 5"
+
+
+def test_a_choice_that_there_is_not_is_refused_with_those_there_are() -> None:
+    # given choices that there are not
+    # when they are read
+    # then the line names those that there are
+    assert refusal(NODEPOOL_TRACES="yes") == (
+        "NODEPOOL_TRACES is 'yes'; it must be off or console or otlp"
+    )
+    assert refusal(NODEPOOL_LOG_LEVEL="loud") == (
+        "NODEPOOL_LOG_LEVEL is 'loud'; it must be debug or info or warning or error"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NODEPOOL_METRIC_PORT", "9464"), ("NODEPOOL_TRACES", "yes"), ("NODEPOOL_REPLICAS", "0")],
+)
+def test_a_service_with_a_wrong_setting_ends_with_one_line(name: str, value: str) -> None:
+    # given a wrong setting
+    # when a service starts with it
+    ended = started(**{name: value})
+
+    # then it ends at once, with an error code and one line that names it
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith(f"quota: {name} is ")
+
+
+def test_a_service_whose_metrics_port_is_taken_ends_with_one_line() -> None:
+    # given somebody who listens on the port
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        # when a service is to serve its metrics there
+        ended = started(NODEPOOL_METRICS_PORT=str(port))
+
+    # then it ends at once, with an error code and one line that names the place
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"quota: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n"
+    )
+
+
+def test_a_service_that_cannot_write_its_log_ends_with_one_line() -> None:
+    # given a log file in a folder that is not there
+    # when a service starts
+    ended = started(NODEPOOL_LOG_FILE="/nowhere/quota.log")
+
+    # then it ends at once, with an error code and one line that names the file
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "/nowhere/quota.log" in ended.stderr
