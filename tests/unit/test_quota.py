@@ -844,14 +844,14 @@ def test_when_everything_is_said_whoever_waits_does_not_fit_and_nobody_else_wait
         pass
 
     state = house.story.state
-    for key, pool in state.pools.items():
-        ledger = state.ledgers[pool.ledger]
+    for key, kept in state.pools.items():
+        ledger = state.ledgers[kept.ledger]
         fits = (
-            ledger.limit is not None and ledger.used - pool.reserved + pool.wanted <= ledger.limit
+            ledger.limit is not None and ledger.used - kept.reserved + kept.wanted <= ledger.limit
         )
-        if pool.judged:
-            assert (pool.reason is Quota.UNDER) is fits, key
+        if kept.judged:
+            assert (kept.reason is Quota.UNDER) is fits, key
             assert (key in ledger.waiting) is not fits, key
-            assert pool.granted <= pool.wanted
-            assert pool.reserved == max(pool.granted, pool.held)
-        assert pool.held == house.takers[key.split("/")[2]].held
+            assert kept.granted <= kept.wanted
+            assert kept.reserved == max(kept.granted, kept.held)
+        assert kept.held == house.takers[key.split("/")[2]].held
