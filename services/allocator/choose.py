@@ -8,12 +8,16 @@ from nodepool.model import RemovalReason, ScaleDownStrategy
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A Node of a NodePool as the allocator knows it; a higher `assignment` came later."""
+    """A Node of a NodePool as the allocator knows it; a higher `assignment` came later.
+
+    `requests` counts how often it was asked to leave.
+    """
 
     assignment: int
     registered: bool = False
     active: bool = False
     removal: RemovalReason | None = None
+    requests: int = 0
 
 
 def victims(

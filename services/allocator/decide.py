@@ -198,11 +198,13 @@ def evolve(state: State, message: Message, _now: Moment) -> State:
         case CWNodeRegistered() | NodeActivityChanged() | NodeKept() | NodeRemovalCancelled():
             return _changed(state, message)
         case PreemptionPending(key=key, node=node):
-            if _member(state, key, node, message.assignment) is None:
+            member = _member(state, key, node, message.assignment)
+            if member is None or member.removal is RemovalReason.POOL_DELETED:
                 return state
-            return _leaving(state, key, node, RemovalReason.PREEMPTED)
-        case CWNodeDeletionRequestSuccess(key=key, node=node):
-            return _leaving(state, key, node, message.removal)
+            return _leaving(state, key, node, replace(member, removal=RemovalReason.PREEMPTED))
+        case CWNodeDeletionRequestSuccess(key=key, node=node, removal=removal, request=request):
+            member = state.pools[key].members[node]
+            return _leaving(state, key, node, replace(member, removal=removal, requests=request))
         case _ if isinstance(message, OWN) and message.key in state.pools:
             return _stored(state, message.key, _said(state.pools[message.key], message))
     return state
@@ -365,6 +367,8 @@ def _changed(
             member = replace(member, registered=True)
         case NodeActivityChanged(active=active):
             member = replace(member, active=active)
+        case NodeKept(request=request) if request != member.requests:
+            return state
         case NodeKept() | NodeRemovalCancelled():
             leaving -= pool.leaves(member)
             member = replace(member, removal=None)
@@ -372,11 +376,10 @@ def _changed(
     return _stored(state, said.key, replace(pool, members=members, leaving=leaving))
 
 
-def _leaving(state: State, key: str, node: str, removal: RemovalReason) -> State:
+def _leaving(state: State, key: str, node: str, member: Member) -> State:
     pool = state.pools[key]
-    member = replace(pool.members[node], removal=removal)
-    asked = not pool.leaves(pool.members[node])
-    pool = replace(pool, members=pool.members.set(node, member), leaving=pool.leaving + asked)
+    leaving = pool.leaving + pool.leaves(member) - pool.leaves(pool.members[node])
+    pool = replace(pool, members=pool.members.set(node, member), leaving=leaving)
     state = _stored(state, key, pool)
     again = state.again.put(key) if pool.surplus > 0 else state.again.drop(key)
     return replace(state, again=again)
@@ -547,6 +550,7 @@ def _leave(
         assignment=pool.members[node].assignment,
         removal=removal,
         idle_only=idle_only,
+        request=pool.members[node].requests + 1,
         message=f"deletion of Node {node} requested",
     )
 

@@ -70,7 +70,7 @@ class Machine:
     """A machine: how it boots, the stay it is in, and what runs on it.
 
     `fault` is how it fails the next `fault_times` times that it boots, `failing` how it fails this
-    time; `reported` is the cordon as it was observed last.
+    time; `cordon` counts the cordons it heard of, `reported` is the cordon as it was observed last.
     """
 
     boot_s: float
@@ -81,6 +81,7 @@ class Machine:
     assignment: int = 0
     joined: bool = False
     unschedulable: bool = False
+    cordon: int = 0
     reported: bool = False
     pods: Map[str, Pod] = Map()
 
@@ -121,8 +122,8 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return _stay(state, message, joined=True)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _off(state, message)
-        case NodeUpdated(unschedulable=unschedulable):
-            return _stay(state, message, unschedulable=unschedulable)
+        case NodeUpdated(unschedulable=unschedulable, cordon=cordon):
+            return _stay(state, message, unschedulable=unschedulable, cordon=cordon)
         case CWDrainNode():
             return _drained(state, message, now)
         case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
@@ -163,6 +164,7 @@ def _powered(state: State, said: CWNodeAssigned, now: Moment) -> State:
         assignment=said.assignment,
         joined=False,
         unschedulable=False,
+        cordon=0,
         reported=False,
         pods=Map(),
         failing=machine.fault if machine.fault_times else "",
@@ -280,6 +282,7 @@ def _observed(key: str, machine: Machine) -> NodeObserved:
         machine=name,
         assignment=machine.assignment,
         unschedulable=machine.unschedulable,
+        cordon=machine.cordon,
         pods=tuple(machine.pods[pod] for pod in sorted(machine.pods)),
     )
 

@@ -71,7 +71,10 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node on its way; `work` names what makes it active, as its machine reported last."""
+    """A Node on its way; `work` names what makes it active, as its machine reported last.
+
+    `cordon` counts its cordons, `request` the requests to delete it.
+    """
 
     name: str
     pool: str
@@ -82,6 +85,8 @@ class Node:
     work: tuple[str, ...] = ()
     removal: RemovalReason | None = None
     idle_only: bool = False
+    request: int = 0
+    cordon: int = 0
     evicted_at: int = 0
 
     @property
@@ -130,12 +135,11 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             key = f"{message.zone}/{message.node}"
             state = _changed(state, key, message.assignment, phase=NodePhase.PRODUCTION)
             return replace(state, boots=state.boots.drop(key))
-        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only):
-            key = f"{message.zone}/{message.node}"
-            return _asked(state, key, message.assignment, removal, idle_only=idle_only)
+        case CWNodeDeletionRequestSuccess():
+            return _asked(state, message)
         case PreemptionPending():
-            key = f"{message.zone}/{message.node}"
-            return _asked(state, key, message.assignment, RemovalReason.PREEMPTED, idle_only=False)
+            key, preempted = f"{message.zone}/{message.node}", RemovalReason.PREEMPTED
+            return _changed(state, key, message.assignment, removal=preempted, idle_only=False)
         case PreemptionInProgress(evicted_at=moment):
             key, second = f"{message.zone}/{message.node}", int(moment.timestamp())
             return _changed(state, key, message.assignment, evicted_at=second)
@@ -207,20 +211,27 @@ def _changed(state: State, key: str, assignment: int, **changes: object) -> Stat
     return replace(state, nodes=state.nodes.set(key, replace(node, **changes)))  # type: ignore[arg-type]
 
 
-def _asked(
-    state: State, key: str, assignment: int, removal: RemovalReason, *, idle_only: bool
-) -> State:
-    node = _node(state, key, assignment)
+def _asked(state: State, said: CWNodeDeletionRequestSuccess) -> State:
+    key = f"{said.zone}/{said.node}"
+    node = _node(state, key, said.assignment)
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
-    if node is not None and node.removal is RemovalReason.PREEMPTED:
+    if node is None or node.removal is RemovalReason.PREEMPTED:
         return state
-    return _changed(state, key, assignment, removal=removal, idle_only=idle_only)
+    changed = replace(node, removal=said.removal, idle_only=said.idle_only, request=said.request)
+    return replace(state, nodes=state.nodes.set(key, changed))
 
 
 def _updated(state: State, said: NodeUpdated) -> State:
     key = f"{said.zone}/{said.node}"
     state = replace(state, stale=state.stale.drop(key))
-    return _changed(state, key, said.assignment, phase=said.phase, removal=said.removal)
+    return _changed(
+        state,
+        key,
+        said.assignment,
+        phase=said.phase,
+        removal=said.removal,
+        cordon=said.cordon,
+    )
 
 
 def _gone(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
@@ -277,7 +288,8 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
         case NodeObserved(machine_key=key):
             node = _node(state, key, message.assignment)
             if node is not None:
-                yield from _observed(state, node, cordoned=message.unschedulable)
+                cordoned = message.unschedulable and message.cordon == node.cordon
+                yield from _observed(state, node, cordoned=cordoned)
 
 
 def _refresh(state: State) -> Iterator[Says]:
@@ -337,8 +349,6 @@ def _preempt(
         case PreemptionInProgress():
             yield _update(state, node, NodePhase.DRAINING, RemovalReason.PREEMPTED)
             yield _drain(state, node)
-            if not node.work:
-                yield _deleted(state, node)
         case PreemptionOverdue():
             yield _deleted(state, node)
 
@@ -347,9 +357,10 @@ def _observed(state: State, node: Node, *, cordoned: bool) -> Iterator[Says]:
     active = bool(node.work)
     if active is not node.active and node.phase is not NodePhase.BOOTING:
         yield _activity(state, node, active=active)
-    preempted = node.removal is RemovalReason.PREEMPTED
-    if node.phase is NodePhase.CORDONED and cordoned and not preempted:
-        # What ran before the cordon took hold is known only now, so only now may it be judged.
+    # What ran before the cordon took hold is known only now, so only now may it be judged.
+    if not cordoned:
+        return
+    if node.phase is NodePhase.CORDONED and node.removal is not RemovalReason.PREEMPTED:
         if active and node.idle_only:
             yield from _keep(state, node, f"it became active: {_named(node.work)}")
         else:
@@ -385,6 +396,7 @@ def _keep(state: State, node: Node, why: str) -> Iterator[Says]:
         zone=wish.zone,
         node=node.name,
         assignment=node.assignment,
+        request=node.request,
         message=f"Node {node.name} stays: {why}",
     )
 
@@ -406,6 +418,7 @@ def _update(
         assignment=node.assignment,
         phase=phase,
         unschedulable=cordoned,
+        cordon=node.cordon + (cordoned and not node.cordoned),
         labels={**labels(wish, node.name, node.topology), **marks},
         annotations=wish.node_annotations,
         taints=taints(wish, cordoned=cordoned),

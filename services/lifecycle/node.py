@@ -34,8 +34,8 @@ def labels(wish: Wish, node: str, topology: Mapping[str, str]) -> dict[str, str]
     return {
         **wish.node_labels,
         **machine_labels(INSTANCE_TYPES[wish.instance_type], ZONES[wish.zone]),
-        "kubernetes.io/hostname": node,
         **topology,
+        "kubernetes.io/hostname": node,
         "node.coreweave.cloud/state": "production",
         "node.coreweave.cloud/reserved": org,
         "compute.coreweave.com/node-pool": pool,

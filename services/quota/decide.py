@@ -359,8 +359,8 @@ def _over(pool: Pool, ledger: Ledger, others: int, zone: str, kind: str) -> str:
     if ledger.limit is None:
         return f"no quota is set for {kind} in {zone}, and targetNodes is {pool.wanted}"
     count = ledger.holders - (pool.reserved > 0)
-    used = f"{others} used by {count} other pool{'' if count == 1 else 's'}"
-    return f"targetNodes {pool.wanted} exceeds quota {ledger.limit} for {kind} ({used})"
+    used = f" ({others} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
+    return f"targetNodes {pool.wanted} exceeds quota {ledger.limit} for {kind}{used}"
 
 
 def _of(pool: Pool) -> PoolFields:

@@ -9,7 +9,13 @@ from immutables import Map
 
 from nodepool import grammar
 from nodepool.catalog import ZONES
-from nodepool.commands import ApplyNodePool, DeleteNodePool, RegisterCluster, ScaleNodePool
+from nodepool.commands import (
+    COMMANDS,
+    ApplyNodePool,
+    DeleteNodePool,
+    RegisterCluster,
+    ScaleNodePool,
+)
 from nodepool.conditions import Validated
 from nodepool.events import (
     ClusterRegistered,
@@ -306,4 +312,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     cannot=cannot,
+    commands=COMMANDS,
 )

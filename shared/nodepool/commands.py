@@ -97,3 +97,22 @@ class StopPod(Command, OfMachine):
     """Ends a Pod on a simulated Node, as finished work does."""
 
     name: str
+
+
+COMMANDS = frozenset(
+    kind.__name__
+    for kind in (
+        RegisterCluster,
+        ApplyNodePool,
+        ScaleNodePool,
+        DeleteNodePool,
+        SetQuota,
+        PreemptNode,
+        AddMachines,
+        RepairMachine,
+        BreakMachine,
+        RunPod,
+        StopPod,
+    )
+)
+"""The name of every command; what comes on another is refused."""

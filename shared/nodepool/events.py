@@ -300,7 +300,10 @@ class CWNodePoolRemoveNodes(SeedEvent):
 
 
 class CWNodeDeletionRequestSuccess(SeedEvent):
-    """A request to delete a Node was received; `idleOnly` lets it go if it became active."""
+    """A request to delete a Node was received; `idleOnly` lets it go if it became active.
+
+    `request` counts the requests for this stay of the machine.
+    """
 
     speaker: ClassVar[str] = "allocator"
 
@@ -308,6 +311,7 @@ class CWNodeDeletionRequestSuccess(SeedEvent):
     assignment: int
     removal: RemovalReason
     idle_only: bool
+    request: int = 0
 
 
 class CWNodePoolNodesRemoved(SeedEvent):
@@ -348,7 +352,10 @@ class CWNodePoolNodesRequestFailed(SeedEvent):
 
 
 class NodeUpdated(Event, OfPool):
-    """A Node as it should now look in its cluster: everything that the control plane owns of it."""
+    """A Node as it should now look in its cluster: everything that the control plane owns of it.
+
+    `cordon` counts the cordons of this stay.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
 
@@ -357,6 +364,7 @@ class NodeUpdated(Event, OfPool):
     assignment: int
     phase: NodePhase
     unschedulable: bool
+    cordon: int = 0
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
@@ -376,13 +384,17 @@ class NodeActivityChanged(Event, OfPool):
 
 
 class NodeKept(Event, OfPool):
-    """A Node chosen for removal stays: it became active, or its NodePool wants it again."""
+    """A Node chosen for removal stays: it became active, or its NodePool wants it again.
+
+    `request` is the request to delete it that is no longer followed.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
 
     zone: str
     node: str
     assignment: int
+    request: int = 0
     message: str
 
 
@@ -539,10 +551,14 @@ class MachineFailed(Event, OfMachine):
 
 
 class NodeObserved(Event, OfMachine):
-    """A Node seen from inside, its cordon in force and its Pods; said when either changed."""
+    """A Node seen from inside, its cordon in force and its Pods; said when either changed.
+
+    `cordon` counts the cordons it has heard of: what it says of one proves nothing of a later one.
+    """
 
     speaker: ClassVar[str] = "fleet"
 
     assignment: int
     unschedulable: bool
+    cordon: int = 0
     pods: tuple[Pod, ...] = ()

@@ -105,6 +105,6 @@ def labels_of(machine: Machine) -> dict[str, str]:
     kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]
     return {
         **machine_labels(kind, zone),
-        "kubernetes.io/hostname": machine.name,
         **machine.labels,
+        "kubernetes.io/hostname": machine.name,
     }

@@ -1,6 +1,6 @@
 """What all messages on the bus have in common: a name, a subject, an envelope, and bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -268,22 +268,11 @@ def _decode_command(
     kind: type[M], address: Address, content: bytes, headers: dict[str, str], position: int
 ) -> Envelope[M] | Unreadable:
     header = {name.lower(): value for name, value in headers.items()}
-    fallback = header.get("ce-id") or header.get("nats-msg-id") or str(position)
+    attributes, body, id, fault = _opened(content, header, position)
+    if fault:
+        return Unreadable(address, id, "", fault, id)
     try:
-        outer = from_json(content)
-    except ValueError as error:
-        return Unreadable(address, fallback, "", f"the content is not JSON: {error}", fallback)
-    if not isinstance(outer, dict):
-        return Unreadable(address, fallback, "", "the content is not a JSON object", fallback)
-    structured = "specversion" in outer
-    attributes = outer if structured else {}
-    body = outer.get("data", {}) if structured else outer
-    given = attributes.get("id")
-    id = given if isinstance(given, str) and given else fallback
-    try:
-        data = kind.model_validate_json(
-            to_json(body), strict=True, extra="forbid", by_name=False
-        )
+        data = kind.model_validate_json(to_json(body), strict=True, extra="forbid", by_name=False)
     except ValidationError as error:
         field, cause = explain(error)
         return Unreadable(address, id, field, cause, id)
@@ -301,6 +290,32 @@ def _decode_command(
         correlationid=id,
         data=identified,
     )
+
+
+def _opened(
+    content: bytes, header: Mapping[str, str], position: int
+) -> tuple[Mapping[str, object], object, str, str]:
+    """A command taken apart, whichever way it is said: attributes, data, id, and what is wrong."""
+    id = header.get("ce-id") or header.get("nats-msg-id") or str(position)
+    try:
+        outer = from_json(content)
+    except ValueError as error:
+        return {}, None, id, f"the content is not JSON: {error}"
+    if not isinstance(outer, dict):
+        return {}, None, id, "the content is not a JSON object"
+    if "specversion" not in outer:
+        return {}, outer, id, ""
+    given = outer.get("id")
+    return outer, outer.get("data", {}), given if isinstance(given, str) and given else id, ""
+
+
+def stray(subject: str, content: bytes, headers: Mapping[str, str], position: int) -> Unreadable:
+    """A command on a name that nobody knows, so that its sender can be told."""
+    header = {name.lower(): value for name, value in headers.items()}
+    _, _, id, _ = _opened(content, header, position)
+    address = _address(subject)
+    cause = f"{address.name} is no command: see the last part of the subject"
+    return Unreadable(address, id, "type", cause, id)
 
 
 def _identified(data: M, address: Address) -> M | Misplaced:

@@ -20,6 +20,7 @@ from nodepool.messages import (
     address_of,
     decode,
     envelope_of,
+    stray,
     subject_of,
 )
 from nodepool.service import (
@@ -74,6 +75,8 @@ class Question(Generic[S]):
             kind = self.service.questions.get(subject.rpartition(".")[2])
             if kind is not None:
                 self._envelope = decode(kind, subject, content, dict(headers), position)
+            elif self.service.is_stray(subject):
+                self._envelope = stray(subject, content, dict(headers), position)
         return self._envelope
 
     @property

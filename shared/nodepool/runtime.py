@@ -83,6 +83,7 @@ class Runtime(Generic[S]):
         self._oldest_open = 0.0
         self._quiet_since = 0.0
         self._rung: tuple[datetime, int] | None = None
+        self._rung_at = 0
         self._not_before = 0.0
         self._refused_at = 0.0
         self._saved_at = 0
@@ -154,7 +155,7 @@ class Runtime(Generic[S]):
         return RowWriter(self._connection, self._publisher, rows) if rows is not None else None
 
     async def _loop(self, stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:
-        self._leading, self._rung, self._refused_at = True, None, 0.0
+        self._leading, self._rung, self._refused_at, self._rung_at = True, None, 0.0, 0
         while not stop.is_set():
             await self._wait()
             self._read(await self._reader.taken())
@@ -163,7 +164,9 @@ class Runtime(Generic[S]):
                     task.result()
             if not self._connection.is_connected or not self._caught_up():
                 continue
-            self.ready.set()
+            if not self.ready.is_set():
+                self._compare_rows()
+                self.ready.set()
             await self._answer()
             await self._ring()
             self._snapshot()
@@ -216,9 +219,7 @@ class Runtime(Generic[S]):
             self._not_before = self._time() + (due - entry.time).total_seconds()
 
     def _caught_up(self) -> bool:
-        return self.replica.fence >= self._catch_up_to or (
-            self._reader.last >= self._catch_up_to
-        )
+        return self.replica.fence >= self._catch_up_to or (self._reader.last >= self._catch_up_to)
 
     def _standby_until(self) -> float:
         return max(self._heard_leader, self._oldest_open) + STANDBY_S
@@ -278,6 +279,12 @@ class Runtime(Generic[S]):
         self.telemetry.committed(self._time() - began, result)
         return result == "stored"
 
+    def _compare_rows(self) -> None:
+        """Has what is stored compared with the state: either may have been lost or have moved on."""
+        if self._rows is not None:
+            self._rows.touched(self.replica.state, (), self.replica.settled)
+            self._rows.forget()
+
     def _rewrite_rows(self) -> None:
         if self._rows is not None:
             self._rows.forget()
@@ -300,14 +307,14 @@ class Runtime(Generic[S]):
         due = self.replica.due()
         if due is None or self.replica.open or self.replica.waits_for_the_log:
             return
+        if self.replica.read_to < self._rung_at:
+            return  # The last ring is on its way.
         if self._rung == (due, self.replica.read_to) or self._ring_in(due) > 0:
             return
         self._rung = (due, self.replica.read_to)
         rung = wake(self.service.name, due, self.replica.read_to)
         try:
-            await publish(
-                self._connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id
-            )
+            await publish(self._connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id)
         except (InDoubt, Refused):
             self._rung = None
 
@@ -350,9 +357,7 @@ async def _connected(url: str, name: str, stop: asyncio.Event) -> Connection | N
     """A connection as soon as there is a server; None where `stop` came first."""
     connecting = asyncio.create_task(connect(url, name, patience_s=None))
     stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait(
-        (connecting, stopping), return_when=asyncio.FIRST_COMPLETED
-    )
+    done, _ = await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if connecting in done:
         return connecting.result()
@@ -373,18 +378,13 @@ async def serve(
 def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
     """Runs one replica of a service as a process of its own, until SIGTERM or SIGINT."""
     try:
-        settings = read(os.environ)
+        _loop_of(service, read(os.environ), gauges)
     except SettingsError as error:
         sys.exit(f"{service.name}: {error}")
-    try:
-        _loop_of(service, settings, gauges)
-    except OSError as error:
-        place = f"{settings.metrics_host}:{settings.metrics_port}"
-        sys.exit(f"{service.name}: cannot serve metrics on {place}: {error.strerror}")
 
 
 def _spare_the_collector() -> None:
-    """States are large and live long: looking through all of them often costs much, finds little."""
+    """States are large and live long: looking through them often costs much and finds little."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

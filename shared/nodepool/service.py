@@ -94,6 +94,8 @@ class Service(Generic[S]):
     `evolve(state, message, now)` folds a question or an answer; `decide(state, question, now)`
     yields the answers to a question that is folded already; `wakes(state)` names the next moment at
     which the service wants a `Wake`; `cannot(trouble)` is what it says when it cannot answer.
+    `commands` names every command there is, for the one service that refuses those on any other
+    name: somebody waits for their outcome, too.
     """
 
     name: str
@@ -105,6 +107,7 @@ class Service(Generic[S]):
     wakes: Callable[[S], datetime | None] = _never
     cannot: Callable[[Trouble], Iterable[Message]] = _nothing
     rows: Rows[S] | None = None
+    commands: frozenset[str] = frozenset()
 
     @cached_property
     def questions(self) -> Mapping[str, type[Message]]:
@@ -120,13 +123,18 @@ class Service(Generic[S]):
         """The subjects that hold all a replica needs: questions, wakes, own answers and commits."""
         kinds = tuple(members(self.hears))
         heard = {"np.evt.>"} if len(kinds) > FILTERS_MAX else {self._filter(k) for k in kinds}
+        if self.commands:
+            every = "np.cmd.*.*.*.*"
+            heard = {every, *(one for one in heard if not one.startswith("np.cmd."))}
         own = (f"np.evt.{self.name}.>",) if self.says is not None else ()
         return (*sorted(heard), *own, commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
         """Whether a replica needs the message on this subject; what `filters` says, in Python."""
+        if subject.startswith("np.cmd."):
+            return subject.rpartition(".")[2] in self.questions or self.is_stray(subject)
         if not subject.startswith("np.evt."):
-            return subject in self._wanted or subject.rpartition(".")[2] in self._commands(subject)
+            return subject in self._wanted
         speaker, _, rest = subject[7:].partition(".")
         if speaker == self.name:
             return True
@@ -143,8 +151,11 @@ class Service(Generic[S]):
         }
         return frozenset(events | {commit_subject(self.name)})
 
-    def _commands(self, subject: str) -> Mapping[str, type[Message]]:
-        return self.questions if subject.startswith("np.cmd.") else {}
+    def is_stray(self, subject: str) -> bool:
+        """Whether this is a command that nobody knows and this service refuses."""
+        if not self.commands or not subject.startswith("np.cmd.") or subject.count(".") != 5:
+            return False
+        return subject.rpartition(".")[2] not in self.commands
 
     def _filter(self, kind: type[Message]) -> str:
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)

@@ -207,8 +207,10 @@ async def _furnish(client: Client) -> None:
     """The demo cluster, its machines and quotas; what is there already stays."""
     await client.register_cluster(client.cluster, ZONE)
     there = {row.key for row in await client.list("capacity")}
+    limited = {row.key for row in await client.list("quotas")}
     for kind in SITE:
-        await client.set_quota(ZONE, kind.instance_type, kind.count)
+        if f"{ZONE}.{kind.instance_type}" not in limited:
+            await client.set_quota(ZONE, kind.instance_type, kind.count)
         if f"{ZONE}.{kind.instance_type}" in there:
             continue
         for first in range(0, kind.count, BATCH):

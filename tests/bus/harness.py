@@ -147,16 +147,24 @@ async def outcome(connection: Connection, id: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def serving(
-    service: Service[S], server: NatsServer, log: Path, snapshot_after: int = SNAPSHOT_AFTER
+    service: Service[S],
+    server: NatsServer,
+    log: Path,
+    *,
+    snapshot_after: int = SNAPSHOT_AFTER,
+    wait: bool = True,
 ) -> AsyncIterator[Runtime[S]]:
-    """A replica at work in this process; it ends gracefully unless `crash` was called on it."""
+    """A replica at work in this process; it ends gracefully unless `crash` was called on it.
+
+    `wait` is for it to be ready.
+    """
     settings = Settings(url=server.url, log_file=str(log))
     runtime = Runtime(service, settings, snapshot_after=snapshot_after)
     stop = asyncio.Event()
     task = asyncio.create_task(runtime.run(stop), name=service.name)
     _TASKS[id(runtime)] = task
     try:
-        await until(lambda: runtime.ready.is_set() or task.done())
+        await until(lambda: not wait or runtime.ready.is_set() or task.done())
         yield runtime
     finally:
         stop.set()

@@ -17,7 +17,7 @@ def test_a_target_above_the_limit_is_over_quota_and_asks_for_no_node(stage: Stag
         "CapacityChecked Sufficient 10",
     ]
     assert stage.condition("train", "Quota") == (
-        "False Over: targetNodes 3 exceeds quota 2 for gd-8xh100ib-i128 (0 used by 0 other pools)"
+        "False Over: targetNodes 3 exceeds quota 2 for gd-8xh100ib-i128"
     )
     assert stage.counts("train") == (3, 0, 0)
     assert stage.conditions("train")["AtTarget"] == "UnderTarget"

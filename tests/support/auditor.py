@@ -144,6 +144,11 @@ class Auditor:
         if rule is not None:
             rule(self, said, entry.position, envelope["causeposition"])
 
+    @property
+    def position(self) -> int:
+        """How far it has read."""
+        return len(self.times)
+
     def time(self, position: int) -> datetime:
         """When the entry at this position was stored."""
         return self.times[position - 1]
@@ -322,7 +327,10 @@ class Auditor:
 
     def _observed(self, said: Said, _position: int, _cause: int) -> None:
         stay = self.stays[said["assignment"]]
-        stay.working = any(not (pod["daemonSet"] or pod["verification"]) for pod in said["pods"])
+        working = [pod for pod in said["pods"] if not (pod["daemonSet"] or pod["verification"])]
+        if working and stay.phase == "gone" and not stay.overdue:
+            raise AuditError(f"{stay.machine} works and was deleted before anybody looked")
+        stay.working = bool(working)
 
     # The lifecycle.
 
@@ -374,7 +382,7 @@ class Auditor:
             assert stay.warned is not None
             if self.time(cause) - stay.warned[1] < WARNING:
                 raise AuditError(f"{stay.machine} is deleted for preemption early")
-        elif stay.working:
+        if stay.working and not stay.overdue:
             raise AuditError(f"{stay.machine} is deleted while it works")
         self._leaves(stay, position, "")
 

@@ -92,6 +92,13 @@ class Storm:
         self._calm_down()
         self._settle_accounts()
 
+    def last_words(self, most: int = 12) -> list[str]:
+        """The end of the log as far as the auditor read it, one line for each entry."""
+        return [
+            f"{entry.position} {entry.time:%H:%M:%S} {entry.subject} {entry.content[:400]!r}"
+            for entry in self.log.entries[: self.auditor.position][-most:]
+        ]
+
     def _audit(self) -> None:
         for entry in self.log.entries[self.audited :]:
             self.auditor.read(entry)

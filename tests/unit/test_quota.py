@@ -140,9 +140,9 @@ def over(pool: str, message: str) -> CWOverQuota:
     return CWOverQuota(**of(pool), message=message)
 
 
-def exceeds(target: int, limit: int, used: str) -> str:
+def exceeds(target: int, limit: int, used: str = "") -> str:
     """The sentence that says what blocks."""
-    return f"targetNodes {target} exceeds quota {limit} for {H100} ({used})"
+    return f"targetNodes {target} exceeds quota {limit} for {H100}" + (used and f" ({used})")
 
 
 def assigned(pool: str, number: int, life: int = 1) -> CWNodeAssigned:
@@ -237,7 +237,7 @@ def test_a_target_that_grows_beyond_the_limit_keeps_the_grant_it_had() -> None:
 
     said = story.wish("train", 9)
 
-    told = exceeds(9, 8, "0 used by 0 other pools")
+    told = exceeds(9, 8)
     assert said == [
         later(verdict("train", Quota.OVER, 5, 8, 5, told), 2),
         over("train", told),
@@ -320,7 +320,7 @@ def test_the_same_wish_again_has_the_same_verdict_and_no_second_event() -> None:
 
     again = story.wish("train", 9)
 
-    told = exceeds(9, 8, "0 used by 0 other pools")
+    told = exceeds(9, 8)
     assert first == [verdict("train", Quota.OVER, 0, 8, 0, told), over("train", told)]
     assert again == [later(verdict("train", Quota.OVER, 0, 8, 0, told), 2)]
 

@@ -1,0 +1,541 @@
+"""Services at work on a real server: they stop, start again, ring, and pass over what is broken."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bus.harness import (
+    connected,
+    crash,
+    outcome,
+    outcomes,
+    read,
+    restart,
+    send,
+    serving,
+    until,
+    whole,
+)
+from nodepool import bus
+from nodepool.bus import SNAPSHOTS, STREAM, Connection, Reader
+from nodepool.commands import SetQuota
+from nodepool.events import QuotaSet, Wake
+from nodepool.messages import Envelope, Message, subject_of
+from nodepool.replica import CLOCK, Replica, wake
+from nodepool.restore import restored
+from nodepool.runtime import Runtime
+from nodepool.server import NatsServer
+from nodepool.service import Moment, Service
+from nodepool.snapshot import dump
+from quota.decide import SERVICE as QUOTA
+from support.stage import H100, ZONE
+
+SOON_S = 10.0
+ERROR = "np.cmd.acme._._.SetQuota"
+
+
+def limit(number: int, org: str = "acme") -> SetQuota:
+    return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
+
+
+def handled(runtime: Runtime[object], message: str = "SetQuota", **labels: str) -> float:
+    """How many messages of a kind this replica has answered."""
+    registry = runtime.telemetry.registry
+    name, found = "nodepool_messages_handled", 0.0
+    for family in registry.collect():
+        for sample in family.samples if family.name == name else ():
+            given = {"message": message, **labels}
+            if given.items() <= sample.labels.items() and sample.name.endswith("_total"):
+                found += sample.value
+    return found
+
+
+def state_of(replica: Replica[object]) -> list[bytes]:
+    return list(dump(replica.safe))
+
+
+async def answered(connection: Connection, count: int) -> None:
+    """Returns once so many commands have an outcome."""
+
+    async def all_there() -> bool:
+        return len(await outcomes(connection)) == count
+
+    await until(all_there)
+
+
+async def replayed(connection: Connection, service: Service[object]) -> Replica[object]:
+    """A replica that has read the whole log and nothing else."""
+    replica = Replica(service)
+    for entry in await whole(connection):
+        if service.wants(entry.subject):
+            replica.read(entry)
+    return replica
+
+
+# --- stopping and starting ----------------------------------------------------------------------
+
+
+def test_a_replica_that_stopped_gracefully_reads_nothing_again(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a replica that has answered, and has looked at a question without an answer
+            async with serving(QUOTA, server, tmp_path / "one.log") as first:
+                for number in range(5):
+                    await send(connection, limit(number), f"c{number}")
+                await answered(connection, 5)
+                too_early = wake("quota", datetime(2100, 1, 1, tzinfo=UTC), 0)
+                position = await bus.publish(
+                    connection, subject_of(too_early.data, CLOCK), too_early.encode()
+                )
+                await until(lambda: handled(first, "Wake") == 1)
+
+            # when it has stopped, and another starts
+            async with serving(QUOTA, server, tmp_path / "two.log") as second:
+                await send(connection, limit(9), "c9")
+                await answered(connection, 6)
+
+                # then that one is asked only what nobody was asked before
+                assert first.replica.settled == position
+                assert handled(second) == 1
+                assert handled(second, "Wake") == 0
+
+    asyncio.run(story())
+
+
+def test_a_replica_that_crashed_is_followed_by_one_that_answers_the_rest_once(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a replica that ends in the middle of many commands
+            async with serving(QUOTA, server, tmp_path / "one.log") as first:
+                sending = [send(connection, limit(n), f"c{n}") for n in range(100)]
+                await asyncio.gather(*sending[:50])
+                await until(lambda: handled(first) > 0)
+                await crash(first)
+                await asyncio.gather(*sending[50:])
+
+            # when another starts
+            async with serving(QUOTA, server, tmp_path / "two.log"):
+                await answered(connection, 100)
+
+            # then each command has one outcome
+            found = await outcomes(connection)
+            assert found == {f"c{number}": ["CommandAccepted"] for number in range(100)}
+
+    asyncio.run(story())
+
+
+def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a replica that has saved what it knows, and has gone on since
+            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=20) as first:
+                await several(connection, 0, 40)
+                await until(lambda: snapshot_there(connection))
+            async with serving(QUOTA, server, tmp_path / "two.log"):
+                await several(connection, 40, 60)
+
+            # when one starts from the snapshot, and one from the start of the log
+            saved = await restored(connection, QUOTA)
+            async with serving(QUOTA, server, tmp_path / "three.log") as third:
+                await until(lambda: third.replica.open == 0)
+                again = third.replica
+            anew = await replayed(connection, QUOTA)
+
+            # then both know the same, to the byte
+            assert 0 < saved.settled < again.settled
+            assert state_of(saved) != state_of(again)
+            assert state_of(again) == state_of(anew)
+            assert (again.settled, again.fence) == (anew.settled, anew.fence)
+            assert state_of(first.replica)
+
+    asyncio.run(story())
+
+
+async def several(connection: Connection, first: int, last: int) -> None:
+    """Commands with an outcome each."""
+    for number in range(first, last):
+        await send(connection, limit(number, f"org{number % 7}"), f"c{number}")
+    await answered(connection, last)
+
+
+async def snapshot_there(connection: Connection) -> bool:
+    return await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest") is not None
+
+
+async def chunk_of(connection: Connection) -> str:
+    """The subject of the only chunk of the snapshot."""
+    entry = await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
+    assert entry is not None
+    return f"np-snapshot.quota.{json.loads(entry.content)['id']}.0"
+
+
+async def cut(connection: Connection) -> None:
+    await bus.publish(connection, await chunk_of(connection), b"not packed")
+
+
+async def lose(connection: Connection) -> None:
+    body = {"filter": await chunk_of(connection)}
+    await bus.ask(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", body)
+
+
+async def garble(connection: Connection) -> None:
+    await bus.publish(connection, "np-snapshot.quota.manifest", b"\x00\xff")
+
+
+async def other_shape(connection: Connection) -> None:
+    await bus.publish(connection, "np-snapshot.quota.manifest", b'{"id": 1}')
+
+
+async def no_object(connection: Connection) -> None:
+    await bus.publish(connection, "np-snapshot.quota.manifest", b"[]")
+
+
+async def other_log(connection: Connection) -> None:
+    """The log is gone, and only its snapshots are left."""
+    await bus.ask(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
+    await bus.provision(connection)
+
+
+@pytest.mark.parametrize("damage", [cut, lose, garble, other_shape, no_object, other_log])
+def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
+    server: NatsServer, tmp_path: Path, damage: "type[None]"
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a snapshot that was damaged, or is of another log
+            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=20):
+                await several(connection, 0, 25)
+                await until(lambda: snapshot_there(connection))
+            await damage(connection)  # type: ignore[call-arg, misc]
+            left = len(await outcomes(connection))
+
+            # when a replica starts
+            async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=20) as second:
+                for number in range(100, 130):
+                    await send(connection, limit(number), f"c{number}")
+                await answered(connection, left + 30)
+                after = second.replica
+
+            # then it knows what the log says, and the next snapshot is good
+            assert state_of(after) == state_of(await replayed(connection, QUOTA))
+            again = await restored(connection, QUOTA)
+            assert 0 < again.settled <= after.settled
+
+    asyncio.run(story())
+
+
+# --- what cannot be read ------------------------------------------------------------------------
+
+
+def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_on(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "one.log") as runtime,
+        ):
+            # given commands that nobody can read, among some that are good
+            broken = {
+                "b1": b"not json",
+                "b2": b'{"zone": "Z"}',
+                "b3": b"\xff\xfe\x00",
+                "b4": b'{"zone": "Z", "instanceType": "t", "limit": 1, "typo": 1}',
+                "b5": b'{"zone": "Z", "instanceType": "t", "limit": 1e400}',
+                "b6": b"[" * 100_000,
+            }
+            for number, (id, content) in enumerate(broken.items()):
+                await bus.publish(connection, ERROR, content, id=id)
+                await send(connection, limit(number), f"c{number}")
+
+            # when they are answered
+            await answered(connection, 2 * len(broken))
+
+            # then the unreadable ones are refused with the reason, and the others taken
+            found = await outcomes(connection)
+            assert {id: found[id] for id in broken} == {id: ["CommandRefused"] for id in broken}
+            assert all(found[f"c{n}"] == ["CommandAccepted"] for n in range(len(broken)))
+            refused = (await outcome(connection, "b2"))["data"]
+            assert isinstance(refused, dict)
+            assert (refused["reason"], refused["field"]) == ("Invalid", "instanceType")
+            assert refused["message"] == "is required"
+
+            # and each is parked where somebody can look at it
+            log = await whole(connection)
+            letters = [json.loads(e.content) for e in log if e.subject == "np.dead.quota"]
+            asked = [entry.position for entry in log if entry.headers.get("Nats-Msg-Id") in broken]
+            assert [letter["position"] for letter in letters] == asked
+            assert {letter["subject"] for letter in letters} == {ERROR}
+            assert (letters[1]["field"], letters[1]["cause"]) == ("instanceType", "is required")
+            assert letters[1]["content"] == '{"zone": "Z"}'
+
+            # and counted
+            value = runtime.telemetry.registry.get_sample_value
+            assert value("nodepool_dead_letters_total", {"service": "quota"}) == len(broken)
+            assert handled(runtime, outcome="trouble") == len(broken)
+
+    asyncio.run(story())
+
+
+def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "one.log"),
+        ):
+            # given an event whose content is broken
+            subject = "np.evt.validator.acme.prod.p.NodePoolValidated"
+            position = await bus.publish(connection, subject, b'{"data": 1}')
+
+            # when a command follows it
+            await send(connection, limit(1), "c1")
+            await answered(connection, 1)
+
+            # then the event is parked, and the command answered
+            letters = [e for e in await whole(connection) if e.subject == "np.dead.quota"]
+            assert [json.loads(letter.content)["position"] for letter in letters] == [position]
+
+    asyncio.run(story())
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Egg:
+    """A service that boils: when it is done, and how often it was looked at."""
+
+    done: datetime | None = None
+    looks: int = 0
+
+
+def boil(egg: Egg, message: Message, now: Moment) -> Egg:
+    match message:
+        case SetQuota(limit=milliseconds):
+            return replace(egg, done=now.time + timedelta(milliseconds=milliseconds))
+        case Wake():
+            return replace(egg, looks=egg.looks + 1)
+        case QuotaSet():
+            return replace(egg, done=None)
+    return egg
+
+
+def serve_egg(egg: Egg, message: Message, now: Moment) -> Iterator[Message]:
+    if isinstance(message, Wake) and egg.done is not None and now.time >= egg.done:
+        yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=egg.looks, granted=0)
+
+
+KITCHEN = Service(
+    name="kitchen",
+    hears=SetQuota | Wake,
+    says=QuotaSet,
+    initial=Egg(),
+    evolve=boil,
+    decide=serve_egg,
+    wakes=lambda egg: egg.done,
+)
+
+
+async def first_said(connection: Connection, name: str) -> Envelope[Message]:
+    reader = Reader(connection, STREAM, [f"np.evt.kitchen.*.*.*.{name}"])
+    await reader.open()
+    (entry,) = await read(reader, 1)
+    await reader.close()
+    return Envelope[QuotaSet].model_validate_json(entry.content)  # type: ignore[return-value]
+
+
+def test_a_moment_that_was_asked_for_is_rung_in_time_and_never_early(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+        ):
+            # given a service that wants to be woken
+            await send(connection, limit(300), "c1")
+            await until(lambda: runtime.replica.due() is not None)
+            due = runtime.replica.due()
+            assert due is not None
+
+            # when its moment has come
+            said = await first_said(connection, "QuotaSet")
+
+            # then it has spoken, not early and not late, and was looked at once
+            assert said.time is not None
+            late = (said.time - due).total_seconds()
+            assert 0 <= late < 1
+            assert isinstance(said.data, QuotaSet)
+            assert said.data.limit == 1
+
+    asyncio.run(story())
+
+
+def test_a_wake_before_its_moment_finds_nothing_due_and_is_rung_again(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+        ):
+            # given a service that wants to be woken in a while
+            await send(connection, limit(600), "c1")
+            await until(lambda: runtime.replica.due() is not None)
+            due, position = runtime.replica.due(), runtime.replica.read_to
+            assert due is not None
+
+            # when somebody whose clock is ahead rings at once, in the very words of its own ring
+            rung = wake("kitchen", due, position)
+            await bus.publish(
+                connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id
+            )
+
+            # then it finds nothing due, and is rung again when its moment has come
+            said = await first_said(connection, "QuotaSet")
+            assert said.time is not None
+            assert said.time >= due
+            assert isinstance(said.data, QuotaSet)
+            assert said.data.limit == 2
+
+    asyncio.run(story())
+
+
+def test_a_moment_that_passed_while_nobody_was_there_is_rung_at_the_start(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a service that ends before its moment
+            async with serving(KITCHEN, server, tmp_path / "one.log") as first:
+                await send(connection, limit(100), "c1")
+                await until(lambda: first.replica.due() is not None)
+                due = first.replica.due()
+                assert due is not None
+                await crash(first)
+            await until(lambda: datetime.now(UTC) > due)
+
+            # when it starts after that moment
+            async with serving(KITCHEN, server, tmp_path / "two.log"), asyncio.timeout(SOON_S):
+                # then it speaks
+                said = await first_said(connection, "QuotaSet")
+                assert isinstance(said.data, QuotaSet)
+
+    asyncio.run(story())
+
+
+def test_a_moment_that_comes_while_the_server_is_gone_is_rung_when_it_is_back(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+        ):
+            # given a service that wants to be woken
+            await send(connection, limit(150), "c1")
+            await until(lambda: runtime.replica.due() is not None)
+            due = runtime.replica.due()
+            assert due is not None
+
+            # when the server is killed, and is back after that moment
+            await asyncio.to_thread(server.kill)
+            await until(lambda: datetime.now(UTC) > due)
+            await asyncio.to_thread(server.start)
+
+            # then it speaks
+            async with asyncio.timeout(SOON_S):
+                said = await first_said(connection, "QuotaSet")
+            assert isinstance(said.data, QuotaSet)
+
+    asyncio.run(story())
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+def test_commands_that_come_while_the_server_dies_again_and_again_have_one_outcome_each(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "one.log"),
+        ):
+            # given somebody who sends commands all the time
+            enough, number = asyncio.Event(), 0
+
+            async def keep_sending() -> None:
+                nonlocal number
+                while not enough.is_set():
+                    await send(connection, limit(number), f"c{number}")
+                    number += 1
+
+            sending = asyncio.create_task(keep_sending())
+
+            # when the server is killed again and again
+            for round_ in range(1, 8):
+                goal = round_ * 10
+                await until(lambda goal=goal: number >= goal)
+                await restart(server)
+            enough.set()
+            await sending
+            await answered(connection, number)
+
+            # then each command has one outcome
+            found = await outcomes(connection)
+            assert found == {f"c{n}": ["CommandAccepted"] for n in range(number)}
+
+    asyncio.run(story())
+
+
+def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: NatsServer) -> None:
+    async def story() -> None:
+        # given a server that is gone
+        await asyncio.to_thread(server.kill)
+
+        # when a replica starts
+        async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
+            # then it is not ready
+            assert not runtime.telemetry.ready()
+
+            # and once the server is there it is
+            await asyncio.to_thread(server.start)
+            await until(lambda: runtime.telemetry.ready())
+
+            # and when the server is gone again it is not, until it is back
+            await asyncio.to_thread(server.kill)
+            await until(lambda: not runtime.telemetry.ready())
+            await asyncio.to_thread(server.start)
+            await until(lambda: runtime.telemetry.ready())
+
+    asyncio.run(story())
+
+
+def test_a_replica_stops_at_once_while_it_waits_for_a_server(
+    tmp_path: Path, server: NatsServer
+) -> None:
+    async def story() -> None:
+        # given a replica that waits for a server
+        await asyncio.to_thread(server.kill)
+        async with asyncio.timeout(SOON_S):
+            # when it is to stop
+            async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
+                assert not runtime.ready.is_set()
+
+            # then it has stopped
+
+    asyncio.run(story())

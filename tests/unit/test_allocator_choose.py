@@ -1,0 +1,154 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.choose import Member, reprieved, victims
+from nodepool.model import RemovalReason, ScaleDownStrategy
+
+IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
+SCALE_DOWN = RemovalReason.SCALE_DOWN
+
+members = st.dictionaries(
+    st.sampled_from([f"g{number}" for number in range(10)]),
+    st.builds(
+        Member,
+        assignment=st.integers(1, 5),
+        registered=st.booleans(),
+        active=st.booleans(),
+        removal=st.none() | st.sampled_from(RemovalReason),
+    ),
+)
+strategies = st.sampled_from(ScaleDownStrategy)
+counts = st.integers(0, 12)
+
+
+def booting(assignment: int) -> Member:
+    """A Node that has not registered yet."""
+    return Member(assignment)
+
+
+def idle(assignment: int, removal: RemovalReason | None = None) -> Member:
+    """A registered Node on which nothing runs."""
+    return Member(assignment, registered=True, removal=removal)
+
+
+def active(assignment: int, removal: RemovalReason | None = None) -> Member:
+    """A registered Node at work."""
+    return Member(assignment, registered=True, active=True, removal=removal)
+
+
+def test_nodes_not_yet_registered_go_before_idle_ones_and_those_before_active_ones() -> None:
+    nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
+
+    assert victims(nodes, 3, PREFER_IDLE) == ("b", "i", "a")
+
+
+def test_idle_only_never_takes_an_active_node() -> None:
+    nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
+
+    assert victims(nodes, 3, IDLE_ONLY) == ("b", "i")
+
+
+def test_among_equals_the_newest_goes_first_then_by_name() -> None:
+    nodes = {"old": idle(1), "z": idle(7), "y": idle(7), "new": idle(8)}
+
+    assert victims(nodes, 4, IDLE_ONLY) == ("new", "y", "z", "old")
+
+
+def test_no_more_are_chosen_than_are_too_many() -> None:
+    nodes = {"one": idle(1), "two": idle(2)}
+
+    assert victims(nodes, 1, IDLE_ONLY) == ("two",)
+    assert victims(nodes, 0, IDLE_ONLY) == ()
+
+
+@pytest.mark.parametrize("removal", list(RemovalReason))
+def test_a_node_that_is_leaving_is_not_chosen_again(removal: RemovalReason) -> None:
+    nodes = {"leaving": idle(9, removal), "staying": idle(1)}
+
+    assert victims(nodes, 2, IDLE_ONLY) == ("staying",)
+
+
+def test_an_empty_pool_has_no_victims() -> None:
+    assert victims({}, 3, PREFER_IDLE) == ()
+
+
+# The order as a law.
+
+
+def rank(name: str, member: Member) -> tuple[bool, bool, int, str]:
+    """How late a Node's turn to leave comes, told in the words of the specification."""
+    return member.registered, member.registered and member.active, -member.assignment, name
+
+
+@given(members, counts, strategies)
+def test_whoever_stays_ranks_behind_everybody_who_goes(
+    nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
+) -> None:
+    chosen = victims(nodes, count, strategy)
+
+    may_go = {
+        name
+        for name, member in nodes.items()
+        if member.removal is None and (strategy is PREFER_IDLE or not member.active)
+    }
+    ranks = [rank(name, nodes[name]) for name in chosen]
+    assert set(chosen) <= may_go
+    assert len(chosen) == len(set(chosen)) == min(count, len(may_go))
+    assert ranks == sorted(ranks)
+    for name in may_go - set(chosen):
+        assert all(rank(name, nodes[name]) > one for one in ranks)
+
+
+@given(members, counts, strategies)
+def test_the_choice_depends_on_the_nodes_and_not_on_how_they_are_listed(
+    nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
+) -> None:
+    backwards = {name: nodes[name] for name in reversed(list(nodes))}
+
+    assert victims(backwards, count, strategy) == victims(nodes, count, strategy)
+    assert reprieved(backwards, count) == reprieved(nodes, count)
+
+
+@given(members, counts, strategies)
+def test_choosing_more_only_adds_to_the_choice(
+    nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
+) -> None:
+    fewer, more = victims(nodes, count, strategy), victims(nodes, count + 1, strategy)
+
+    assert more[: len(fewer)] == fewer
+
+
+# A target that rises again.
+
+
+def test_the_last_who_would_have_gone_is_the_first_to_be_kept() -> None:
+    nodes = {
+        "active": active(9, SCALE_DOWN),
+        "new": idle(8, SCALE_DOWN),
+        "old": idle(1, SCALE_DOWN),
+        "booting": Member(2, removal=SCALE_DOWN),
+    }
+
+    assert reprieved(nodes, 9) == ("active", "old", "new", "booting")
+    assert reprieved(nodes, 2) == ("active", "old")
+
+
+@pytest.mark.parametrize("removal", [None, *(set(RemovalReason) - {SCALE_DOWN})])
+def test_only_a_scale_down_is_taken_back(removal: RemovalReason | None) -> None:
+    assert reprieved({"node": idle(1, removal)}, 1) == ()
+
+
+@given(members, counts)
+def test_whoever_is_kept_is_a_victim_of_the_scale_down_in_backward_order(
+    nodes: Mapping[str, Member], count: int
+) -> None:
+    leaving = {name: member for name, member in nodes.items() if member.removal is SCALE_DOWN}
+
+    kept = reprieved(nodes, count)
+
+    ranks = [rank(name, leaving[name])[:3] for name in kept]
+    assert len(kept) == min(count, len(leaving))
+    assert ranks == sorted(ranks, reverse=True)
