@@ -19,38 +19,82 @@ Decoder = Callable[[Json], object]
 def dump(state: object) -> Iterator[bytes]:
     """The state, a line for each field and for each entry of a field that is a map.
 
-    Maps are sorted by key, so that neither history nor hashing shows in the bytes.
+    Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field that
+    holds maps of its own is taken apart likewise: no line grows with the state.
     """
     assert is_dataclass(state), "a service's state is a dataclass"
-    for field in fields(state):
-        value = getattr(state, field.name)
-        if isinstance(value, Map):
-            for key in sorted(value):
-                yield _line(field.name, key, encode(value[key]))
+    yield from _lines(state, "")
+
+
+def _lines(value: object, prefix: str) -> Iterator[bytes]:
+    for field in fields(value):  # type: ignore[arg-type]  # Only dataclasses come here.
+        found, path = getattr(value, field.name), f"{prefix}{field.name}"
+        if isinstance(found, Map):
+            for key in sorted(found):
+                yield _line(path, key, encode(found[key]))
+        elif _holds_maps(type(found)):
+            yield from _lines(found, f"{path}.")
         else:
-            yield _line(field.name, encode(value))
+            yield _line(path, encode(found))
+
+
+def _holds_maps(kind: object) -> bool:
+    if not isinstance(kind, type) or not is_dataclass(kind):
+        return False
+    hints = get_type_hints(kind).values()
+    return any(get_origin(hint) is Map or _holds_maps(hint) for hint in hints)
 
 
 def load(kind: type[S], lines: Iterable[bytes]) -> S:
     """The state that these lines came from; raises ValueError where they are of another shape."""
-    hints = get_type_hints(kind)
-    maps = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Map}
-    decoders = {name: decoder(hint) for name, hint in hints.items() if name not in maps}
-    entries: dict[str, dict[object, object]] = {name: {} for name in maps}
-    values: dict[str, object] = {}
-    values_of = {name: decoder(args[1]) for name, args in maps.items()}
+    builder = _Builder(kind)
     for line in lines:
-        name, *rest = json.loads(line)
-        if name in maps:
-            entries[name][rest[0]] = values_of[name](rest[1])
-        elif name in decoders:
-            values[name] = decoders[name](rest[0])
+        path, *rest = json.loads(line)
+        builder.add(path, rest)
+    state = builder.build()
+    assert isinstance(state, kind), f"{kind.__name__} was built"
+    return state
+
+
+class _Builder:
+    """Takes the lines of one dataclass, then makes it."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self._values: dict[str, object] = {}
+        self._entries: dict[str, dict[object, object]] = {}
+        self._nested: dict[str, _Builder] = {}
+        self._decoders: dict[str, Decoder] = {}
+        for name, hint in get_type_hints(kind).items():
+            if get_origin(hint) is Map:
+                self._entries[name] = {}
+                self._decoders[name] = decoder(get_args(hint)[1])
+            elif _holds_maps(hint):
+                self._nested[name] = _Builder(hint)
+            else:
+                self._decoders[name] = decoder(hint)
+
+    def add(self, path: str, rest: list[Json]) -> None:
+        """Takes one line: where it belongs, and a value or a key and a value."""
+        name, _, deeper = path.partition(".")
+        if deeper and name in self._nested:
+            self._nested[name].add(deeper, rest)
+        elif deeper or name not in self._decoders:
+            raise ValueError(f"{self._kind.__name__} has no field {path}")
+        elif name in self._entries:
+            self._entries[name][rest[0]] = self._decoders[name](rest[1])
         else:
-            raise ValueError(f"{kind.__name__} has no field {name}")
-    missing = set(decoders) - set(values)
-    if missing:
-        raise ValueError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
-    return kind(**values, **{name: Map(found) for name, found in entries.items()})
+            self._values[name] = self._decoders[name](rest[0])
+
+    def build(self) -> object:
+        """The dataclass; raises ValueError where a field is missing."""
+        missing = set(self._decoders) - set(self._entries) - set(self._values)
+        if missing:
+            raise ValueError(f"{self._kind.__name__} lacks {', '.join(sorted(missing))}")
+        maps = {name: Map(found) for name, found in self._entries.items()}
+        nested = {name: builder.build() for name, builder in self._nested.items()}
+        made: object = self._kind(**self._values, **maps, **nested)
+        return made
 
 
 def _line(*parts: object) -> bytes:
