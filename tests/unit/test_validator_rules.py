@@ -1,0 +1,397 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.affinity import Affinity
+from nodepool.catalog import INSTANCE_TYPES, ZONES, offered
+from nodepool.commands import ApplyNodePool
+from nodepool.conditions import Validated
+from nodepool.model import ManifestMetadata, NodePoolSpec
+from validator.rules import (
+    RESERVED,
+    VALID,
+    Refusal,
+    Verdict,
+    immutable,
+    malformed,
+    sized,
+    verdict,
+)
+
+ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
+RACK, RACK_ZONE = next(
+    (known.id, known.zones[0])
+    for known in INSTANCE_TYPES.values()
+    if known.rack_size and known.zones
+)
+SUPERCHIP, SUPERCHIP_ZONE = next(
+    (known.id, known.zones[0])
+    for known in INSTANCE_TYPES.values()
+    if known.superchip and not known.rack_size and known.zones
+)
+LABEL_RULE = (
+    "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+    " (Kubernetes: Labels and Selectors)"
+)
+NAME_RULE = (
+    "must be lower case letters, digits, '-' or '.', with a letter or digit at both ends"
+    " of every part (RFC 1123 subdomain)"
+)
+
+
+def spec(target: object = 3, **fields: object) -> NodePoolSpec:
+    """A wish for Nodes, its further fields named as in a manifest."""
+    given = {"instanceType": H100, "targetNodes": target, **fields}
+    return NodePoolSpec.model_validate(given)
+
+
+def manifest(
+    metadata: Mapping[str, object] | None = None, pool: str = "train", **fields: object
+) -> ApplyNodePool:
+    """A manifest for a NodePool, with these fields in its spec."""
+    return ApplyNodePool(
+        org="acme",
+        cluster="prod",
+        pool=pool,
+        metadata=ManifestMetadata.model_validate({"name": pool, **(metadata or {})}),
+        spec=spec(**fields),
+    )
+
+
+def affine(*expressions: Mapping[str, object]) -> dict[str, object]:
+    """An affinity with one term of these expressions, as a manifest writes it."""
+    terms = [{"matchExpressions": list(expressions)}]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+
+
+def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, str]:
+    """A taint as a manifest writes it."""
+    return {"key": key, "value": value, "effect": effect}
+
+
+# What is refused at once.
+
+
+def test_a_plain_manifest_has_no_fault() -> None:
+    assert malformed(manifest()) is None
+
+
+def test_everything_that_is_allowed_at_once_has_no_fault() -> None:
+    full = manifest(
+        {"labels": {"example.com/app": "x", "y": ""}, "annotations": {"Example.com/note": "any √"}},
+        pool="train.v1",
+        nodeLabels={"cks.coreweave.cloud/system-critical": "true", "team": "ml"},
+        nodeAnnotations={"example.com/owner": "Zoë"},
+        nodeTaints=[taint("a"), taint("a", "NoExecute"), taint("b", "PreferNoSchedule", "v")],
+        autoscaling=True,
+        minNodes=3,
+        maxNodes=3,
+    )
+
+    assert malformed(full) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        pytest.param(
+            manifest({"name": "other"}),
+            Refusal("metadata.name", "is 'other', but the subject names 'train'"),
+            id="another name than the subject's",
+        ),
+        pytest.param(
+            manifest(pool="Train"),
+            Refusal("metadata.name", f"name 'Train' {NAME_RULE}"),
+            id="a capital in the name",
+        ),
+        pytest.param(
+            manifest({"labels": {"-a": "x"}}),
+            Refusal("metadata.labels[-a]", f"key name '-a' {LABEL_RULE}"),
+            id="a label's key",
+        ),
+        pytest.param(
+            manifest({"labels": {"a": "no spaces"}}),
+            Refusal("metadata.labels[a]", f"value 'no spaces' {LABEL_RULE}"),
+            id="a label's value",
+        ),
+        pytest.param(
+            manifest({"annotations": {"a b": "x"}}),
+            Refusal("metadata.annotations[a b]", f"key name 'a b' {LABEL_RULE}"),
+            id="an annotation's key",
+        ),
+        pytest.param(
+            manifest(nodeAnnotations={"a": "x" * 262_144}),
+            Refusal(
+                "spec.nodeAnnotations",
+                "annotations take 262145 bytes, more than the 262144 allowed"
+                " (Kubernetes API validation)",
+            ),
+            id="annotations that are too large",
+        ),
+        pytest.param(
+            manifest(nodeLabels={"a": "v" * 64}),
+            Refusal(
+                "spec.nodeLabels[a]",
+                f"value has 64 characters, more than the 63 allowed; it {LABEL_RULE}",
+            ),
+            id="a node label's value that is too long",
+        ),
+        pytest.param(
+            manifest(nodeLabels={"node.coreweave.cloud/class": "gpu"}),
+            Refusal("spec.nodeLabels[node.coreweave.cloud/class]", RESERVED, "Forbidden"),
+            id="a node label in a reserved namespace",
+        ),
+        pytest.param(
+            manifest(nodeLabels={"coreweave.com/x": ""}),
+            Refusal("spec.nodeLabels[coreweave.com/x]", RESERVED, "Forbidden"),
+            id="a node label in the other reserved namespace",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("fine"), taint("a/b/c")]),
+            Refusal(
+                "spec.nodeTaints[1].key",
+                "key has more than one '/'; it must be a name, optionally after a DNS prefix and"
+                " one '/' (Kubernetes: Labels and Selectors)",
+            ),
+            id="a taint's key",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("a", value="not this")]),
+            Refusal("spec.nodeTaints[0].value", f"value 'not this' {LABEL_RULE}"),
+            id="a taint's value",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("a", "Never")]),
+            Refusal(
+                "spec.nodeTaints[0].effect",
+                "effect 'Never' must be one of NoSchedule, PreferNoSchedule, NoExecute"
+                " (Kubernetes: Taints and Tolerations)",
+            ),
+            id="a taint's effect",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("a", value="x"), taint("b"), taint("a", value="y")]),
+            Refusal("spec.nodeTaints[2]", "repeats the key a with the effect NoSchedule"),
+            id="a taint twice",
+        ),
+    ],
+)
+def test_a_malformed_manifest_is_refused_by_field_and_sentence(
+    given: ApplyNodePool, refusal: Refusal
+) -> None:
+    assert malformed(given) == refusal
+
+
+def test_the_sentence_about_reserved_namespaces_is_the_seeds() -> None:
+    assert RESERVED == "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
+
+
+# The target between its bounds.
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusals"),
+    [
+        pytest.param({"autoscaling": True, "minNodes": 1, "maxNodes": 3}, [], id="within"),
+        pytest.param({"autoscaling": False, "maxNodes": 0}, [], id="bounds without autoscaling"),
+        pytest.param({"minNodes": 9, "maxNodes": 1}, [], id="wrong bounds without autoscaling"),
+        pytest.param(
+            {"autoscaling": True, "maxNodes": 3},
+            [Refusal("spec.minNodes", "is required while autoscaling is true")],
+            id="no lower bound",
+        ),
+        pytest.param(
+            {"autoscaling": True, "minNodes": 1},
+            [Refusal("spec.maxNodes", "is required while autoscaling is true")],
+            id="no upper bound",
+        ),
+        pytest.param(
+            {"autoscaling": True, "minNodes": 4, "maxNodes": 9},
+            [
+                Refusal(
+                    "spec.targetNodes",
+                    "must lie between minNodes 4 and maxNodes 9 while autoscaling is true",
+                )
+            ],
+            id="below",
+        ),
+        pytest.param(
+            {"autoscaling": True, "minNodes": 0, "maxNodes": 2},
+            [
+                Refusal(
+                    "spec.targetNodes",
+                    "must lie between minNodes 0 and maxNodes 2 while autoscaling is true",
+                )
+            ],
+            id="above",
+        ),
+        pytest.param(
+            {"autoscaling": True, "minNodes": 3, "maxNodes": 2},
+            [
+                Refusal(
+                    "spec.targetNodes",
+                    "must lie between minNodes 3 and maxNodes 2 while autoscaling is true",
+                )
+            ],
+            id="bounds that cross",
+        ),
+        pytest.param(
+            {"instanceType": RACK, "autoscaling": True, "minNodes": 0, "maxNodes": 18},
+            [Refusal("spec.autoscaling", f"must be false: {RACK} comes in whole racks")],
+            id="a rack type",
+        ),
+    ],
+)
+def test_autoscaling_needs_a_target_between_bounds_and_no_racks(
+    fields: dict[str, object], refusals: list[Refusal]
+) -> None:
+    assert list(sized(spec(**fields))) == refusals
+
+
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
+def test_a_target_is_refused_exactly_when_it_lies_outside_its_bounds(
+    least: int, target: int, most: int
+) -> None:
+    wish = spec(target, autoscaling=True, minNodes=least, maxNodes=most)
+
+    assert (list(sized(wish)) == []) is (least <= target <= most)
+
+
+# What may never change.
+
+
+@pytest.mark.parametrize(
+    ("after", "refusal"),
+    [
+        pytest.param(spec(9, nodeLabels={"a": "b"}), None, id="target and labels"),
+        pytest.param(spec(computeClass="default"), None, id="the class that was meant before"),
+        pytest.param(
+            spec(instanceType="gd-8xa100-i128"),
+            Refusal("spec.instanceType", "InstanceType cannot be changed"),
+            id="the instance type",
+        ),
+        pytest.param(
+            spec(computeClass="Spot"),
+            Refusal("spec.computeClass", "ComputeClass cannot be changed"),
+            id="the compute class",
+        ),
+    ],
+)
+def test_instance_type_and_compute_class_never_change(
+    after: NodePoolSpec, refusal: Refusal | None
+) -> None:
+    assert immutable(spec(), after) == refusal
+
+
+# What a stored configuration is worth.
+
+
+def test_a_configuration_that_can_be_delivered_is_valid() -> None:
+    found = verdict(spec(region=ZONE), ZONE)
+
+    assert found == VALID
+    assert found == Verdict(Validated.VALID, "NodePool configuration is valid.")
+
+
+@pytest.mark.parametrize(
+    ("wish", "zone", "fault", "told"),
+    [
+        pytest.param(
+            spec(instanceType="none-such"),
+            ZONE,
+            "InstanceType",
+            "instance type none-such is not a known instance type",
+            id="an unknown type",
+        ),
+        pytest.param(
+            spec(instanceType="none-such", region="RNO2A"),
+            ZONE,
+            "InstanceType",
+            "instance type none-such is not a known instance type",
+            id="an unknown type before another region",
+        ),
+        pytest.param(
+            spec(region="RNO2A"),
+            ZONE,
+            "Zone",
+            f"region RNO2A is not the cluster's zone {ZONE}",
+            id="another region",
+        ),
+        pytest.param(
+            spec(),
+            "US-EAST-13A",
+            "Zone",
+            f"instance type {H100} is not offered in zone US-EAST-13A",
+            id="a type that is not offered there",
+        ),
+        pytest.param(
+            spec(instanceType=SUPERCHIP, computeClass="spot"),
+            SUPERCHIP_ZONE,
+            "Settings",
+            f"computeClass spot is not offered for the Superchip instance type {SUPERCHIP}",
+            id="a Superchip as spot",
+        ),
+        pytest.param(
+            spec(19, instanceType=RACK),
+            RACK_ZONE,
+            "Settings",
+            f"targetNodes 19 is not a multiple of 18, the Nodes of one rack of {RACK}",
+            id="more than a rack and less than two",
+        ),
+        pytest.param(
+            spec(
+                affinity=affine({"key": "topology.kubernetes.io/zone", "operator": "NotIn"}),
+            ),
+            ZONE,
+            "Settings",
+            "nodeSelectorTerms[0].matchExpressions[0], key 'topology.kubernetes.io/zone':"
+            " operator NotIn needs at least one value",
+            id="a malformed affinity",
+        ),
+        pytest.param(
+            spec(
+                affinity=affine(
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["X"]}
+                ),
+            ),
+            ZONE,
+            "Settings",
+            "nodeSelectorTerms[0]: key 'topology.kubernetes.io/zone' is always 'US-EAST-02A',"
+            " never In [X]",
+            id="an affinity that no machine here can satisfy",
+        ),
+    ],
+)
+def test_a_configuration_that_can_never_be_delivered_is_invalid(
+    wish: NodePoolSpec, zone: str, fault: str, told: str
+) -> None:
+    found = verdict(wish, zone)
+
+    assert (found.reason, found.fault, found.message) == (Validated.INVALID, fault, told)
+
+
+@pytest.mark.parametrize("target", [0, 18, 36])
+def test_whole_racks_are_valid(target: int) -> None:
+    assert verdict(spec(target, instanceType=RACK), RACK_ZONE) == VALID
+
+
+def test_an_affinity_that_some_machine_may_satisfy_is_valid() -> None:
+    wish = spec(
+        affinity=affine(
+            {"key": "ib.coreweave.cloud/leafgroup", "operator": "In", "values": ["l-7"]},
+            {"key": "node.kubernetes.io/type", "operator": "In", "values": [H100]},
+        )
+    )
+
+    assert isinstance(wish.affinity, Affinity)
+    assert verdict(wish, ZONE) == VALID
+
+
+@given(st.sampled_from(sorted(INSTANCE_TYPES)), st.sampled_from(sorted(ZONES)))
+def test_a_plain_wish_is_valid_exactly_where_its_type_is_offered(kind: str, zone: str) -> None:
+    found = verdict(spec(0, instanceType=kind), zone)
+
+    assert (found == VALID) is offered(kind, zone)
