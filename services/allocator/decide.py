@@ -8,6 +8,7 @@ from datetime import datetime
 from immutables import Map
 
 from allocator.choose import Member, reprieved, victims
+from allocator.pool import Pool, Removal
 from nodepool.conditions import Validated
 from nodepool.events import (
     AllocationChecked,
@@ -38,9 +39,9 @@ from nodepool.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.inventory import Inventory, Rank, market, rank
+from nodepool.inventory import Inventory, Rank, rank
 from nodepool.messages import FLEET, NOBODY, Message, PoolFields, pool_fields
-from nodepool.model import NodePoolSpec, RemovalReason, ScaleDownStrategy
+from nodepool.model import RemovalReason, ScaleDownStrategy
 from nodepool.persistent import Queue
 from nodepool.service import AT_ONCE, Moment, Service, Trouble
 
@@ -78,76 +79,6 @@ Says = (
 
 MOVES_MAX = 400
 """How many Nodes one decision assigns or removes; a `Wake` goes on with the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A scale-down on its way: the target it began from, and the Nodes gone since."""
-
-    before: int
-    removed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A NodePool's wish, grant and Nodes.
-
-    `bound` is the largest grant that was not given back; `cleared` tells that capacity was checked
-    for this generation and grant; `scaled` is the target that was granted last.
-    """
-
-    of: tuple[str, str, str]
-    uid: str
-    zone: str
-    generation: int
-    spec: NodePoolSpec
-    valid: bool
-    fault: str = ""
-    granted: int = 0
-    granted_for: int = 0
-    bound: int = 0
-    cleared: bool = False
-    since: datetime = AT_ONCE
-    scaled: int | None = None
-    requested: int = 0
-    deleting: bool = False
-    finished: bool = False
-    removal: Removal | None = None
-    leaving: int = 0
-    members: Map[str, Member] = Map()
-
-    @property
-    def market(self) -> str:
-        """Where its machines come from."""
-        return market(self.zone, self.spec.instance_type)
-
-    @property
-    def may_grow(self) -> bool:
-        """Whether every check has passed for what it wants now."""
-        judged = self.granted_for == self.generation and self.cleared
-        return self.valid and judged and not self.deleting
-
-    @property
-    def shortfall(self) -> int:
-        """How many Nodes it may still have."""
-        return max(0, self.granted - len(self.members)) if self.may_grow else 0
-
-    @property
-    def surplus(self) -> int:
-        """How many Nodes are too many and not leaving yet; negative where too many leave.
-
-        An invalid wish removes nothing: the Nodes that are there stay.
-        """
-        if not (self.valid or self.deleting):
-            return 0
-        target = 0 if self.deleting else self.spec.target_nodes
-        return len(self.members) - self.leaving - target
-
-    def leaves(self, member: Member) -> bool:
-        """Whether this Node was asked to leave, for good where the NodePool itself is to go."""
-        if self.deleting:
-            return member.removal is RemovalReason.POOL_DELETED
-        return member.removal is not None
 
 
 @dataclass(frozen=True, slots=True)

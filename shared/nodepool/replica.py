@@ -33,6 +33,7 @@ from nodepool.service import (
     settle,
     step,
 )
+from nodepool.threads import Thread, Threads
 
 S = TypeVar("S")
 QUESTIONS_MAX = 400
@@ -164,6 +165,7 @@ class Replica(Generic[S]):
         self._passed = 0
         self._recorded: list[Entry] = []
         self._refused = False
+        self._threads = Threads()
         self._own = f"np.evt.{service.name}."
         self._commit = commit_subject(service.name)
 
@@ -204,6 +206,7 @@ class Replica(Generic[S]):
             question = self._open.popleft()
             message = question.message
             if message is not None:
+                self._follow(question)
                 answers = tuple(recorded.pop(question.entry.position, ()))
                 state = settle(self.service, state, message, answers, question.now)
         self.settled, self.fence, self._refused = position, record.position, False
@@ -241,7 +244,8 @@ class Replica(Generic[S]):
             self.state = found.state
             self._passed += 1
             said += len(found.answers) + (found.trouble is not None)
-            answered.append(Answered(question, _envelopes(question, found), found.trouble))
+            envelopes = _envelopes(question, found, self._threads)
+            answered.append(Answered(question, envelopes, found.trouble))
         return Proposal(
             service=self.service.name,
             answered=tuple(answered),
@@ -255,7 +259,14 @@ class Replica(Generic[S]):
         message = question.message
         if message is None:
             return Step(self.state, ())
+        self._follow(question)
         return step(self.service, self.state, message, question.now)
+
+    def _follow(self, question: Question[S]) -> None:
+        envelope = question.envelope
+        if Wake.__name__ in self.service.questions and isinstance(envelope, Envelope):
+            thread = Thread(envelope.correlationid, envelope.traceparent)
+            self._threads.note(envelope.data, thread)
 
     def accepted(self, proposal: Proposal[S], position: int) -> None:
         """The proposal is stored; its commit record lies at `position`."""
@@ -281,13 +292,17 @@ class Replica(Generic[S]):
         return self.service.wakes(self.state)
 
 
-def _envelopes(question: Question[S], found: Step[S]) -> tuple[Envelope[Message], ...]:
+def _envelopes(
+    question: Question[S], found: Step[S], threads: Threads
+) -> tuple[Envelope[Message], ...]:
     asked = question.envelope
     name = question.service.name
     position = question.entry.position
     if asked is None or not found.answers:
         return ()
     trace = asked.traceparent if isinstance(asked, Envelope) else None
+    told = Thread(asked.correlationid, trace)
+    rung = isinstance(asked, Envelope) and isinstance(asked.data, Wake)
     return tuple(
         envelope_of(type(answer)).model_construct(
             id=f"{position}.{name}.{index}",
@@ -295,13 +310,14 @@ def _envelopes(question: Question[S], found: Step[S]) -> tuple[Envelope[Message]
             source=name,
             subject="/".join(answer.path),
             time=question.entry.time,
-            traceparent=trace,
-            correlationid=asked.correlationid,
+            traceparent=thread.traceparent,
+            correlationid=thread.correlationid,
             causationid=asked.id,
             causeposition=position,
             data=answer,
         )
         for index, answer in enumerate(found.answers)
+        for thread in (threads.of(answer) if rung else told,)
     )
 
 

@@ -9,11 +9,21 @@ import json
 import os
 import zlib
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-from nodepool.bus import SNAPSHOTS, Connection, Publisher, ask, last_of, publish
+from nodepool.bus import (
+    ANSWER_S,
+    SNAPSHOTS,
+    STREAM,
+    Connection,
+    Publisher,
+    ask,
+    last_of,
+    publish,
+)
 from nodepool.replica import Replica
-from nodepool.service import Service
+from nodepool.service import Service, commit_subject
 from nodepool.snapshot import dump, load
 
 S = TypeVar("S")
@@ -22,6 +32,17 @@ CHUNK_BYTES = 256 << 10
 LINES_A_TURN = 200
 """After so many lines the service gets a turn: a snapshot must not delay its answers."""
 READS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """What ends a snapshot: how many chunks it has, their digest, and where in the log it is."""
+
+    id: str
+    chunks: int
+    settled: int
+    fence: int
+    sha256: str
 
 
 async def save(
@@ -37,76 +58,84 @@ async def save(
         packed = zlib.compress(chunk, 1)
         await publisher.publish(f"np-snapshot.{name}.{id}.{count}", packed)
         stored, count = stored + len(packed), count + 1
-    manifest = {
-        "id": id,
-        "chunks": count,
-        "settled": settled,
-        "fence": fence,
-        "sha256": digest.hexdigest(),
-    }
-    await publish(connection, f"np-snapshot.{name}.manifest", json.dumps(manifest).encode())
+    manifest = _Manifest(id, count, settled, fence, digest.hexdigest())
+    content = json.dumps(asdict(manifest)).encode()
+    await publish(connection, f"np-snapshot.{name}.manifest", content)
     if before is not None:
-        gone = f"np-snapshot.{name}.{before['id']}.>"
+        gone = f"np-snapshot.{name}.{before.id}.>"
         await ask(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", {"filter": gone})
     return stored
 
 
 async def _chunks(state: object) -> AsyncIterator[bytes]:
-    buffer, size = [], 0
+    """The lines of a state, cut anywhere: a chunk must fit the bus however long a line is."""
+    buffer = bytearray()
     for number, line in enumerate(dump(state)):
-        buffer.append(line)
-        size += len(line) + 1
-        if size >= CHUNK_BYTES:
-            yield b"\n".join(buffer) + b"\n"
-            buffer, size = [], 0
+        buffer += line
+        buffer += b"\n"
+        while len(buffer) >= CHUNK_BYTES:
+            yield bytes(buffer[:CHUNK_BYTES])
+            del buffer[:CHUNK_BYTES]
         if number % LINES_A_TURN == LINES_A_TURN - 1:
             await asyncio.sleep(0)
-    yield b"\n".join(buffer)
+    yield bytes(buffer)
 
 
-async def _manifest(connection: Connection, name: str) -> dict[str, object] | None:
+async def _manifest(connection: Connection, name: str) -> _Manifest | None:
     entry = await last_of(connection, SNAPSHOTS, f"np-snapshot.{name}.manifest")
     if entry is None:
         return None
-    found: dict[str, object] = json.loads(entry.content)
-    return found
+    try:
+        found = json.loads(entry.content)
+        counts = (int(found["chunks"]), int(found["settled"]), int(found["fence"]))
+        return _Manifest(str(found["id"]), *counts, str(found["sha256"]))
+    except (ValueError, TypeError, LookupError):
+        return None
 
 
 async def restored(connection: Connection, service: Service[S]) -> Replica[S]:
     """A replica at the newest usable snapshot; at the log's start where there is none.
 
-    A snapshot that is damaged, or was taken of a state of another shape, is passed over.
+    A snapshot that is damaged, of another log, or of a state of another shape is passed over.
     """
     manifest = await _manifest(connection, service.name)
-    if manifest is None:
+    if manifest is None or not await _is_of_this_log(connection, service.name, manifest):
         return Replica(service)
     content = await _content(connection, service.name, manifest)
-    if content is None or hashlib.sha256(content).hexdigest() != manifest["sha256"]:
+    if content is None or hashlib.sha256(content).hexdigest() != manifest.sha256:
         return Replica(service)
     try:
         state = load(type(service.initial), _lines(content))
-    except (ValueError, TypeError, KeyError, AssertionError):
+    except (ValueError, TypeError, LookupError, AssertionError):
         return Replica(service)
-    settled, fence = int(str(manifest["settled"])), int(str(manifest["fence"]))
-    return Replica(service, state, settled, fence)
+    return Replica(service, state, manifest.settled, manifest.fence)
+
+
+async def _is_of_this_log(connection: Connection, name: str, manifest: _Manifest) -> bool:
+    """Whether the log holds the commit after which the snapshot was taken."""
+    body = json.dumps({"seq": manifest.fence}).encode()
+    record = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body, timeout=ANSWER_S)
+    if (record.headers or {}).get("Nats-Subject") != commit_subject(name):
+        return False
+    position: int = json.loads(record.data)["position"]
+    return position == manifest.settled
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
     return iter(content.splitlines())
 
 
-async def _content(connection: Connection, name: str, manifest: dict[str, object]) -> bytes | None:
-    count, id = int(str(manifest["chunks"])), manifest["id"]
+async def _content(connection: Connection, name: str, manifest: _Manifest) -> bytes | None:
     room = asyncio.Semaphore(READS_AT_ONCE)
 
     async def chunk(number: int) -> bytes | None:
         async with room:
-            subject = f"np-snapshot.{name}.{id}.{number}"
+            subject = f"np-snapshot.{name}.{manifest.id}.{number}"
             entry = await last_of(connection, SNAPSHOTS, subject)
             return None if entry is None else zlib.decompress(entry.content)
 
     try:
-        found = await asyncio.gather(*(chunk(number) for number in range(count)))
+        found = await asyncio.gather(*(chunk(number) for number in range(manifest.chunks)))
     except zlib.error:
         return None
     if any(part is None for part in found):

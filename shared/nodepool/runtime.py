@@ -92,7 +92,7 @@ class Runtime(Generic[S]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop`; trouble with the bus delays it, nothing else ends it."""
-        self.telemetry.ready = self.ready.is_set
+        self.telemetry.ready = self._is_ready
         self.port = self.telemetry.serve(self.settings)
         try:
             while not stop.is_set():
@@ -104,6 +104,10 @@ class Runtime(Generic[S]):
                     await asyncio.sleep(BACK_OFF_S)
         finally:
             self.telemetry.close()
+
+    def _is_ready(self) -> bool:
+        """Whether it has caught up with the log, and has a bus to answer on."""
+        return self.ready.is_set() and self._connection.is_connected
 
     async def _session(self, stop: asyncio.Event) -> None:
         connection = await _connected(self.settings.url, self.service.name, stop)

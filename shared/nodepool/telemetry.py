@@ -35,6 +35,7 @@ from prometheus_client.registry import Collector
 from pydantic_core import to_json
 from structlog.typing import EventDict
 
+from nodepool.events import Wake
 from nodepool.messages import Envelope, Message
 from nodepool.replica import Answered, Proposal
 from nodepool.settings import Settings, SettingsError
@@ -197,7 +198,13 @@ class Telemetry:
         span.end()
         context = span.get_span_context()
         trace = f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
-        said = tuple(e.model_copy(update={"traceparent": trace}) for e in one.envelopes)
+        # An answer to the clock goes on with the trace of what it is about, where that is known.
+        said = tuple(
+            e
+            if name == Wake.__name__ and e.traceparent
+            else e.model_copy(update={"traceparent": trace})
+            for e in one.envelopes
+        )
         return one._replace(envelopes=said)
 
     def serve(self, settings: Settings) -> int:
@@ -238,7 +245,7 @@ class Telemetry:
             self._server.server_close()
         if self._tracing is not None:
             self._tracing.shutdown()
-        self._out.flush()
+        self._out.close()
 
 
 class _Silent(WSGIRequestHandler):
@@ -320,6 +327,10 @@ class _Output:
         except OSError:
             self._give_up()
 
+    def close(self) -> None:
+        """Hands over the last lines."""
+        self.flush()
+
     def _give_up(self) -> None:
         self._stream = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
@@ -346,6 +357,11 @@ class _Rotating(_Output):
         if self._stream.tell() > LOG_FILE_BYTES:
             self._handler.doRollover()
             self._stream = self._opened()
+
+    def close(self) -> None:
+        """Hands over the last lines, and lets go of the file."""
+        super().flush()
+        self._handler.close()
 
     log = debug = info = warning = error = critical = exception = _Output.msg
 

@@ -17,7 +17,7 @@ from nodepool.model import PoolPath
 from nodepool.replica import CLOCK, Proposal, Replica, wake
 from nodepool.service import AnyService
 from nodepool.snapshot import dump, load
-from nodepool.testing import Host, World
+from nodepool.testing import Host, Log, World
 from support.auditor import TRIAGE, AuditError, Auditor, Pool, Stay, fits
 from support.stage import A100, H100, ZONE, services
 
@@ -68,11 +68,12 @@ class Storm:
     seed: int
     services: Sequence[AnyService] = field(default_factory=services)
     steps: int = STEPS
+    log: Log = field(default_factory=Log)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         self.world = World(self.services, replicas=2)
-        self.log = self.world.log
+        self.world.log = self.log
         self.auditor = Auditor()
         self.audited = 0
         self.actors = [
