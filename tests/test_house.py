@@ -340,6 +340,10 @@ def test_every_command_is_heard_by_exactly_one_service() -> None:
     assert hearers == dict.fromkeys(COMMANDS, 1)
 
 
+def test_the_list_of_commands_names_them_all() -> None:
+    assert set(COMMANDS) == commands.COMMANDS
+
+
 def test_no_service_says_a_command() -> None:
     assert [(s.name, name) for s in services() for name in s.answers if name in COMMANDS] == []
 

@@ -121,13 +121,14 @@ class Service(Generic[S]):
 
     def filters(self) -> tuple[str, ...]:
         """The subjects that hold all a replica needs: questions, wakes, own answers and commits."""
-        kinds = tuple(members(self.hears))
-        heard = {"np.evt.>"} if len(kinds) > FILTERS_MAX else {self._filter(k) for k in kinds}
-        if self.commands:
-            every = "np.cmd.*.*.*.*"
-            heard = {every, *(one for one in heard if not one.startswith("np.cmd."))}
-        own = (f"np.evt.{self.name}.>",) if self.says is not None else ()
-        return (*sorted(heard), *own, commit_subject(self.name))
+        heard = {self._filter(kind) for kind in self.questions.values()}
+        events = {one for one in heard if one.startswith("np.evt.")}
+        commands = {"np.cmd.*.*.*.*"} if self.commands else heard - events
+        if self.says is not None:
+            events.add(f"np.evt.{self.name}.>")
+        # The engine refuses filters that overlap, so the filter for all of them stands alone.
+        told = events if len(events) <= FILTERS_MAX else {"np.evt.>"}
+        return (*sorted(commands), *sorted(told), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
         """Whether a replica needs the message on this subject; what `filters` says, in Python."""
@@ -137,9 +138,9 @@ class Service(Generic[S]):
             return subject in self._wanted
         speaker, _, rest = subject[7:].partition(".")
         if speaker == self.name:
-            return True
+            return self.says is not None
         if speaker == "clock":
-            return rest.startswith(f"{self.name}.")
+            return Wake.__name__ in self.questions and rest.startswith(f"{self.name}.")
         return f"{speaker}.{rest.rpartition('.')[2]}" in self._wanted
 
     @cached_property
