@@ -23,6 +23,7 @@ from nodepool.events import (
     NodePoolValidated,
     NodeUpdated,
     QuotaChecked,
+    Wake,
 )
 from nodepool.messages import Message
 from nodepool.replica import Proposal
@@ -94,7 +95,7 @@ def test_a_grant_that_is_given_back_before_the_allocator_agreed_is_found() -> No
 
     breach = found(house("quota", evolve=evolve))
 
-    assert " takes " in breach or " grants " in breach
+    assert " takes " in breach or "grants " in breach
 
 
 def test_a_quota_that_never_looks_again_is_found() -> None:
@@ -154,7 +155,7 @@ def test_an_allocator_that_does_not_wait_for_its_grant_is_found() -> None:
 
     breach = found(house("allocator", evolve=evolve))
 
-    assert " of " in breach
+    assert " holds " in breach
 
 
 def test_an_allocator_that_calls_a_pool_empty_too_early_is_found() -> None:
@@ -260,7 +261,7 @@ def test_a_lifecycle_that_gives_up_no_silent_machine_is_found() -> None:
 
     breach = found(house("lifecycle", wakes=wakes))
 
-    assert breach
+    assert "nor was given up" in breach
 
 
 def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
@@ -268,7 +269,9 @@ def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
     early = timedelta(seconds=30)
 
     def decide(state: Any, message: Message, now: Moment) -> Iterator[Message]:
-        return iter(preemption.decide(state, message, replace(now, time=now.time + early)))
+        if isinstance(message, Wake):
+            now = now._replace(time=now.time + early)
+        return iter(preemption.decide(state, message, now))
 
     def wakes(state: Any) -> Any:
         due = preemption.wakes(state)
@@ -289,7 +292,7 @@ def test_an_aggregator_that_miscounts_is_found() -> None:
 
     breach = found(house("aggregator", evolve=evolve))
 
-    assert "do not add up" in breach
+    assert "do not add up" in breach or "says another thing" in breach
 
 
 def test_a_service_that_remembers_more_than_its_state_is_found() -> None:
@@ -326,7 +329,7 @@ class Forgetful(Log):
         position = super().commit(proposal)
         if position is not None and next(self.commits) % 7 == 6:
             lost = self.entries[-2]
-            self.entries[-2] = replace(lost, subject="np.lost")
+            self.entries[-2] = lost._replace(subject="np.lost")
         return position
 
 

@@ -191,8 +191,14 @@ class Storm:
     # The world outside.
 
     def _pass_time(self) -> None:
-        seconds = self.random.choice((0.1, 1, 10, 45, 90, 121, 200, 600, 1900))
-        self.log.clock += timedelta(seconds=seconds)
+        """To a moment that somebody waits for, or any other."""
+        due = [moment for actor in self.actors if (moment := actor.replica.due()) is not None]
+        awaited = [moment for moment in due if moment > self.log.clock]
+        if awaited and self.random.random() < 0.5:
+            self.log.clock = min(awaited)
+        else:
+            seconds = self.random.choice((0.1, 1, 10, 45, 90, 121, 200, 600, 1900))
+            self.log.clock += timedelta(seconds=seconds)
 
     def _noise(self) -> None:
         """What no service said, on subjects that services read."""
@@ -247,7 +253,8 @@ class Storm:
     def _customer(self) -> None:
         deeds: Mapping[Callable[[], None], int] = {
             self._apply: 14,
-            self._scale: 22,
+            self._scale: 18,
+            self._waver: 6,
             self._delete: 4,
             self._raise_or_lower: 5,
             self._add: 3,
@@ -315,6 +322,19 @@ class Storm:
             content["resourceVersion"] = str(self.random.randrange(len(self.log.entries) + 1))
         self._ask("ScaleNodePool", self._path(), content)
 
+    def _waver(self) -> None:
+        """A pool shrinks, grows and shrinks again while Pods come to its Nodes."""
+        stay = self._node()
+        if stay is None:
+            return
+        org, cluster, pool = stay.pool.key.split("/")
+        held = stay.pool.held
+        for target in (held - 1, held, held - 1, self.random.choice((0, held))):
+            self._ask("ScaleNodePool", (org, cluster, pool), {"targetNodes": max(0, target)})
+            for other in self.auditor.nodes_of(stay.pool):
+                if other.phase == "production" and self.random.random() < 0.4:
+                    self._start(other)
+
     def _delete(self) -> None:
         self._ask("DeleteNodePool", self._path(), {})
 
@@ -371,13 +391,16 @@ class Storm:
     def _run_pod(self) -> None:
         stay = self._node()
         if stay is not None:
-            pod = {
-                "name": f"job-{self.random.randrange(2)}",
-                "interruption": self.random.choice(("blocking", "interruptable", "graceful")),
-                "graceS": self.random.choice((0, 30, 300, 3600)),
-                "daemonSet": self.random.random() < 0.1,
-            }
-            self._ask("RunPod", self._path_of(stay), {"pod": pod})
+            self._start(stay)
+
+    def _start(self, stay: Stay) -> None:
+        pod = {
+            "name": f"job-{self.random.randrange(2)}",
+            "interruption": self.random.choice(("blocking", "interruptable", "graceful")),
+            "graceS": self.random.choice((0, 30, 300, 3600)),
+            "daemonSet": self.random.random() < 0.1,
+        }
+        self._ask("RunPod", self._path_of(stay), {"pod": pod})
 
     def _stop_pod(self) -> None:
         working = [stay for stay in self.auditor.stays.values() if stay.working]
@@ -399,7 +422,8 @@ class Storm:
 
     def _repeat(self) -> None:
         """A command once more: as the bus knows it, later than it remembers, or as a new one."""
-        subject, content, id = self.random.choice(self.sent)
+        recent = self.random.random() < 0.6
+        subject, content, id = self.random.choice(self.sent[-12:] if recent else self.sent)
         match self.random.randrange(3):
             case 0:
                 self._publish(subject, content, id)
@@ -443,6 +467,9 @@ class Storm:
 
     def _settle_accounts(self) -> None:
         self._every_command_ended()
+        for stay in self.auditor.stays.values():
+            if stay.phase == "assigned":
+                raise AuditError(f"{stay.machine} neither joined {stay.pool.key} nor was given up")
         for pool in self.auditor.living():
             self._is_explained(pool)
         self._rows_add_up()
