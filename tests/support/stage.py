@@ -376,6 +376,10 @@ class Stage(ABC):
         """The name of a machine; one that no stage gave a number stands for itself."""
         return {alias: name for name, alias in self._known().items()}.get(node, node)
 
+    def machine_path(self, node: str) -> PoolPath:
+        """Whom to ask about a machine of the first zone."""
+        return FLEET, ZONE, self.machine(node)
+
     def told(self, text: str) -> str:
         """A text with machines by their number instead of their name."""
         known = self._known()
