@@ -386,6 +386,12 @@ def render(found: service.Row) -> Document:
     return document(found)
 
 
+def render_deprecated(found: service.Row) -> Document:
+    """A row as the read model holds it for those who ask for the deprecated conditions too."""
+    assert isinstance(found, Row), f"{type(found).__name__} is no row of the aggregator"
+    return document(found, show_deprecated=True)
+
+
 SERVICE = Service(
     name="aggregator",
     hears=Hears,
@@ -398,6 +404,7 @@ SERVICE = Service(
         touched=touched,
         row=row,
         render=render,
+        render_deprecated=render_deprecated,
         keys=_rows,
     ),
 )

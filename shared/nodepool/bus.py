@@ -519,7 +519,7 @@ class Reader:
             config["deliver_policy"] = "all"
         old, self._inbox = self._listening, inbox
         self._alive = asyncio.get_running_loop().time()
-        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        self._subject = ""  # Nothing is to be pulled from a consumer before it is there.
         self._asked = self._received = 0
         if old is not None:
             with suppress(NatsError, OSError):
@@ -530,16 +530,14 @@ class Reader:
         body = {"stream_name": self._stream, "action": "create", "config": config}
         info = await ask(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
         self._beyond = int(str(info.get("num_pending", 0)))
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
 
     async def _pull(self) -> None:
         """Asks for more while there is room for it."""
         while self._subject and self._outstanding() <= WAITING_MAX - PULL:
             self._asked += PULL
-            request = {
-                "batch": PULL,
-                "expires": int(PULL_S * 1e9),
-                "idle_heartbeat": int(HEARTBEAT_S * 1e9),
-            }
+            expires, beat = int(PULL_S * 1e9), int(HEARTBEAT_S * 1e9)
+            request = {"batch": PULL, "expires": expires, "idle_heartbeat": beat}
             try:
                 await self._client.publish(
                     self._subject, json.dumps(request).encode(), reply=self._inbox

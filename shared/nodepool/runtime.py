@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
@@ -137,6 +138,7 @@ class Runtime(Generic[S]):
                 wants=self.service.wants,
             )
             await reader.open()
+            reader.arrived.set()
             connection.on_back.append(reader.arrived.set)
             self._rows = self._row_writer()
             if self._rows is not None:
@@ -156,7 +158,11 @@ class Runtime(Generic[S]):
 
     def _row_writer(self) -> RowWriter[S] | None:
         rows = self.service.rows
-        return RowWriter(self._connection, self._publisher, rows) if rows is not None else None
+        if rows is None:
+            return None
+        if self.settings.deprecated_conditions == "show" and rows.render_deprecated is not None:
+            rows = replace(rows, render=rows.render_deprecated)
+        return RowWriter(self._connection, self._publisher, rows)
 
     async def _loop(self, stop: asyncio.Event, tasks: Iterable[asyncio.Task[None]]) -> None:
         self._leading, self._rung, self._refused_at, self._rung_at = True, None, 0.0, 0
@@ -284,7 +290,7 @@ class Runtime(Generic[S]):
         return result == "stored"
 
     def _compare_rows(self) -> None:
-        """Has what is stored compared with the state: either may have been lost or have moved on."""
+        """Has the stored rows compared with the state: either may be behind the other."""
         if self._rows is not None:
             self._rows.touched(self.replica.state, (), self.replica.settled)
             self._rows.forget()

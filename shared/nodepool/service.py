@@ -77,7 +77,8 @@ class Rows(Generic[S]):
 
     `touched(state, message)` names the rows (bucket, key) that a message may have changed,
     `row(state, bucket, key)` is a row, None where there is none, `render` the object that readers
-    see, `keys(state, bucket)` every key there is.
+    see, `keys(state, bucket)` every key there is. `render_deprecated` does as `render`, with what
+    is deprecated shown as well.
     """
 
     buckets: tuple[str, ...]
@@ -85,6 +86,7 @@ class Rows(Generic[S]):
     row: Callable[[S, str, str], Row | None]
     render: Callable[[Row], Mapping[str, object]]
     keys: Callable[[S, str], Iterable[str]]
+    render_deprecated: Callable[[Row], Mapping[str, object]] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 PREFIX = "NODEPOOL_"
 Traces = Literal["off", "console", "otlp"]
+Shown = Literal["hide", "show"]
 
 
 class SettingsError(Exception):
@@ -18,7 +19,8 @@ class Settings:
     """The settings of one service.
 
     `metrics_port` 0 picks a free port, -1 serves none; `log_file` empty means standard output;
-    `replicas` is how many copies the engine keeps of the streams.
+    `replicas` is how many copies the engine keeps of the streams; `deprecated_conditions` shows the
+    three that others replaced as well.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -29,13 +31,17 @@ class Settings:
     traces: Traces = "off"
     replicas: int = 1
     stop_with_parent: str = ""
+    deprecated_conditions: Shown = "hide"
 
 
 _INTEGER = re.compile("-?[0-9]{1,9}")
+# Kubernetes tells every Pod of the Services beside it, in variables that begin with their names.
+_SERVICE_LINK = re.compile("_SERVICE_(HOST|PORT(_.+)?)$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_.+)?)?$")
 _INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5)}
 _CHOICES = {
     "traces": get_args(Traces),
     "log_level": ("debug", "info", "warning", "error"),
+    "deprecated_conditions": get_args(Shown),
 }
 OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"})
 """What the command line and the single-machine set-up read for themselves."""
@@ -51,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         field = name.lower()
         if field in Settings.__slots__:
             found[field] = _value(variable, field, value)
-        elif name not in OTHERS:
+        elif name not in OTHERS and not _SERVICE_LINK.search(name):
             known = ", ".join(f"{PREFIX}{slot.upper()}" for slot in Settings.__slots__)
             raise SettingsError(f"{variable} is no setting; the settings are {known}")
     return Settings(**found)  # type: ignore[arg-type]  # `_value` gives each field its type.

@@ -51,6 +51,7 @@ def test_every_setting_can_be_set() -> None:
         "NODEPOOL_TRACES": "otlp",
         "NODEPOOL_REPLICAS": "3",
         "NODEPOOL_STOP_WITH_PARENT": "yes",
+        "NODEPOOL_DEPRECATED_CONDITIONS": "show",
     }
 
     # when they are read
@@ -66,8 +67,25 @@ def test_every_setting_can_be_set() -> None:
         traces="otlp",
         replicas=3,
         stop_with_parent="yes",
+        deprecated_conditions="show",
     )
     assert len(environment) == len(Settings.__slots__)
+
+
+def test_what_kubernetes_says_of_a_service_of_that_name_is_passed_over() -> None:
+    # given what Kubernetes puts into a Pod beside a Service named nodepool-console
+    environment = {
+        "NODEPOOL_CONSOLE_SERVICE_HOST": "10.0.0.7",
+        "NODEPOOL_CONSOLE_SERVICE_PORT_HTTP": "80",
+        "NODEPOOL_CONSOLE_PORT": "tcp://10.0.0.7:80",
+        "NODEPOOL_CONSOLE_PORT_80_TCP_ADDR": "10.0.0.7",
+    }
+
+    # when it is read
+    found = read(environment)
+
+    # then all is at its default
+    assert found == Settings()
 
 
 @pytest.mark.parametrize("name", ["ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"])

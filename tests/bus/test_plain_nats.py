@@ -1,0 +1,143 @@
+"""Anybody with a NATS client can ask for things, and read what became of them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from bus.harness import connected, serving
+from nodepool.server import NatsServer
+from support.stage import H100, ZONE, services
+
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "training"},
+    "spec": {"instanceType": H100, "targetNodes": 2},
+}
+SUBJECT = "np.cmd.acme.prod.training.ApplyNodePool"
+
+
+@asynccontextmanager
+async def plain(server: NatsServer, tmp_path: Path) -> AsyncIterator[Client]:
+    """A house at work, and a client that knows nothing of it."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(connected(server.url))
+        for service in services("validator", "quota"):
+            log = tmp_path / f"{service.name}.log"
+            await stack.enter_async_context(serving(service, server, log))
+        client = await nats.connect(server.url)
+        stack.push_async_callback(client.close)
+        await asked(client, "np.cmd.acme.prod._.RegisterCluster", {"zone": ZONE}, "cluster")
+        yield client
+
+
+async def asked(
+    client: Client, subject: str, said: object, id: str, headers: dict[str, str] | None = None
+) -> dict[str, object]:
+    """Publishes as `nats pub` does, and returns the outcome that carries the id."""
+    heard = await client.subscribe("np.evt.*.*.*.*.*")
+    await client.publish(subject, json.dumps(said).encode(), headers=headers or {"Nats-Msg-Id": id})
+    async with asyncio.timeout(20):
+        async for message in heard.messages:
+            envelope: dict[str, object] = json.loads(message.data)
+            outcome = envelope["type"] in ("CommandAccepted", "CommandRefused")
+            if outcome and envelope["correlationid"] == id:
+                await heard.unsubscribe()
+                return envelope
+    raise AssertionError("the subscription ended")
+
+
+def test_bare_json_on_a_subject_is_a_command_with_an_outcome(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a house at work
+        async with plain(server, tmp_path) as client:
+            # when somebody publishes a manifest, and nothing around it
+            outcome = await asked(client, SUBJECT, MANIFEST, "my-id")
+
+            # then an event with the id of that message says that it was taken
+            assert outcome["type"] == "CommandAccepted"
+            assert outcome["specversion"] == "1.0"
+            assert outcome["data"] == {
+                "org": "acme",
+                "cluster": "prod",
+                "pool": "training",
+                "command": "ApplyNodePool",
+                "result": "created",
+                "generation": 1,
+                "dryRun": False,
+            }
+
+    asyncio.run(story())
+
+
+def test_bare_json_that_is_wrong_is_refused_with_the_field_and_the_reason(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a house at work
+        async with plain(server, tmp_path) as client:
+            # when somebody publishes a manifest with a mistake
+            wrong = {**MANIFEST, "spec": {"instanceType": H100, "targetNodes": -1}}
+            outcome = await asked(client, SUBJECT, wrong, "my-id")
+
+            # then the outcome names what to mend
+            assert outcome["type"] == "CommandRefused"
+            data = outcome["data"]
+            assert isinstance(data, dict)
+            assert (data["field"], data["reason"]) == ("spec.targetNodes", "Invalid")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("mode", ["structured", "binary", "unnamed"])
+def test_a_cloudevent_is_understood_in_either_mode(
+    server: NatsServer, tmp_path: Path, mode: str
+) -> None:
+    async def story() -> None:
+        # given a house at work
+        async with plain(server, tmp_path) as client:
+            # when somebody publishes a CloudEvent, or something without any id
+            match mode:
+                case "structured":
+                    event = {"specversion": "1.0", "id": "e1", "type": "ApplyNodePool"}
+                    said: object = {**event, "source": "me", "data": MANIFEST}
+                    outcome = await asked(client, SUBJECT, said, "e1", {"X": "y"})
+                case "binary":
+                    headers = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "me"}
+                    outcome = await asked(client, SUBJECT, MANIFEST, "e1", headers)
+                case _:
+                    info = await client.jetstream().stream_info("NODEPOOL")
+                    id = str(info.state.last_seq + 1)
+                    outcome = await asked(client, SUBJECT, MANIFEST, id, {"X": "y"})
+
+            # then its outcome carries its id, or its place in the log
+            assert outcome["type"] == "CommandAccepted"
+
+    asyncio.run(story())
+
+
+def test_the_same_command_published_again_changes_nothing(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a manifest that was taken
+        async with plain(server, tmp_path) as client:
+            await asked(client, SUBJECT, MANIFEST, "first")
+
+            # when somebody publishes it again under another id
+            outcome = await asked(client, SUBJECT, MANIFEST, "second")
+
+            # then it is taken as what it is already
+            data = outcome["data"]
+            assert isinstance(data, dict)
+            assert (data["result"], data["generation"]) == ("unchanged", 1)
+
+    asyncio.run(story())
