@@ -36,7 +36,11 @@ class Settings:
 
 _INTEGER = re.compile("-?[0-9]{1,9}")
 # Kubernetes tells every Pod of the Services beside it, in variables that begin with their names.
-_SERVICE_LINK = re.compile("_SERVICE_(HOST|PORT(_.+)?)$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_.+)?)?$")
+_SERVICE_LINK = re.compile(
+    "[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*"
+    "|[A-Z0-9_]+_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?=.*"
+    "|[A-Z0-9_]+_PORT=(tcp|udp|sctp)://.*"
+)
 _INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5)}
 _CHOICES = {
     "traces": get_args(Traces),
@@ -57,7 +61,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         field = name.lower()
         if field in Settings.__slots__:
             found[field] = _value(variable, field, value)
-        elif name not in OTHERS and not _SERVICE_LINK.search(name):
+        elif name not in OTHERS and not _SERVICE_LINK.fullmatch(f"{name}={value}"):
             known = ", ".join(f"{PREFIX}{slot.upper()}" for slot in Settings.__slots__)
             raise SettingsError(f"{variable} is no setting; the settings are {known}")
     return Settings(**found)  # type: ignore[arg-type]  # `_value` gives each field its type.
