@@ -435,7 +435,8 @@ class Reader:
     async def open(self) -> None:
         """Begins to read; returns when the server knows of it."""
         self._client.on_back.append(self._again)
-        await self._make()
+        self._making = asyncio.create_task(self._make())
+        await self._making
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
