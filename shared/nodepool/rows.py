@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from nats.errors import Error as NatsError
 from pydantic_core import to_json
 
 from nodepool.bus import (
@@ -80,16 +81,19 @@ class RowWriter(Generic[S]):
             self._knock.clear()
             try:
                 await self.flush()
-            except (InDoubt, ServerRefusal):
+            except (InDoubt, ServerRefusal, NatsError, OSError):
                 self.known = False
                 await asyncio.sleep(0.1)
                 self._knock.set()
 
     async def flush(self) -> None:
         """Writes what is noted now."""
-        if not self.known:
-            await self._learn()
-        await self._write_all()
+        while True:
+            if not self.known:
+                await self._learn()
+            await self._write_all()
+            if self.known:
+                return
 
     async def _learn(self) -> None:
         """Reads what is stored, and notes every row that differs from the state."""
@@ -155,6 +159,8 @@ class RowWriter(Generic[S]):
         if isinstance(error, Refused):
             # Another wrote this row: look whose is newer, and write again if it is ours.
             found = await last_of(self._connection, f"KV_{sent.place[0]}", sent.subject)
+            if (found.position if found else 0) < self._positions.get(sent.place, 0):
+                self.known = False  # The bucket is not the one that was read: rows are missing.
             self._note(sent.place, found)
             self._dirty[sent.place] = None
         elif isinstance(error, Exception):

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -35,6 +36,8 @@ from nodepool.snapshot import dump
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
 
+S = TypeVar("S")
+Damage = Callable[[Connection], Awaitable[None]]
 SOON_S = 10.0
 ERROR = "np.cmd.acme._._.SetQuota"
 
@@ -43,7 +46,7 @@ def limit(number: int, org: str = "acme") -> SetQuota:
     return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
-def handled(runtime: Runtime[object], message: str = "SetQuota", **labels: str) -> float:
+def handled(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
     """How many messages of a kind this replica has answered."""
     registry = runtime.telemetry.registry
     name, found = "nodepool_messages_handled", 0.0
@@ -55,7 +58,7 @@ def handled(runtime: Runtime[object], message: str = "SetQuota", **labels: str) 
     return found
 
 
-def state_of(replica: Replica[object]) -> list[bytes]:
+def state_of(replica: Replica[S]) -> list[bytes]:
     return list(dump(replica.safe))
 
 
@@ -68,7 +71,7 @@ async def answered(connection: Connection, count: int) -> None:
     await until(all_there)
 
 
-async def replayed(connection: Connection, service: Service[object]) -> Replica[object]:
+async def replayed(connection: Connection, service: Service[S]) -> Replica[S]:
     """A replica that has read the whole log and nothing else."""
     replica = Replica(service)
     for entry in await whole(connection):
@@ -210,7 +213,7 @@ async def other_log(connection: Connection) -> None:
 
 @pytest.mark.parametrize("damage", [cut, lose, garble, other_shape, no_object, other_log])
 def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
-    server: NatsServer, tmp_path: Path, damage: "type[None]"
+    server: NatsServer, tmp_path: Path, damage: Damage
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
@@ -218,7 +221,7 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
             async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=20):
                 await several(connection, 0, 25)
                 await until(lambda: snapshot_there(connection))
-            await damage(connection)  # type: ignore[call-arg, misc]
+            await damage(connection)
             left = len(await outcomes(connection))
 
             # when a replica starts
@@ -513,13 +516,13 @@ def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: Nats
 
             # and once the server is there it is
             await asyncio.to_thread(server.start)
-            await until(lambda: runtime.telemetry.ready())
+            await until(runtime.telemetry.ready)
 
             # and when the server is gone again it is not, until it is back
             await asyncio.to_thread(server.kill)
             await until(lambda: not runtime.telemetry.ready())
             await asyncio.to_thread(server.start)
-            await until(lambda: runtime.telemetry.ready())
+            await until(runtime.telemetry.ready)
 
     asyncio.run(story())
 
