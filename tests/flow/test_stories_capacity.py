@@ -12,13 +12,13 @@ def rack(*names: str) -> dict[str, object]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def test_a_pool_gets_the_part_of_its_nodes_that_there_is(stage: Stage) -> None:
-    stage.given_house(machines=2)
-    stage.listen()
+def test_a_pool_gets_the_part_of_its_nodes_that_there_is(world: WorldStage) -> None:
+    world.given_house(machines=2)
+    world.listen()
 
-    stage.apply("train", 3)
+    world.apply("train", 3)
 
-    assert stage.events("train") == [
+    assert world.events("train") == [
         "CWNodePoolCreated",
         "CWInsufficientCapacity",
         "CWNodeRequestQueued 3",
@@ -28,12 +28,12 @@ def test_a_pool_gets_the_part_of_its_nodes_that_there_is(stage: Stage) -> None:
         "CWNodeRegistered n2",
         "CWInsufficientCapacity",
     ]
-    assert stage.messages("train", "CWInsufficientCapacity") == [
+    assert world.messages("train", "CWInsufficientCapacity") == [
         "2 of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
         "none of 1 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
     ]
-    assert stage.counts("train") == (3, 0, 2)
-    assert stage.conditions("train")["AtTarget"] == "UnderTarget"
+    assert world.counts("train") == (3, 0, 2)
+    assert world.conditions("train")["AtTarget"] == "UnderTarget"
 
 
 def test_a_pool_says_partial_while_there_are_too_few_machines(world: WorldStage) -> None:

@@ -55,14 +55,14 @@ def test_a_node_carries_what_the_control_plane_and_its_pool_give_it(stage: Stage
     }
 
 
-def test_a_change_of_metadata_reaches_every_node(stage: Stage) -> None:
-    stage.given_house()
-    stage.apply("train", 2)
-    stage.listen()
+def test_a_change_of_metadata_reaches_every_node(world: WorldStage) -> None:
+    world.given_house()
+    world.apply("train", 2)
+    world.listen()
 
-    stage.apply("train", 2, nodeLabels={"team": "red"}, nodeTaints=[RED])
+    world.apply("train", 2, nodeLabels={"team": "red"}, nodeTaints=[RED])
 
-    assert stage.story("train") == [
+    assert world.story("train") == [
         "NodePoolValidated Valid",
         "QuotaChecked Under 2",
         "CapacityChecked Sufficient 8",
@@ -70,8 +70,8 @@ def test_a_change_of_metadata_reaches_every_node(stage: Stage) -> None:
         "NodeUpdated n2 production",
         "CWNodePoolMetadata",
     ]
-    assert [labels(stage, node)["team"] for node in ("n1", "n2")] == ["red", "red"]
-    assert spec(stage, "n2") == {"taints": [GPU, RED]}
+    assert [labels(world, node)["team"] for node in ("n1", "n2")] == ["red", "red"]
+    assert spec(world, "n2") == {"taints": [GPU, RED]}
 
 
 def test_metadata_that_a_pool_no_longer_lists_leaves_its_nodes(stage: Stage) -> None:

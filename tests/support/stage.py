@@ -1,7 +1,7 @@
 """The words in which stories about NodePools are told: what is given, what is asked, what is said.
 
 A story needs no bus: `WorldStage` tells it to every service in one thread over a log in memory,
-where time passes when told to.
+where time passes when told to. `support.live` tells the same stories on a real one.
 """
 
 import json
@@ -44,7 +44,8 @@ from nodepool.messages import (
     token,
 )
 from nodepool.model import PoolPath
-from nodepool.service import Rows, Service
+from nodepool.replica import Entry
+from nodepool.service import AnyService, Rows
 from nodepool.testing import World
 
 NAMES = (
@@ -84,11 +85,9 @@ TELLING: Mapping[type[Message], tuple[str, ...]] = {
 _MACHINE = re.compile(r"\bg[0-9a-f]{6}\b")
 
 
-def services(*names: str) -> tuple[Service[object], ...]:
+def services(*names: str) -> tuple[AnyService, ...]:
     """The services of these names, all of them where none is given."""
-    found: list[Service[object]] = [
-        import_module(f"{name}.decide").SERVICE for name in names or NAMES
-    ]
+    found: list[AnyService] = [import_module(f"{name}.decide").SERVICE for name in names or NAMES]
     return tuple(found)
 
 
@@ -106,8 +105,14 @@ class Stage(ABC):
     Machines go by the order in which they were added: the first is `n1`, whatever its name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, services_: Sequence[AnyService] = ()) -> None:
+        self.services = tuple(services_) or services()
         self.sent: dict[str, tuple[str, bytes]] = {}
+        self._kinds = {
+            name: kind for service in self.services for name, kind in service.answers.items()
+        }
+        self._said: list[Envelope[Message]] = []
+        self._read_to = 0
         self._heard = 0
         self._together = False
         self._counted = 0
@@ -124,8 +129,8 @@ class Stage(ABC):
         """Lets everything happen that does not need time to pass."""
 
     @abstractmethod
-    def envelopes(self) -> Sequence[Envelope[Message]]:
-        """Every event that was said so far, in the order of the log."""
+    def entries(self) -> Sequence[Entry]:
+        """The log as it lies there."""
 
     @abstractmethod
     def documents(self, bucket: str) -> Mapping[str, Mapping[str, object]]:
@@ -134,10 +139,6 @@ class Stage(ABC):
     @abstractmethod
     def document(self, bucket: str, key: str) -> Mapping[str, object] | None:
         """One object of the read model; None where there is none."""
-
-    @abstractmethod
-    def dead_letters(self) -> list[str]:
-        """Who parked which message: `service: name of the message`."""
 
     @abstractmethod
     def replay_differs(self) -> list[str]:
@@ -268,6 +269,27 @@ class Stage(ABC):
             self._given("RepairMachine", (FLEET, ZONE, self.machine(node)), {})
 
     # What is said and shown.
+
+    def envelopes(self) -> Sequence[Envelope[Message]]:
+        """Every event that was said so far, in the order of the log."""
+        entries = self.entries()
+        for entry in entries[self._read_to :]:
+            address = address_of(entry.subject)
+            kind = self._kinds.get(address.name) if address is not None else None
+            if kind is not None and issubclass(kind, Event):
+                read = decode(kind, entry.subject, entry.content, {}, entry.position)
+                if not isinstance(read, Unreadable):
+                    self._said.append(cast("Envelope[Message]", read))
+        self._read_to = len(entries)
+        return self._said
+
+    def dead_letters(self) -> list[str]:
+        """Who parked which message: `service: name of the message`."""
+        return [
+            dead_letter(entry.subject, entry.content)
+            for entry in self.entries()
+            if entry.subject.startswith("np.dead.")
+        ]
 
     def listen(self) -> None:
         """Forgets what was said so far: stories begin here."""
@@ -423,14 +445,9 @@ def dead_letter(subject: str, content: bytes) -> str:
 class WorldStage(Stage):
     """A stage in memory: one thread, and a clock that stands still until told to go on."""
 
-    def __init__(self, *services_: Service[object]) -> None:
-        super().__init__()
-        self.world = World(services_ or services())
-        self._kinds = {
-            name: kind for service in self.world.services for name, kind in service.answers.items()
-        }
-        self._said: list[Envelope[Message]] = []
-        self._read_to = 0
+    def __init__(self, *services_: AnyService) -> None:
+        super().__init__(services_)
+        self.world = World(self.services)
         self.begun = self.world.log.clock
 
     def put(self, subject: str, content: bytes, id: str) -> None:
@@ -439,17 +456,8 @@ class WorldStage(Stage):
     def settle(self) -> None:
         self.world.settle()
 
-    def envelopes(self) -> Sequence[Envelope[Message]]:
-        entries = self.world.log.entries
-        for entry in entries[self._read_to :]:
-            address = address_of(entry.subject)
-            kind = self._kinds.get(address.name) if address is not None else None
-            if kind is not None and issubclass(kind, Event):
-                read = decode(kind, entry.subject, entry.content, {}, entry.position)
-                if not isinstance(read, Unreadable):
-                    self._said.append(cast("Envelope[Message]", read))
-        self._read_to = len(entries)
-        return self._said
+    def entries(self) -> Sequence[Entry]:
+        return self.world.log.entries
 
     def documents(self, bucket: str) -> Mapping[str, Mapping[str, object]]:
         rows, _ = self._rows()
@@ -461,17 +469,10 @@ class WorldStage(Stage):
         return None if row is None else rows.render(row)
 
     def _rows(self) -> tuple[Rows[object], object]:
-        for service in self.world.services:
+        for service in self.services:
             if service.rows is not None:
                 return service.rows, self.world.state(service.name)
         raise AssertionError("no service of this world keeps rows")
-
-    def dead_letters(self) -> list[str]:
-        return [
-            dead_letter(entry.subject, entry.content)
-            for entry in self.world.log.entries
-            if entry.subject.startswith("np.dead.")
-        ]
 
     def replay_differs(self) -> list[str]:
         return self.world.replay_differs()
