@@ -4,10 +4,10 @@ Decisions know nothing of this: the runtime tells it what was read, answered and
 """
 
 import logging
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -43,6 +43,8 @@ from nodepool.settings import Settings, SettingsError
 S = TypeVar("S")
 LOG_FILE_BYTES = 16 << 20
 LOG_FILES_KEPT = 2
+_NO_ROOM = (OSError, ValueError)
+"""A full disk, a reader that went away, a file that could not be opened again."""
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 Logger = structlog.typing.FilteringBoundLogger
 Sample = tuple[str, Mapping[str, str], float]
@@ -314,25 +316,18 @@ class _Output:
         self._stream = stream
 
     def msg(self, line: str) -> None:
-        """Takes one line."""
-        try:
+        """Takes one line; one that cannot be kept is lost, which is no reason to stop."""
+        with suppress(*_NO_ROOM):
             self._stream.write(f"{line}\n")
-        except OSError:
-            self._give_up()
 
     def flush(self) -> None:
-        """Hands over what was taken; a reader that went away is no reason to stop."""
-        try:
+        """Hands over what was taken."""
+        with suppress(*_NO_ROOM):
             self._stream.flush()
-        except OSError:
-            self._give_up()
 
     def close(self) -> None:
         """Hands over the last lines."""
         self.flush()
-
-    def _give_up(self) -> None:
-        self._stream = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
     log = debug = info = warning = error = critical = exception = msg
 
@@ -354,14 +349,16 @@ class _Rotating(_Output):
     def flush(self) -> None:
         """Hands over what was taken, to a new file once this one is full."""
         super().flush()
-        if self._stream.tell() > LOG_FILE_BYTES:
-            self._handler.doRollover()
-            self._stream = self._opened()
+        with suppress(*_NO_ROOM):
+            if self._stream.tell() > LOG_FILE_BYTES:
+                self._handler.doRollover()
+                self._stream = self._opened()
 
     def close(self) -> None:
         """Hands over the last lines, and lets go of the file."""
         super().flush()
-        self._handler.close()
+        with suppress(*_NO_ROOM):
+            self._handler.close()
 
     log = debug = info = warning = error = critical = exception = _Output.msg
 
