@@ -448,10 +448,10 @@ class Reader:
             if task is not None:
                 task.cancel()
         self._arrived.set()
-        if self._listening is not None and self._client.is_connected:
+        gone = self._subject.rpartition(".")[2]
+        if self._listening is not None and gone and self._client.is_connected:
             with suppress(NatsError, OSError):
                 await self._listening.unsubscribe()
-                gone = self._subject.rsplit(".", 1)[1]
                 await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{gone}")
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
@@ -556,7 +556,7 @@ class Reader:
         tokens = message.reply.split(".")
         first = 5 if len(tokens) == 9 else 7
         position, number = int(tokens[first]), int(tokens[first + 1])
-        if tokens[first - 2] != self._subject.rsplit(".", 1)[1]:
+        if tokens[first - 2] != self._subject.rpartition(".")[2]:
             return  # Of a consumer that was given up.
         self._alive = asyncio.get_running_loop().time()
         self._received += 1
