@@ -49,6 +49,8 @@ Says = (
     | CWInstanceTypeNotInZone
 )
 
+VERSION_DIGITS = 20
+"""As many as a stream's sequence may have."""
 UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
 
 
@@ -165,15 +167,19 @@ def _conflict(message: PoolCommand, pool: Pool) -> Refusal | None:
     """A change meant for another state of the object than the one stored."""
     if isinstance(message, ApplyNodePool):
         version, uid = message.metadata.resource_version, message.metadata.uid
+        seen = message.metadata.generation
         field = "metadata.resourceVersion"
     else:
         version, uid, field = message.resource_version, None, "resourceVersion"
+        seen = None
     if uid is not None and uid != pool.stored.uid:
         told = f"is of another NodePool; this one has uid {pool.stored.uid}"
         return Refusal("metadata.uid", told, "Conflict")
-    if version is not None and not version.isdecimal():
+    if version is not None and not (version.isdecimal() and len(version) <= VERSION_DIGITS):
         return Refusal(field, "must be a resourceVersion as it was read")
-    if version is not None and int(version) < pool.stored.version:
+    # A status that changed while a wish was on its way makes the version new and not the wish.
+    unseen = seen is not None and seen < pool.stored.generation
+    if version is not None and (unseen or int(version) < pool.stored.version):
         told = f"{version} is stale: the NodePool was changed since; read it again"
         return Refusal(field, told, "Conflict")
     if pool.deleting is not None and not isinstance(message, DeleteNodePool):

@@ -142,3 +142,23 @@ def test_a_pool_deleted_and_created_anew_while_everybody_slept_is_a_new_one(
 
     assert world.counts("train") == (1, 0, 1)
     assert world.conditions("train")["Capacity"] == "Sufficient"
+
+
+def test_a_change_read_before_another_is_refused_though_the_status_changed_since(
+    world: WorldStage,
+) -> None:
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(2, boot_s=60)
+    world.apply("train", 1)
+
+    with world.asleep("validator"):
+        world.scale("train", 2)
+        world.pass_time(minutes=1)
+        read = world.shown("train")
+        assert read is not None
+        spec = {**read["spec"], "nodeLabels": {"team": "red"}}  # type: ignore[dict-item]
+        asked = world.ask("ApplyNodePool", ("acme", "prod", "train"), {**read, "spec": spec})
+
+    assert world.outcomes(asked)[0].startswith("Conflict metadata.resourceVersion: ")
+    assert world.counts("train").target == 2

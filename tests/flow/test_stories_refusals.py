@@ -549,11 +549,13 @@ def test_a_resource_version_that_is_none_is_refused(stage: Stage) -> None:
     stage.given_house()
     stage.apply("train", 1)
 
-    asked = stage.apply("train", 1, metadata={"resourceVersion": "new"})
-
-    assert stage.outcomes(asked) == [
-        "Invalid metadata.resourceVersion: must be a resourceVersion as it was read"
+    asked = [
+        stage.apply("train", 1, metadata={"resourceVersion": version})
+        for version in ("new", "-1", "", "9" * 5_000)
     ]
+
+    told = "Invalid metadata.resourceVersion: must be a resourceVersion as it was read"
+    assert [stage.outcomes(one) for one in asked] == [[told]] * 4
 
 
 def test_a_dry_run_tells_what_would_be_and_changes_nothing(stage: Stage) -> None:

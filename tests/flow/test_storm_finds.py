@@ -339,7 +339,3 @@ def test_a_log_without_a_fence_is_found() -> None:
 
 def test_a_log_that_loses_an_answer_is_found() -> None:
     assert found(services(), Forgetful)
-
-
-def test_nothing_is_found_where_nothing_is_broken() -> None:
-    assert found(services()) == ""

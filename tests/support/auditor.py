@@ -235,6 +235,11 @@ class Auditor:
     def _checked(self, said: Said, position: int, _cause: int) -> None:
         self.pools[said["uid"]].checks.append((position, said))
 
+    def _check_failed(self, said: Said, position: int, _cause: int) -> None:
+        pool = self.pool_at(key_of(said))
+        if pool is not None:
+            pool.checks.append((position, {}))
+
     def _assign(self, said: Said, position: int, cause: int) -> None:
         pool, name = self._pool(said), f"{said['zone']}/{said['node']}"
         machine = self.machines.get(name)
@@ -271,7 +276,7 @@ class Auditor:
 
     def _served(self, pool: Pool, spec: Said, machine: Machine, cause: int) -> None:
         check = latest(pool.checks, cause)
-        if check is None:
+        if not check:
             raise AuditError(f"{pool.key} is given a Node before its capacity was checked")
         place = rank(spec, check["since"], pool.key)
         for other in self.living():
@@ -286,7 +291,7 @@ class Auditor:
         """What a NodePool waits for, and since when; None for one that may have no more."""
         wish, grant = latest(pool.wishes, cause), latest(pool.grants, cause)
         check = latest(pool.checks, cause)
-        if wish is None or grant is None or check is None or wish["reason"] != "Valid":
+        if wish is None or grant is None or not check or wish["reason"] != "Valid":
             return None
         if pool.deleting_since is not None and pool.deleting_since <= cause:
             return None
@@ -435,6 +440,7 @@ RULES: Mapping[str, Callable[[Auditor, Said, int, int], None]] = {
     "QuotaChecked": Auditor._grant,
     "AllocationChecked": Auditor._confirm,
     "CapacityChecked": Auditor._checked,
+    "CapacityCheckFailed": Auditor._check_failed,
     "CWNodeAssigned": Auditor._assign,
     "CWNodeDeletionRequestSuccess": Auditor._ask,
     "CWNodePoolNodesRemoved": Auditor._emptied,

@@ -204,8 +204,10 @@ class Storm:
         """What no service said, on subjects that services read."""
         service = self.random.choice(self.services)
         names = [*service.answers, *service.questions, "CWNodePainted"]
+        pool = ".".join(self._path())
         subject = self.random.choice(
             (
+                f"np.evt.{service.name}.{pool}.{self.random.choice(names)}",
                 f"np.evt.{service.name}.ghosts.prod.ghost.{self.random.choice(names)}",
                 f"np.evt.nobody.acme.prod.p0.{self.random.choice(names)}",
                 f"np.evt.clock.{service.name}._._.Wake",
@@ -464,6 +466,20 @@ class Storm:
         self._audit()
         self.world.pass_time(CALM)
         self._audit()
+        self._ask_the_troubled_again()
+
+    def _ask_the_troubled_again(self) -> None:
+        """A NodePool that could not be judged is judged anew when its wish changes."""
+        for key, row in self._rows("nodepools"):
+            reasons = [found.reason for found in row.conditions.values()]
+            pool = self.auditor.pool_at(key)
+            if pool is not None and "InternalError" in reasons:
+                org, cluster, name = key.split("/")
+                spec = {**pool.spec, "nodeLabels": {"asked": "again"}}
+                content = {"metadata": {"name": name}, "spec": spec}
+                self._ask("ApplyNodePool", (org, cluster, name), content)
+        self.world.settle()
+        self._audit()
 
     def _settle_accounts(self) -> None:
         self._every_command_ended()
@@ -483,10 +499,10 @@ class Storm:
 
     def _is_explained(self, pool: Pool) -> None:
         """A NodePool is at its target, or its conditions say why not, and say it truly."""
-        row = self.world.rows("nodepools").get(pool.key)
+        row = dict(self._rows("nodepools")).get(pool.key)
         if row is None:
             raise AuditError(f"{pool.key} is not shown")
-        conditions = {kind: found.reason for kind, found in row.conditions.items()}  # type: ignore[attr-defined]
+        conditions = {kind: found.reason for kind, found in row.conditions.items()}
         told = f"{pool.key} wants {pool.spec['targetNodes']} and holds {pool.held}: {conditions}"
         if pool.deleting_since is not None:
             raise AuditError(f"it was to be deleted: {told}")
@@ -496,9 +512,9 @@ class Storm:
         if (grant["reason"] == "Under") is not (conditions["Quota"] == "Under"):
             raise AuditError(f"its Quota is {grant['reason']}: {told}")
         others = self._reserved_beside(pool)
-        fits = others + pool.spec["targetNodes"] <= self.auditor.limits.get(pool.ledger, -1)
-        if fits is not (conditions["Quota"] == "Under"):
-            raise AuditError(f"others reserve {others} of {self.auditor.limits}: {told}")
+        limit = self.auditor.limits.get(pool.ledger, -1)
+        if (others + pool.spec["targetNodes"] <= limit) is not (conditions["Quota"] == "Under"):
+            raise AuditError(f"others reserve {others} of {limit}: {told}")
         self._is_served(pool, grant["granted"], conditions, told)
         self._is_shrunk(pool, told)
         current = sum(stay.phase != "assigned" for stay in self.auditor.nodes_of(pool))
