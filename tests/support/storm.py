@@ -478,7 +478,7 @@ class Storm:
                 spec = {**pool.spec, "nodeLabels": {"asked": "again"}}
                 content = {"metadata": {"name": name}, "spec": spec}
                 self._ask("ApplyNodePool", (org, cluster, name), content)
-        self.world.settle()
+        self.world.pass_time(CALM)
         self._audit()
 
     def _settle_accounts(self) -> None:
