@@ -9,7 +9,7 @@ from immutables import Map
 
 from allocator.choose import Member, reprieved, victims
 from allocator.pool import Pool, Removal
-from nodepool.conditions import Validated
+from nodepool.conditions import Quota, Validated
 from nodepool.events import (
     AllocationChecked,
     AllocationFailed,
@@ -216,6 +216,7 @@ def _granted(state: State, key: str, verdict: QuotaChecked) -> State:
         pool,
         granted=verdict.granted,
         granted_for=verdict.generation,
+        within_quota=verdict.reason is Quota.UNDER,
         cleared=pool.cleared and same,
     )
     if pool.scaled is None and not pool.spec.target_nodes:

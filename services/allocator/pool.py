@@ -36,6 +36,7 @@ class Pool:
     fault: str = ""
     granted: int = 0
     granted_for: int = 0
+    within_quota: bool = False
     bound: int = 0
     cleared: bool = False
     since: datetime = AT_ONCE
@@ -56,7 +57,7 @@ class Pool:
     def may_grow(self) -> bool:
         """Whether every check has passed for what it wants now."""
         judged = self.granted_for == self.generation and self.cleared
-        return self.valid and judged and not self.deleting
+        return self.valid and self.within_quota and judged and not self.deleting
 
     @property
     def shortfall(self) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from immutables import Map
 
-from nodepool.conditions import HEALTHY, Capacity, Validated
+from nodepool.conditions import HEALTHY, Capacity, Quota, Validated
 from nodepool.events import (
     CapacityChecked,
     CapacityCheckFailed,
@@ -59,6 +59,7 @@ class Pool:
     spec: NodePoolSpec
     judged: bool
     granted: int = 0
+    within_quota: bool = False
     held: int = 0
     since: datetime = AT_ONCE
     reason: Capacity | None = None
@@ -72,7 +73,7 @@ class Pool:
     @property
     def shortfall(self) -> int:
         """How many Nodes it still wants."""
-        return self.missing if self.judged else 0
+        return self.missing if self.judged and self.within_quota else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ def _granted(state: State, key: str, verdict: QuotaChecked, now: Moment) -> Stat
     pool = state.pools[key]
     if verdict.generation != pool.generation:
         return state
-    after = replace(pool, granted=verdict.granted, judged=True)
+    within = verdict.reason is Quota.UNDER
+    after = replace(pool, granted=verdict.granted, judged=True, within_quota=within)
     # Who wants no more than before keeps its place; a wish judged anew is no new one.
     if not pool.missing or after.missing > pool.missing:
         after = replace(after, since=now.time)

@@ -108,7 +108,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
         case MachineAdded(machine_key=key):
             machine = Machine(message.boot_seconds)
             return replace(state, machines=state.machines.set(key, machine))
-        case BreakMachine(machine_key=key) if key in state.machines:
+        case BreakMachine(machine_key=key) if _first_time(state, key, message, now):
             return _changed(
                 state,
                 key,
@@ -131,6 +131,11 @@ def evolve(state: State, message: Message, now: Moment) -> State:
         case NodeObserved():
             return _seen(state, message)
     return state
+
+
+def _first_time(state: State, key: str, command: BreakMachine, now: Moment) -> bool:
+    """Whether a known machine is to break for a command that was not taken before."""
+    return key in state.machines and state.receipts.again(command, now.id) is None
 
 
 def _changed(state: State, key: str, **changes: object) -> State:

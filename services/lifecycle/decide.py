@@ -345,7 +345,9 @@ def _preempt(
 ) -> Iterator[Says]:
     match message:
         case PreemptionPending():
-            yield _update(state, node, NodePhase.CORDONED, RemovalReason.PREEMPTED)
+            draining = node.phase is NodePhase.DRAINING
+            phase = NodePhase.DRAINING if draining else NodePhase.CORDONED
+            yield _update(state, node, phase, RemovalReason.PREEMPTED)
         case PreemptionInProgress():
             yield _update(state, node, NodePhase.DRAINING, RemovalReason.PREEMPTED)
             yield _drain(state, node)

@@ -156,11 +156,21 @@ def _refusal(message: PoolCommand, pool: Pool | None, zone: str | None) -> Refus
     if isinstance(message, ApplyNodePool):
         fault = malformed(message)
         if fault is not None or pool is None:
-            return fault
+            return fault or _of_another(message)
         return _conflict(message, pool) or immutable(pool.stored.spec, message.spec)
     if pool is None:
         return Refusal("metadata.name", f"NodePool {message.pool} does not exist", "NotFound")
     return _conflict(message, pool)
+
+
+def _of_another(message: ApplyNodePool) -> Refusal | None:
+    """A manifest that was read of a NodePool which is not there any more."""
+    metadata = message.metadata
+    for field, value in (("resourceVersion", metadata.resource_version), ("uid", metadata.uid)):
+        if value is not None:
+            told = f"NodePool {message.pool} does not exist; leave {field} out to create it"
+            return Refusal(f"metadata.{field}", told, "NotFound")
+    return None
 
 
 def _conflict(message: PoolCommand, pool: Pool) -> Refusal | None:

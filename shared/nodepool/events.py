@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator
 
 from nodepool.conditions import Capacity, Quota, Validated
 from nodepool.messages import NOBODY, Event, OfCluster, OfMachine, OfOrg, OfPool, Outcome
@@ -16,6 +18,8 @@ from nodepool.model import (
 )
 
 Severity = Literal["Normal", "Warning"]
+QUOTED_MAX = 1_000
+"""The longest field or sentence of a refusal, in characters."""
 
 
 class Wake(Event):
@@ -34,6 +38,11 @@ class Wake(Event):
 # What became of a command.
 
 
+def _quoted(text: str) -> str:
+    """What a refusal quotes of a command, cut where it would make the refusal a burden itself."""
+    return text if len(text) <= QUOTED_MAX else f"{text[:QUOTED_MAX]}…"
+
+
 class CommandAccepted(Outcome, OfPool):
     """The command changed what it asked for, or found it so; correlated with the command's id."""
 
@@ -48,8 +57,8 @@ class CommandRefused(Outcome, OfPool):
 
     command: str
     reason: Literal["Invalid", "Forbidden", "NotFound", "Conflict", "InternalError"]
-    field: str
-    message: str
+    field: Annotated[str, AfterValidator(_quoted)]
+    message: Annotated[str, AfterValidator(_quoted)]
 
 
 # The validator: NodePool objects, their generations, Validated.

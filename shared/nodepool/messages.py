@@ -14,6 +14,11 @@ from nodepool.model import PoolPath, Value
 NOBODY = "_"
 FLEET = "fleet"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+COMMAND_BYTES_MAX = 256 << 10
+"""The largest command that is taken. What is said to it is larger, and must still fit the bus."""
+ID_MAX = 256
+TRACE_MAX = 64
+"""Whatever is handed on from message to message has a bound."""
 
 
 class Message(Value):
@@ -286,7 +291,7 @@ def _decode_command(
         type=kind.__name__,
         source=source if isinstance(source, str) else "unknown",
         subject="/".join(address.path),
-        traceparent=trace if isinstance(trace, str) else None,
+        traceparent=trace if isinstance(trace, str) and len(trace) <= TRACE_MAX else None,
         correlationid=id,
         data=identified,
     )
@@ -296,7 +301,12 @@ def _opened(
     content: bytes, header: Mapping[str, str], position: int
 ) -> tuple[Mapping[str, object], object, str, str]:
     """A command taken apart, whichever way it is said: attributes, data, id, and what is wrong."""
-    id = header.get("ce-id") or header.get("nats-msg-id") or str(position)
+    id = header.get("ce-id") or header.get("nats-msg-id") or ""
+    if not 0 < len(id) <= ID_MAX:
+        id = str(position)
+    if len(content) > COMMAND_BYTES_MAX:
+        told = f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
+        return {}, None, id, told
     try:
         outer = from_json(content)
     except ValueError as error:
@@ -306,6 +316,8 @@ def _opened(
     if "specversion" not in outer:
         return {}, outer, id, ""
     given = outer.get("id")
+    if isinstance(given, str) and len(given) > ID_MAX:
+        return {}, None, id, f"the id has {len(given)} characters; at most {ID_MAX} are taken"
     return outer, outer.get("data", {}), given if isinstance(given, str) and given else id, ""
 
 

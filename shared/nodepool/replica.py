@@ -199,7 +199,9 @@ class Replica(Generic[S]):
     def _settle(self, record: Entry) -> bool:
         if record.position <= self.fence:
             return False
-        position = int(json.loads(record.content)["position"])
+        # A record that is none of ours settles nothing, and yet is what the next commit follows.
+        named = settled_by(record)
+        position = self.settled if named is None or named < self.settled else named
         recorded = self._by_cause()
         state = self.safe
         while self._open and self._open[0].entry.position <= position:
@@ -290,6 +292,15 @@ class Replica(Generic[S]):
     def due(self) -> datetime | None:
         """The next moment at which the service wants to be woken."""
         return self.service.wakes(self.state)
+
+
+def settled_by(record: Entry) -> int | None:
+    """The position of the last question that a commit record settles; None for no such record."""
+    try:
+        position = json.loads(record.content)["position"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return position if type(position) is int and 0 <= position < record.position else None
 
 
 def _envelopes(

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from nodepool.bus import (
     ANSWER_S,
+    EPOCH,
     SNAPSHOTS,
     STREAM,
     Connection,
@@ -22,7 +23,7 @@ from nodepool.bus import (
     last_of,
     publish,
 )
-from nodepool.replica import Replica
+from nodepool.replica import Entry, Replica, settled_by
 from nodepool.service import Service, commit_subject
 from nodepool.snapshot import dump, load
 
@@ -115,10 +116,11 @@ async def _is_of_this_log(connection: Connection, name: str, manifest: _Manifest
     """Whether the log holds the commit after which the snapshot was taken."""
     body = json.dumps({"seq": manifest.fence}).encode()
     record = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body, timeout=ANSWER_S)
-    if (record.headers or {}).get("Nats-Subject") != commit_subject(name):
+    subject = commit_subject(name)
+    if (record.headers or {}).get("Nats-Subject") != subject:
         return False
-    position: int = json.loads(record.data)["position"]
-    return position == manifest.settled
+    entry = Entry(manifest.fence, EPOCH, subject, record.data, {})
+    return settled_by(entry) == manifest.settled
 
 
 def _lines(content: bytes) -> Iterator[bytes]:

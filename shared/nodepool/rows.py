@@ -14,12 +14,12 @@ from nodepool.bus import (
     Connection,
     InDoubt,
     Publisher,
-    Reader,
     Refused,
     ServerRefusal,
     last_of,
 )
 from nodepool.messages import Message
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 from nodepool.service import Rows
 
@@ -44,7 +44,8 @@ class RowWriter(Generic[S]):
     """Writes the rows that changed, only the newest state of each.
 
     `positions` are the stream sequences of the stored rows: each write is conditional on the one
-    it replaces, so two writers cannot undo each other.
+    it replaces, so two writers cannot undo each other. `outdated` is set while another replica
+    answers: what is known here is then not the newest, and none of it is written.
     """
 
     def __init__(self, connection: Connection, publisher: Publisher, rows: Rows[S]) -> None:
@@ -59,13 +60,14 @@ class RowWriter(Generic[S]):
         self.state: S | None = None
         self.settled = 0
         self.known = False
+        self.outdated = True
 
     def touched(self, state: S, messages: Iterable[Message], settled: int) -> None:
         """Notes which rows these messages may have changed; they are written soon."""
         for message in messages:
             for place in self._rows.touched(state, message):
                 self._dirty[place] = None
-        self.state, self.settled = state, settled
+        self.state, self.settled, self.outdated = state, settled, False
         if self._dirty:
             self._knock.set()
 
@@ -87,8 +89,8 @@ class RowWriter(Generic[S]):
                 self._knock.set()
 
     async def flush(self) -> None:
-        """Writes what is noted now."""
-        while True:
+        """Writes what is noted now; nothing while another replica knows better."""
+        while not self.outdated:
             if not self.known:
                 await self._learn()
             await self._write_all()

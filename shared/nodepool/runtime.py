@@ -24,7 +24,6 @@ from nodepool.bus import (
     Connection,
     InDoubt,
     Publisher,
-    Reader,
     Refused,
     ServerRefusal,
     Unreachable,
@@ -35,6 +34,7 @@ from nodepool.bus import (
 )
 from nodepool.events import Wake
 from nodepool.messages import Message, subject_of
+from nodepool.reader import Reader
 from nodepool.replica import CLOCK, Answered, Entry, Proposal, Replica, wake
 from nodepool.restore import restored, save
 from nodepool.rows import RowWriter
@@ -51,6 +51,8 @@ QUIET_S = 0.2
 """How long questions without an answer may wait for a commit that moves the cursor past them."""
 SNAPSHOT_AFTER = 20_000
 """So many settled questions are the most that a restart reads again, and a few seconds more."""
+TIDY_S = 10.0
+"""How long a leader is silent before a follower looks whether it left rows unwritten."""
 BACK_OFF_S = 0.25
 STALE_S = 5.0
 """A refused commit's rival is read long before this; else the replica begins anew."""
@@ -87,7 +89,6 @@ class Runtime(Generic[S]):
         self._rung_at = 0
         self._not_before = 0.0
         self._refused_at = 0.0
-        self._saved_at = 0
         self._answered_since = 0
         self._saving: asyncio.Task[int] | None = None
 
@@ -127,7 +128,6 @@ class Runtime(Generic[S]):
             self._committer = Committer(connection)
             self._connection = connection
             self.replica = await restored(connection, self.service)
-            self._saved_at = self.replica.settled
             last = await last_of(connection, STREAM, commit_subject(self.service.name))
             self._catch_up_to = last.position if last is not None else 0
             self._reader = reader = Reader(
@@ -179,6 +179,7 @@ class Runtime(Generic[S]):
                 self.ready.set()
             await self._answer()
             await self._ring()
+            self._tidy()
             self._snapshot()
             self.telemetry.pending.set(self._reader.pending + self.replica.open)
             self.telemetry.position.set(self.replica.settled)
@@ -219,6 +220,7 @@ class Runtime(Generic[S]):
                 self._heard_leader = self._time()
                 self._leading = self._leading and not self.ready.is_set()
                 self._quiet_since = self._time()
+                self._outdate_rows()
             if entry.subject.endswith(wakes):
                 self._early(entry)
 
@@ -270,10 +272,12 @@ class Runtime(Generic[S]):
             self.replica.refused()
             self._leading, self._refused_at = False, self._time()
             self._heard_leader = self._refused_at
-        except InDoubt:
+            self._outdate_rows()
+        except InDoubt as doubt:
             result = "in doubt"
             self.replica.in_doubt()
             self._rewrite_rows()
+            self.telemetry.log.warning("commit in doubt", cause=str(doubt))
         except ServerRefusal as refusal:
             result = "failed"
             self.replica.in_doubt()
@@ -288,6 +292,17 @@ class Runtime(Generic[S]):
             self._settled(proposal, "stored")
         self.telemetry.committed(self._time() - began, result)
         return result == "stored"
+
+    def _outdate_rows(self) -> None:
+        if self._rows is not None:
+            self._rows.outdated = True
+
+    def _tidy(self) -> None:
+        """Long after the last word of a leader, does what it may have left undone: its rows."""
+        if self._rows is None or not self._rows.outdated or self.replica.open:
+            return
+        if self._time() - self._heard_leader > TIDY_S:
+            self._compare_rows()
 
     def _compare_rows(self) -> None:
         """Has the stored rows compared with the state: either may be behind the other."""
@@ -324,7 +339,9 @@ class Runtime(Generic[S]):
         self._rung = (due, self.replica.read_to)
         rung = wake(self.service.name, due, self.replica.read_to)
         try:
-            await publish(self._connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id)
+            self._rung_at = await publish(
+                self._connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id
+            )
         except (InDoubt, Refused):
             self._rung = None
 

@@ -56,11 +56,8 @@ class Log:
         """Stores all of a proposal and its commit record; None where another came before it."""
         if self.fences.get(proposal.service, 0) != proposal.fence:
             return None
-        messages = proposal.messages
-        if any(message.id in self.ids for message in messages):
-            return None
-        for message in messages:
-            self.append(message.subject, message.content, message.id)
+        for message in proposal.messages:
+            self.append(message.subject, message.content, "")
         position = self.append(proposal.subject, proposal.record(), "")
         self.fences[proposal.service] = position
         return position

@@ -23,6 +23,7 @@ from nodepool import bus
 from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.messages import Command, envelope_of, subject_of
 from nodepool.model import ManifestMetadata, NodePoolSpec
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 from nodepool.server import NatsServer, find_server, free_port
 from support.processes import House
@@ -97,7 +98,7 @@ async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]
     connection = await bus.connect(url, "bench")
     publisher = bus.Publisher(connection, window)
     await publisher.open()
-    rows = bus.Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
+    rows = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
     await rows.open()
     room = asyncio.Semaphore(window)
     sent: dict[str, float] = {}
@@ -132,7 +133,7 @@ async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]
 async def _prepare(url: str, site: Sequence[Command]) -> None:
     connection = await bus.connect(url, "bench")
     await bus.provision(connection)
-    outcomes = bus.Reader(connection, bus.STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
+    outcomes = Reader(connection, bus.STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
     await outcomes.open()
     for number, command in enumerate(site):
         subject, content, id = _envelope(command, f"site-{number}")
@@ -156,11 +157,11 @@ async def _sizes(url: str) -> Sizes:
     connection = await bus.connect(url, "bench")
     hops: dict[str, list[int]] = {}
     for name in ("validator", "quota", "capacity"):
-        reader = bus.Reader(connection, bus.STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
+        reader = Reader(connection, bus.STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
         await reader.open()
         hops[name] = [len(entry.content) for entry in await reader.next(timeout_s=5)]
         await reader.close()
-    reader = bus.Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.prod.pool-00000"])
+    reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.prod.pool-00000"])
     await reader.open()
     row = max(len(entry.content) for entry in await reader.next(timeout_s=5))
     await connection.close()

@@ -12,8 +12,9 @@ from typing import TypeVar
 from urllib.request import urlopen
 
 from nodepool import bus
-from nodepool.bus import Connection, Reader
+from nodepool.bus import Connection
 from nodepool.messages import Command, address_of, envelope_of, subject_of
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 from nodepool.runtime import SNAPSHOT_AFTER, Runtime
 from nodepool.server import NatsServer, find_server

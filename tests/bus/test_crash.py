@@ -12,6 +12,7 @@ from nodepool.client import Client, Row
 from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.messages import Command, address_of, envelope_of, subject_of
 from nodepool.model import ManifestMetadata, NodePoolSpec
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 from support.audit import faults
 from support.processes import House
@@ -42,7 +43,7 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
 async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
     connection = await bus.connect(house.server.url, "test", patience_s=20)
     await bus.provision(connection)
-    reader = bus.Reader(connection, bus.STREAM, ["np.>"])
+    reader = Reader(connection, bus.STREAM, ["np.>"])
     await reader.open()
     log: list[Entry] = []
     await _send(connection, _site())
@@ -62,7 +63,7 @@ async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
     return log, conditions
 
 
-async def _grown(reader: bus.Reader, log: list[Entry], by: int) -> None:
+async def _grown(reader: Reader, log: list[Entry], by: int) -> None:
     """Reads until the log is longer by so much, or nobody is left to say more for the moment."""
     until = len(log) + by
     while len(log) < until:

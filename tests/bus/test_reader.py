@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 from bus.harness import ROUNDS, connected, fill, read, restart, until
 from nodepool import bus
-from nodepool.bus import BEHIND, WAITING_MAX, Connection, Reader
+from nodepool.bus import Connection
+from nodepool.reader import BEHIND, WAITING_MAX, Reader
 from nodepool.replica import Entry
 from nodepool.server import NatsServer
 

@@ -13,8 +13,9 @@ from pydantic_core import to_json
 from aggregator.decide import SERVICE as AGGREGATOR
 from bus.harness import connected, crash, restart, serving, until
 from nodepool import bus
-from nodepool.bus import Connection, Reader
+from nodepool.bus import Connection
 from nodepool.client import Client
+from nodepool.reader import Reader
 from nodepool.runtime import Runtime
 from nodepool.server import NatsServer
 from support.stage import H100, NAMES, ZONE, services

@@ -23,10 +23,11 @@ from bus.harness import (
     whole,
 )
 from nodepool import bus
-from nodepool.bus import SNAPSHOTS, STREAM, Connection, Reader
+from nodepool.bus import SNAPSHOTS, STREAM, Connection
 from nodepool.commands import SetQuota
 from nodepool.events import QuotaSet, Wake
 from nodepool.messages import Envelope, Message, subject_of
+from nodepool.reader import Reader
 from nodepool.replica import CLOCK, Replica, wake
 from nodepool.restore import restored
 from nodepool.runtime import Runtime

@@ -23,9 +23,10 @@ from bus.harness import (
     whole,
 )
 from nodepool import bus
-from nodepool.bus import STREAM, Connection, Reader
+from nodepool.bus import STREAM, Connection
 from nodepool.client import Client
 from nodepool.commands import PreemptNode, SetQuota
+from nodepool.reader import Reader
 from nodepool.server import NatsServer, free_port
 from support.audit import faults
 from support.processes import SERVICES, House

@@ -269,6 +269,8 @@ class Auditor:
             raise AuditError(f"{pool.key} is given a Node while it is deleted")
         if grant is None or grant["generation"] != wish["generation"]:
             raise AuditError(f"{pool.key} is given a Node that was not granted for what it wants")
+        if grant["reason"] != "Under":
+            raise AuditError(f"{pool.key} is given a Node while it is over its quota")
         if pool.held_as_of(cause) >= grant["granted"]:
             raise AuditError(f"{pool.key} holds {pool.held_as_of(cause)} of {grant['granted']}")
         spec: Said = wish["spec"]
@@ -296,7 +298,7 @@ class Auditor:
         if pool.deleting_since is not None and pool.deleting_since <= cause:
             return None
         judged = grant["generation"] == check["generation"] == wish["generation"]
-        if not judged or check["granted"] != grant["granted"]:
+        if not judged or check["granted"] != grant["granted"] or grant["reason"] != "Under":
             return None
         short = pool.held_as_of(cause) < grant["granted"]
         return (wish["spec"], check["since"]) if short else None

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from nodepool import bus
+from nodepool.reader import Reader
 from nodepool.replica import Entry, Replica
 from nodepool.runtime import Runtime
 from nodepool.server import NatsServer
@@ -81,7 +82,7 @@ class LiveStage(Stage):
     async def _open(self, url: str) -> None:
         self._connection = await bus.connect(url, "stage", patience_s=PATIENCE_S)
         await self._clear()
-        self._reader = bus.Reader(self._connection, bus.STREAM, ["np.>"])
+        self._reader = Reader(self._connection, bus.STREAM, ["np.>"])
         await self._reader.open()
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self.runtimes]
         async with asyncio.timeout(PATIENCE_S):
@@ -172,7 +173,7 @@ class LiveStage(Stage):
     async def _stored(self, bucket: str) -> dict[str, Document]:
         prefix = f"$KV.{bucket}."
         stream = f"KV_{bucket}"
-        reader = bus.Reader(self._connection, stream, [f"{prefix}>"], newest=True)
+        reader = Reader(self._connection, stream, [f"{prefix}>"], newest=True)
         await reader.open()
         found: dict[str, Document] = {}
         while reader.pending:

@@ -535,7 +535,8 @@ class Storm:
     def _is_served(
         self, pool: Pool, granted: int, conditions: Mapping[str, str], told: str
     ) -> None:
-        short = pool.held < granted
+        # While its quota is exceeded it asks for nothing, whatever it was granted before.
+        short = pool.held < granted and conditions["Quota"] == "Under"
         if short is (conditions["Capacity"] == "Sufficient"):
             raise AuditError(f"its Capacity says another thing: {told}")
         free = [

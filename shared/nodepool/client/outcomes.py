@@ -11,6 +11,7 @@ from nats.errors import Error as NatsError
 from nodepool import bus
 from nodepool.events import CommandAccepted, CommandRefused
 from nodepool.messages import Command, Envelope, decode, token
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 
 FILTERS_MAX = 16
@@ -77,7 +78,7 @@ class Speaking:
 class Outcomes:
     """The outcomes on one reader, each handed to whoever expects it."""
 
-    def __init__(self, reader: bus.Reader) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._expected: dict[str, asyncio.Future[Outcome]] = {}
 

@@ -64,6 +64,7 @@ from nodepool.messages import (
     token,
 )
 from nodepool.model import ConditionStatus, Pod
+from nodepool.reader import Reader
 from nodepool.replica import Entry
 
 URL: Final = "nats://127.0.0.1:4222"
@@ -511,11 +512,11 @@ class Client:
         start: int = 1,
         newest: bool = False,
         at_end: bool = False,
-    ) -> AsyncIterator[bus.Reader]:
+    ) -> AsyncIterator[Reader]:
         with self._speaking():
             last = await self._last_position(stream)
             begin = last + 1 if at_end else start
-            reader = bus.Reader(self._bus, stream, filters, start=begin, newest=newest)
+            reader = Reader(self._bus, stream, filters, start=begin, newest=newest)
             async with asyncio.timeout(self.timeout_s):
                 await reader.open()
         try:
@@ -538,7 +539,7 @@ class Client:
                     raise
             await asyncio.sleep(bus.RETRY_S)
 
-    async def _next(self, reader: bus.Reader, *, endless: bool) -> Sequence[Entry]:
+    async def _next(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """What is read next; `endless` waits for it, else it is known to be there."""
         found = await reader.next(None if endless else self.timeout_s)
         if not found and not endless:
