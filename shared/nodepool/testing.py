@@ -50,6 +50,8 @@ class Log:
         self.entries.append(Entry(position, self.clock, subject, content, headers or {}))
         if id:
             self.ids[id] = position
+        if subject.startswith("np.commit."):
+            self.fences[subject.removeprefix("np.commit.")] = position
         return position
 
     def commit(self, proposal: Proposal[Any]) -> int | None:
@@ -58,9 +60,7 @@ class Log:
             return None
         for message in proposal.messages:
             self.append(message.subject, message.content, "")
-        position = self.append(proposal.subject, proposal.record(), "")
-        self.fences[proposal.service] = position
-        return position
+        return self.append(proposal.subject, proposal.record(), "")
 
 
 @dataclass

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from nodepool.events import QuotaSet
 from support.stage import H100, ZONE, Stage, WorldStage, services
 
 UNREADABLE = b'{"specversion": "1.0"'
@@ -218,3 +219,19 @@ def test_noise_on_a_services_own_subject_does_not_disturb_it(world: WorldStage, 
     world.settle()
 
     assert [service for service in world.replay_differs() if service == name] == []
+
+
+def test_a_record_that_nobody_of_us_wrote_stops_no_service() -> None:
+    # given a house with a limit
+    stage = WorldStage()
+    stage.given_cluster()
+    stage.given_quota(3)
+
+    # when somebody writes where only commit records belong
+    stage.world.publish("np.commit.quota", b"hello")
+    stage.given_quota(5)
+
+    # then the next limit is set all the same
+    limits = [said.limit for said in stage.world.said(QuotaSet) if isinstance(said, QuotaSet)]
+    assert limits == [3, 5]
+    assert stage.world.replay_differs() == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flow.test_stories_capacity import rack
+from nodepool.events import CommandRefused
 from support.stage import A100, CLUSTER, H100, ORG, ZONE, Stage, WorldStage
 
 TRAIN = (ORG, CLUSTER, "train")
@@ -649,3 +650,31 @@ def test_content_that_reaches_beyond_its_subject_is_refused(stage: Stage) -> Non
     assert stage.outcomes(asked) == ["Invalid org: differs from the subject it was sent on"]
     assert stage.shown("train") is None
     assert stage.shown("umbrella/prod/train") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"specversion": "1.0", "id": "x" * 300, "data": {}}, "the id has 300 characters"),
+        ({"specversion": "1.0", "id": "x" * 600_000, "data": {}}, "the command has 600"),
+        ({"targetNodes": 1, "z" * 5_000: 1}, "is not a known field"),
+    ],
+    ids=["long id", "more than is taken", "long name"],
+)
+def test_a_command_of_any_size_is_refused_by_a_message_that_fits_the_bus(
+    content: dict[str, object], told: str
+) -> None:
+    # given a house
+    stage = WorldStage()
+    stage.given_house()
+
+    # when a command is larger than it should be
+    before = len(stage.world.log.entries)
+    stage.world.publish("np.cmd.acme.prod.train.ScaleNodePool", json.dumps(content).encode())
+    stage.world.settle()
+
+    # then it is refused, and nothing that is said of it is large
+    said = stage.world.log.entries[before + 1 :]
+    refusals = [one for one in stage.world.said(CommandRefused) if told in str(one)]
+    assert len(refusals) == 1
+    assert max(len(entry.content) for entry in said) < 16_384

@@ -87,6 +87,7 @@ class Stay:
     in_progress: bool = False
     overdue: bool = False
     working: bool = False
+    drained: bool = False
 
 
 def rank(spec: Said, since: str, key: str) -> tuple[bool, int, datetime, str]:
@@ -368,6 +369,7 @@ class Auditor:
         if said["phase"] == "cordoned" and not self._announced(stay, cause):
             raise AuditError(f"{stay.machine} is cordoned and nobody asked for it")
         stay.phase = said["phase"]
+        stay.drained = stay.drained and stay.phase == "draining"
 
     def _drained(self, said: Said, _position: int, cause: int) -> None:
         stay = self._stay(said)
@@ -375,7 +377,7 @@ class Auditor:
             raise AuditError(f"{stay.machine} is drained when {stay.phase}")
         if self._preempted(stay, cause) and not stay.in_progress:
             raise AuditError(f"{stay.machine} is drained while its preemption is pending")
-        stay.phase = "draining"
+        stay.phase, stay.drained = "draining", True
 
     def _node_deleted(self, said: Said, position: int, cause: int) -> None:
         stay = self._stay(said)
@@ -385,10 +387,10 @@ class Auditor:
             raise AuditError(f"{stay.machine} is deleted as registered={said['registered']}")
         if said["registered"] and stay.phase != "draining" and not stay.overdue:
             raise AuditError(f"{stay.machine} is deleted when {stay.phase}")
-        if self._preempted(stay, cause):
-            assert stay.warned is not None
-            if self.time(cause) - stay.warned[1] < WARNING:
-                raise AuditError(f"{stay.machine} is deleted for preemption early")
+        # One that was drained already when it was warned may leave as soon as it is empty.
+        begun = stay.in_progress or stay.overdue or stay.drained
+        if self._preempted(stay, cause) and not begun:
+            raise AuditError(f"{stay.machine} is deleted for preemption early")
         if stay.working and not stay.overdue:
             raise AuditError(f"{stay.machine} is deleted while it works")
         self._leaves(stay, position, "")
