@@ -6,9 +6,11 @@ auditor reads what is new in the log. In the end the faults stop, and what is le
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -31,6 +33,10 @@ CLUSTERS: Mapping[tuple[str, str], str] = {
 }
 RACK = "node.coreweave.cloud/rack"
 CALM = timedelta(hours=4)
+LAGGARD = (0.05, 0.2, 0.8)
+"""How often a service's second replica acts, where its first acts once."""
+PAUSES = (5, 20, 60)
+"""How many turns a service may miss, hearing and saying nothing."""
 NOISE = (b"noise", b"{}", b"[1]", b'{"data": {}}', b'{"specversion": "1.0", "data": {"x": 1}}')
 
 
@@ -77,11 +83,13 @@ class Storm:
         self.auditor = Auditor()
         self.audited = 0
         self.actors = [
-            Actor(host, pace=1.0 if number % 2 == 0 else self.random.choice((0.05, 0.2, 0.8)))
+            Actor(host, pace=self.random.choice(LAGGARD) if number % 2 else 1.0)
             for number, host in enumerate(self.world.hosts)
         ]
         self.paces = [actor.pace for actor in self.actors]
         self.sent: list[tuple[str, bytes, str]] = []
+        self.later: deque[Callable[[], None]] = deque()
+        self.pauses: dict[str, int] = {}
         self.snapshots: dict[str, list[Snapshot]] = {}
 
     def run(self) -> None:
@@ -109,14 +117,26 @@ class Storm:
 
     def _step(self) -> None:
         chance = self.random.random()
-        if chance < 0.025:
+        if self.later and self.random.random() < 0.05:
+            self.later.popleft()()
+        elif chance < 0.025:
             self._customer()
         elif chance < 0.031:
             self._pass_time()
         elif chance < 0.034:
             self._noise()
+        elif chance < 0.036:
+            service = self.random.choice(self.services)
+            self.pauses[service.name] = self.random.choice(PAUSES)
         else:
             (actor,) = self.random.choices(self.actors, self.paces)
+            self._act_unless_paused(actor)
+
+    def _act_unless_paused(self, actor: Actor) -> None:
+        name = actor.host.service.name
+        if self.pauses.get(name, 0):
+            self.pauses[name] -= 1
+        else:
             self._act(actor)
 
     def _act(self, actor: Actor) -> None:
@@ -227,11 +247,15 @@ class Storm:
         written = json.dumps(content).encode()
         self.sent.append((subject, written, id))
         self._publish(subject, written, id)
-        if self.random.random() < 0.1:
+        again = self.random.random()
+        if again < 0.05:
             self._publish(subject, written, id)
+        elif again < 0.2:
+            self.later.append(partial(self._publish, subject, written, id, forgotten=True))
 
-    def _publish(self, subject: str, content: bytes, id: str) -> None:
-        self.log.append(subject, content, id, {"Nats-Msg-Id": id})
+    def _publish(self, subject: str, content: bytes, id: str, *, forgotten: bool = False) -> None:
+        """Stores a command; once more where the bus has forgotten its id."""
+        self.log.append(subject, content, "" if forgotten else id, {"Nats-Msg-Id": id})
 
     def _open_the_house(self) -> None:
         for (org, cluster), zone in CLUSTERS.items():
@@ -264,8 +288,8 @@ class Storm:
             self._repair: 5,
             self._run_pod: 22,
             self._stop_pod: 14,
-            self._preempt: 9,
-            self._repeat: 7,
+            self._preempt: 14,
+            self._repeat: 9,
             self._bad: 3,
         }
         (deed,) = self.random.choices(list(deeds), list(deeds.values()))
@@ -325,17 +349,21 @@ class Storm:
         self._ask("ScaleNodePool", self._path(), content)
 
     def _waver(self) -> None:
-        """A pool shrinks, grows and shrinks again while Pods come to its Nodes."""
+        """A pool shrinks, grows and shrinks again, bit by bit, while Pods come to its Nodes."""
         stay = self._node()
         if stay is None:
             return
         org, cluster, pool = stay.pool.key.split("/")
         held = stay.pool.held
-        for target in (held - 1, held, held - 1, self.random.choice((0, held))):
-            self._ask("ScaleNodePool", (org, cluster, pool), {"targetNodes": max(0, target)})
-            for other in self.auditor.nodes_of(stay.pool):
-                if other.phase == "production" and self.random.random() < 0.4:
-                    self._start(other)
+        for target in (held - 1, held, held - 1, held, held - 1):
+            content = {"targetNodes": max(0, target)}
+            self.later.append(partial(self._ask, "ScaleNodePool", (org, cluster, pool), content))
+            self.later.append(partial(self._visit, stay.pool))
+
+    def _visit(self, pool: Pool) -> None:
+        for stay in self.auditor.nodes_of(pool):
+            if stay.phase != "assigned":
+                self._start(stay) if self.random.random() < 0.5 else self._stop(stay)
 
     def _delete(self) -> None:
         self._ask("DeleteNodePool", self._path(), {})
@@ -407,9 +435,11 @@ class Storm:
     def _stop_pod(self) -> None:
         working = [stay for stay in self.auditor.stays.values() if stay.working]
         if working:
-            stay = self.random.choice(working)
-            name = f"job-{self.random.randrange(2)}"
-            self._ask("StopPod", self._path_of(stay), {"name": name})
+            self._stop(self.random.choice(working))
+
+    def _stop(self, stay: Stay) -> None:
+        content = {"name": f"job-{self.random.randrange(2)}"}
+        self._ask("StopPod", self._path_of(stay), content)
 
     def _path_of(self, stay: Stay) -> PoolPath:
         zone, name = stay.machine.split("/")
@@ -430,7 +460,7 @@ class Storm:
             case 0:
                 self._publish(subject, content, id)
             case 1:
-                self.log.append(subject, content, "", {"Nats-Msg-Id": id})
+                self._publish(subject, content, id, forgotten=True)
             case 2:
                 again = f"c{len(self.sent) + 1}"
                 written = content.replace(f'"{id}"'.encode(), f'"{again}"'.encode())
