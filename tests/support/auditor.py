@@ -143,7 +143,12 @@ class Auditor:
             return
         rule = RULES.get(name)
         if rule is not None:
-            rule(self, said, entry.position, envelope["causeposition"])
+            try:
+                rule(self, said, entry.position, envelope["causeposition"])
+            except KeyError as unknown:
+                raise AuditError(
+                    f"{name} is said of {unknown}, which nobody has heard of"
+                ) from None
 
     @property
     def position(self) -> int:
