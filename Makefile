@@ -17,7 +17,7 @@ NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
 fail = { echo "$(1)" >&2; exit 1; }
 
-.PHONY: help setup python run test lint format types bench storm lock check clean
+.PHONY: help setup python run test lint format types bench simulation lock check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -62,8 +62,8 @@ types: setup ## Check the types
 bench: setup ## Measure throughput and latency
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-storm: setup ## Run the longer storm of faults (SEEDS=200)
-	@$(BIN)/python -m pytest tests/flow/test_storm.py --seeds=$(SEEDS) $(ARGS)
+simulation: setup ## Run the longer simulation of faults (SEEDS=200)
+	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 from immutables import Map
 
-from aggregator.rows import (
+from aggregator.objects import (
     TARGET_MESSAGES,
-    CapacityRow,
+    CapacityObject,
     Document,
-    NodeRow,
-    PoolRow,
-    QuotaRow,
+    NodeObject,
+    NodePoolObject,
+    QuotaObject,
     Row,
     document,
 )
 from nodepool import service
-from nodepool.conditions import (
+from nodepool.contract.conditions import (
     HEALTHY,
     AtTarget,
     Capacity,
@@ -25,7 +25,7 @@ from nodepool.conditions import (
     Reason,
     changed,
 )
-from nodepool.events import (
+from nodepool.contract.events import (
     AllocationFailed,
     CapacityChecked,
     CapacityCheckFailed,
@@ -48,10 +48,10 @@ from nodepool.events import (
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.inventory import TRIAGE, Inventory
-from nodepool.messages import Message, OfPool
-from nodepool.model import NodePhase, RemovalReason
-from nodepool.service import Moment, Rows, Service
+from nodepool.contract.messages import Message, OfPool
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.service import Context, Rows, Service
+from nodepool.state.inventory import TRIAGE, Inventory
 
 NodeGone = CWNodeDeleted | CWNodeRegistrationFailed
 NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
@@ -89,14 +89,14 @@ class State:
     """The rows by key: NodePools `org/cluster/pool`, Nodes `org/cluster/node`, quotas
     `org/zone/type`, capacity `zone/type`; and the machines that capacity counts."""
 
-    pools: Map[str, PoolRow] = Map()
-    nodes: Map[str, NodeRow] = Map()
-    quotas: Map[str, QuotaRow] = Map()
-    capacity: Map[str, CapacityRow] = Map()
+    pools: Map[str, NodePoolObject] = Map()
+    nodes: Map[str, NodeObject] = Map()
+    quotas: Map[str, QuotaObject] = Map()
+    capacity: Map[str, CapacityObject] = Map()
     inventory: Inventory = Inventory()
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds one event into the rows it concerns."""
     match message:
         case NodePoolValidated():
@@ -123,10 +123,10 @@ def evolve(state: State, message: Message, now: Moment) -> State:
     return replace(state, pools=state.pools.set(message.key, after))
 
 
-def _wished(state: State, said: NodePoolValidated, now: Moment) -> State:
+def _wished(state: State, said: NodePoolValidated, now: Context) -> State:
     before = state.pools.get(said.key)
     if before is None or before.uid != said.uid:
-        before = PoolRow(
+        before = NodePoolObject(
             of=said.path,
             uid=said.uid,
             zone=said.zone,
@@ -150,7 +150,7 @@ def _wished(state: State, said: NodePoolValidated, now: Moment) -> State:
     return replace(state, pools=state.pools.set(said.key, _counted(row, now)))
 
 
-def _pool(row: PoolRow, message: Message, now: Moment) -> PoolRow:
+def _pool(row: NodePoolObject, message: Message, now: Context) -> NodePoolObject:
     """The NodePool after an event about it."""
     match message:
         case NodePoolDeleting(since=since):
@@ -183,7 +183,7 @@ def _pool(row: PoolRow, message: Message, now: Moment) -> PoolRow:
     return row
 
 
-def _judged(row: PoolRow, reason: Reason, told: str, now: Moment) -> PoolRow:
+def _judged(row: NodePoolObject, reason: Reason, told: str, now: Context) -> NodePoolObject:
     kind = type(reason).__name__
     before = row.conditions.get(kind)
     after = changed(before, reason, told, row.generation, now.time)
@@ -192,7 +192,7 @@ def _judged(row: PoolRow, reason: Reason, told: str, now: Moment) -> PoolRow:
     return replace(row, conditions=row.conditions.set(kind, after), version=now.position)
 
 
-def _counted(row: PoolRow, now: Moment) -> PoolRow:
+def _counted(row: NodePoolObject, now: Context) -> NodePoolObject:
     """The NodePool with the conditions that follow from its counts."""
     assert min(row.current, row.in_progress) >= 0, f"{row.of[2]} counts fewer than no Nodes"
     reason = _at_target(row)
@@ -209,7 +209,7 @@ def _counted(row: PoolRow, now: Moment) -> PoolRow:
     return _judged(row, NodesRemoved.PENDING, f"{held} Nodes are still to be removed.", now)
 
 
-def _at_target(row: PoolRow) -> AtTarget:
+def _at_target(row: NodePoolObject) -> AtTarget:
     if row.deleting is not None:
         return AtTarget.PENDING_DELETE
     target = row.spec.target_nodes
@@ -218,7 +218,7 @@ def _at_target(row: PoolRow) -> AtTarget:
     return AtTarget.OVER_TARGET if row.current > target else AtTarget.UNDER_TARGET
 
 
-def _quota(state: State, said: QuotaTold, now: Moment) -> State:
+def _quota(state: State, said: QuotaTold, now: Context) -> State:
     key = f"{said.org}/{said.zone}/{said.instance_type}"
     before = state.quotas.get(key)
     match said:
@@ -230,7 +230,7 @@ def _quota(state: State, said: QuotaTold, now: Moment) -> State:
             limit = before.limit if before is not None else None
     if before is not None and (before.limit, before.used) == (limit, used):
         return state
-    row = QuotaRow(said.org, said.zone, said.instance_type, limit, used, now.position)
+    row = QuotaObject(said.org, said.zone, said.instance_type, limit, used, now.position)
     return replace(state, quotas=state.quotas.set(key, row))
 
 
@@ -242,11 +242,11 @@ def node_key(message: OfNode) -> str:
 def _node(
     state: State,
     said: CWNodeAssigned | NodeChanged,
-    now: Moment,
+    now: Context,
 ) -> State:
     key = node_key(said)
     if isinstance(said, CWNodeAssigned):
-        row = NodeRow(
+        row = NodeObject(
             name=said.node,
             zone=said.zone,
             pool=said.key,
@@ -264,7 +264,7 @@ def _node(
     return replace(state, nodes=state.nodes.set(key, row))
 
 
-def _grown(row: NodeRow, said: NodeChanged, now: Moment) -> NodeRow:
+def _grown(row: NodeObject, said: NodeChanged, now: Context) -> NodeObject:
     match said:
         case CWNodeRegistered():
             return replace(
@@ -293,7 +293,7 @@ def _grown(row: NodeRow, said: NodeChanged, now: Moment) -> NodeRow:
             return replace(row, phase=NodePhase.DRAINING)
 
 
-def _gone(state: State, said: NodeGone, now: Moment) -> State:
+def _gone(state: State, said: NodeGone, now: Context) -> State:
     key = node_key(said)
     row = state.nodes.get(key)
     holder = "" if isinstance(said, CWNodeDeleted) else TRIAGE
@@ -303,7 +303,7 @@ def _gone(state: State, said: NodeGone, now: Moment) -> State:
     return replace(state, nodes=state.nodes.delete(key))
 
 
-def _machine(state: State, said: MachineAdded | MachineRepaired, now: Moment) -> State:
+def _machine(state: State, said: MachineAdded | MachineRepaired, now: Context) -> State:
     key, before = said.machine_key, state.inventory
     if isinstance(said, MachineAdded):
         if key in before.machines:
@@ -316,7 +316,7 @@ def _machine(state: State, said: MachineAdded | MachineRepaired, now: Moment) ->
     return _recounted(replace(state, inventory=after), key, "triage", "free", now)
 
 
-def _moved(state: State, key: str, holder: str, assignment: int, now: Moment) -> State:
+def _moved(state: State, key: str, holder: str, assignment: int, now: Context) -> State:
     """The state after a machine went to a NodePool's key, to triage, or to nobody."""
     inventory = state.inventory
     if holder == TRIAGE:
@@ -330,20 +330,20 @@ def _moved(state: State, key: str, holder: str, assignment: int, now: Moment) ->
     return _recounted(replace(state, inventory=after), key, was, now_is, now)
 
 
-def _recounted(state: State, key: str, was: str, now_is: str, now: Moment) -> State:
+def _recounted(state: State, key: str, was: str, now_is: str, now: Context) -> State:
     machine = state.inventory.machines[key]
-    row = state.capacity.get(machine.market)
+    row = state.capacity.get(machine.offering)
     if row is None:
-        row = CapacityRow(machine.zone, machine.instance_type, now.position)
+        row = CapacityObject(machine.zone, machine.instance_type, now.position)
     counts = {"free": row.free, "assigned": row.assigned, "triage": row.triage}
     counts[now_is] += 1
     if was:
         counts[was] -= 1
-    row = CapacityRow(machine.zone, machine.instance_type, now.position, **counts)
-    return replace(state, capacity=state.capacity.set(machine.market, row))
+    row = CapacityObject(machine.zone, machine.instance_type, now.position, **counts)
+    return replace(state, capacity=state.capacity.set(machine.offering, row))
 
 
-def decide(_state: State, _message: Message, _now: Moment) -> Iterator[Message]:
+def decide(_state: State, _message: Message, _now: Context) -> Iterator[Message]:
     """Nothing: what the aggregator has to say stands in its rows."""
     return iter(())
 
@@ -356,13 +356,13 @@ def touched(state: State, message: Message) -> Iterable[tuple[str, str]]:
         yield NODES, node_key(message)
         machine = state.inventory.machines.get(f"{message.zone}/{message.node}")
         if machine is not None and not isinstance(message, NodeChanged):
-            yield CAPACITY, machine.market
+            yield CAPACITY, machine.offering
     if isinstance(message, QuotaTold):
         yield QUOTAS, f"{message.org}/{message.zone}/{message.instance_type}"
     if isinstance(message, MachineAdded | MachineRepaired):
         machine = state.inventory.machines.get(message.machine_key)
         if machine is not None:
-            yield CAPACITY, machine.market
+            yield CAPACITY, machine.offering
 
 
 def _rows(state: State, bucket: str) -> Map[str, Row]:

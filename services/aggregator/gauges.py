@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from aggregator.decide import State
-from aggregator.rows import PoolRow
+from aggregator.objects import NodePoolObject
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -16,13 +16,13 @@ def gauges(state: State) -> Iterator[Sample]:
         labels = {"org": quota.org, "zone": quota.zone, "instance_type": quota.instance_type}
         yield "nodepool_quota_limit_nodes", labels, float(quota.limit or 0)
         yield "nodepool_quota_used_nodes", labels, float(quota.used)
-    for market in state.capacity.values():
-        labels = {"zone": market.zone, "instance_type": market.instance_type}
+    for offering in state.capacity.values():
+        labels = {"zone": offering.zone, "instance_type": offering.instance_type}
         for doing in ("free", "assigned", "triage"):
-            yield "nodepool_machines", {**labels, "state": doing}, float(getattr(market, doing))
+            yield "nodepool_machines", {**labels, "state": doing}, float(getattr(offering, doing))
 
 
-def _pool(row: PoolRow) -> Iterator[Sample]:
+def _pool(row: NodePoolObject) -> Iterator[Sample]:
     org, cluster, pool = row.of
     labels = {"org": org, "cluster": cluster, "pool": pool}
     yield "nodepool_target_nodes", labels, float(row.spec.target_nodes)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodepool.model import RemovalReason, ScaleDownStrategy
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from immutables import Map
 
 from allocator.choose import Member, reprieved, victims
 from allocator.pool import Pool, Removal
-from nodepool.conditions import Quota, Validated
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.events import (
     AllocationFailed,
     CapacityChecked,
     CapacityCheckFailed,
@@ -28,6 +27,7 @@ from nodepool.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
     NodeActivityChanged,
@@ -39,11 +39,11 @@ from nodepool.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.inventory import Inventory, Rank, rank
-from nodepool.messages import FLEET, NOBODY, Message, PoolFields, pool_fields
-from nodepool.model import RemovalReason, ScaleDownStrategy
-from nodepool.persistent import Queue
-from nodepool.service import AT_ONCE, Moment, Service, Trouble
+from nodepool.contract.messages import FLEET, NOBODY, Message, PoolFields, pool_fields
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+from nodepool.service import IMMEDIATELY, Context, Failure, Service
+from nodepool.state.inventory import Inventory, Rank, rank
+from nodepool.state.persistent import Queue
 
 Hears = (
     NodePoolValidated
@@ -63,7 +63,7 @@ Hears = (
     | Wake
 )
 Says = (
-    AllocationChecked
+    GrantAcknowledged
     | AllocationFailed
     | NodeRemovalCancelled
     | CWNodePoolScaledUp
@@ -83,15 +83,15 @@ MOVES_MAX = 400
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """NodePools, machines, who waits in each market, and what to look at again at a `Wake`.
+    """NodePools, machines, who waits in each offering, and what to look at again at a `Wake`.
 
-    `markets` holds ranks, first to be served first; `again` holds names of markets and keys of
+    `offerings` holds ranks, first to be served first; `again` holds names of offerings and keys of
     NodePools; `assignments` counts the stays of machines in NodePools.
     """
 
     pools: Map[str, Pool] = Map()
     inventory: Inventory = Inventory()
-    markets: Map[str, tuple[Rank, ...]] = Map()
+    offerings: Map[str, tuple[Rank, ...]] = Map()
     again: Queue = Queue()
     looking: str = ""
     assignments: int = 0
@@ -99,10 +99,10 @@ class State:
 
 def wakes(state: State) -> datetime | None:
     """At once while there is more to assign or remove."""
-    return AT_ONCE if len(state.again) else None
+    return IMMEDIATELY if len(state.again) else None
 
 
-def evolve(state: State, message: Message, _now: Moment) -> State:
+def evolve(state: State, message: Message, _now: Context) -> State:
     """Folds wishes, verdicts, and the way of every Node and machine."""
     match message:
         case NodePoolValidated():
@@ -142,7 +142,7 @@ def evolve(state: State, message: Message, _now: Moment) -> State:
 
 
 OWN = (
-    AllocationChecked
+    GrantAcknowledged
     | CWNodePoolScaledUp
     | CWNodeRequestQueued
     | CWNodePoolRemoveNodes
@@ -154,7 +154,7 @@ OWN = (
 
 def _said(pool: Pool, message: Message) -> Pool:
     match message:
-        case AllocationChecked(granted=granted):
+        case GrantAcknowledged(granted=granted):
             return replace(pool, bound=granted)
         case CWNodePoolScaledUp(after=after):
             return replace(pool, scaled=after)
@@ -185,12 +185,12 @@ def _stored(state: State, key: str, pool: Pool) -> State:
     state = replace(state, pools=state.pools.set(key, pool))
     if old == new:
         return state
-    ranks = list(state.markets.get(pool.market, ()))
+    ranks = list(state.offerings.get(pool.offering, ()))
     if old is not None:
         del ranks[bisect_left(ranks, old)]
     if new is not None:
         insort(ranks, new)
-    return replace(state, markets=state.markets.set(pool.market, tuple(ranks)))
+    return replace(state, offerings=state.offerings.set(pool.offering, tuple(ranks)))
 
 
 def _wished(state: State, wish: NodePoolValidated) -> State:
@@ -240,11 +240,11 @@ def _machine(state: State, said: MachineAdded | MachineRepaired) -> State:
         state = replace(state, inventory=state.inventory.repair(key))
     else:
         return state
-    return _look_at_market(state, state.inventory.machines[key].market)
+    return _look_at_offering(state, state.inventory.machines[key].offering)
 
 
-def _look_at_market(state: State, name: str) -> State:
-    more = bool(state.markets.get(name)) and state.inventory.count(name) > 0
+def _look_at_offering(state: State, name: str) -> State:
+    more = bool(state.offerings.get(name)) and state.inventory.count(name) > 0
     return replace(state, again=state.again.put(name) if more else state.again.drop(name))
 
 
@@ -255,7 +255,7 @@ def _assigned(state: State, said: CWNodeAssigned) -> State:
     members = pool.members.set(said.node, Member(said.assignment))
     state = replace(state, inventory=inventory, assignments=max(state.assignments, said.assignment))
     state = _stored(state, key, replace(pool, members=members))
-    return _look_at_market(state, pool.market)
+    return _look_at_offering(state, pool.offering)
 
 
 def _member(state: State, key: str, node: str, assignment: int) -> Member | None:
@@ -282,7 +282,7 @@ def _left(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State
             removal=removal,
         )
         state = _stored(state, key, pool)
-    return _look_at_market(state, state.inventory.machines[machine].market)
+    return _look_at_offering(state, state.inventory.machines[machine].offering)
 
 
 def _changed(
@@ -317,7 +317,7 @@ def _leaving(state: State, key: str, node: str, member: Member) -> State:
     return replace(state, again=again)
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """What is missing towards what each NodePool may have, said at most so much at a time."""
     match message:
         case Wake():
@@ -358,12 +358,12 @@ def _towards(state: State, key: str, message: Message) -> Iterator[Says]:
         case CWNodeRegistrationFailed(node=node, message=told):
             yield CWNodeDeliverFail(**_of(pool), node=node, message=f"not delivered: {told}")
         case QuotaChecked() if pool.granted < pool.bound and pool.granted_for == pool.generation:
-            yield AllocationChecked(
+            yield GrantAcknowledged(
                 **_of(pool), uid=pool.uid, generation=pool.generation, granted=pool.granted
             )
     if isinstance(message, CapacityChecked) and pool.may_grow:
         yield from _request(pool)
-        yield from _serve(state, pool.market, MOVES_MAX)
+        yield from _serve(state, pool.offering, MOVES_MAX)
     yield from _shrink(state, key)
     yield from _closed(pool)
 
@@ -382,11 +382,11 @@ def _request(pool: Pool) -> Iterator[Says]:
 
 
 def _serve(state: State, name: str, most: int) -> Iterator[Says]:
-    """Machines for those who wait in a market, in their order."""
+    """Machines for those who wait in an offering, in their order."""
     taken: set[str] = set()
     free = state.inventory.count(name)
     assignment = state.assignments
-    for *_, key in state.markets.get(name, ()):
+    for *_, key in state.offerings.get(name, ()):
         pool = state.pools[key]
         wanted = min(pool.shortfall, most - len(taken))
         if len(taken) >= free or not wanted:
@@ -513,13 +513,13 @@ def _of(pool: Pool) -> PoolFields:
     return pool_fields(pool.of)
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A NodePool whose Nodes cannot be decided upon is told so."""
-    org, cluster, name = trouble.address.path
+    org, cluster, name = failure.address.path
     if org == FLEET or name == NOBODY:
         return
     of = {"org": org, "cluster": cluster, "pool": name}
-    told = f"internal error while allocating Nodes: {trouble.cause}"
+    told = f"internal error while allocating Nodes: {failure.cause}"
     yield AllocationFailed(**of, message=told)
     yield CWNodePoolNodesRequestFailed(**of, message=told)
 
@@ -532,5 +532,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

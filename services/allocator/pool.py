@@ -6,9 +6,9 @@ from datetime import datetime
 from immutables import Map
 
 from allocator.choose import Member
-from nodepool.inventory import market
-from nodepool.model import NodePoolSpec, RemovalReason
-from nodepool.service import AT_ONCE
+from nodepool.contract.model import NodePoolSpec, RemovalReason
+from nodepool.service import IMMEDIATELY
+from nodepool.state.inventory import offering
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Pool:
     within_quota: bool = False
     bound: int = 0
     cleared: bool = False
-    since: datetime = AT_ONCE
+    since: datetime = IMMEDIATELY
     scaled: int | None = None
     requested: int = 0
     deleting: bool = False
@@ -49,9 +49,9 @@ class Pool:
     members: Map[str, Member] = Map()
 
     @property
-    def market(self) -> str:
+    def offering(self) -> str:
         """Where its machines come from."""
-        return market(self.zone, self.spec.instance_type)
+        return offering(self.zone, self.spec.instance_type)
 
     @property
     def may_grow(self) -> bool:

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from immutables import Map
 
-from nodepool.conditions import HEALTHY, Capacity, Quota, Validated
-from nodepool.events import (
+from nodepool.contract.conditions import HEALTHY, Capacity, Quota, Validated
+from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CWInsufficientCapacity,
@@ -23,11 +23,11 @@ from nodepool.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.inventory import Inventory, Rank, market, rank
-from nodepool.messages import FLEET, NOBODY, Message
-from nodepool.model import NodePoolSpec
-from nodepool.persistent import Queue
-from nodepool.service import ANSWERS_MAX, AT_ONCE, Moment, Service, Trouble
+from nodepool.contract.messages import FLEET, NOBODY, Message
+from nodepool.contract.model import NodePoolSpec
+from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service
+from nodepool.state.inventory import Inventory, Rank, offering, rank
+from nodepool.state.persistent import Queue
 
 Hears = (
     NodePoolValidated
@@ -43,7 +43,7 @@ Hears = (
 )
 Says = CapacityChecked | CapacityCheckFailed | CWInsufficientCapacity
 
-VERDICTS_MAX = ANSWERS_MAX // 2
+VERDICTS_MAX = OUTPUTS_MAX // 2
 """How many verdicts one decision may change; each may come with an event beside it."""
 ENOUGH = (Capacity.SUFFICIENT, 0)
 
@@ -54,14 +54,14 @@ class Pool:
 
     of: tuple[str, str, str]
     uid: str
-    market: str
+    offering: str
     generation: int
     spec: NodePoolSpec
     judged: bool
     granted: int = 0
     within_quota: bool = False
     held: int = 0
-    since: datetime = AT_ONCE
+    since: datetime = IMMEDIATELY
     reason: Capacity | None = None
     available: int = 0
 
@@ -77,7 +77,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class Offering:
     """The NodePools that want machines of one type in one zone, first to be served first.
 
     `demand` is what they want in all, `picky` how many of them name an affinity, `short` those
@@ -92,21 +92,21 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """NodePools, machines, and the markets to be looked at again when a `Wake` comes."""
+    """NodePools, machines, and the offerings to be looked at again when a `Wake` comes."""
 
     pools: Map[str, Pool] = Map()
-    markets: Map[str, Market] = Map()
+    offerings: Map[str, Offering] = Map()
     inventory: Inventory = Inventory()
     again: Queue = Queue()
     looking: str = ""
 
 
 def wakes(state: State) -> datetime | None:
-    """At once while a market is to be looked at again."""
-    return AT_ONCE if len(state.again) else None
+    """At once while an offering is to be looked at again."""
+    return IMMEDIATELY if len(state.again) else None
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds wishes, grants, and the coming and going of machines."""
     match message:
         case NodePoolValidated():
@@ -123,10 +123,10 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return _forgotten(state, key)
         case MachineAdded():
             state = replace(state, inventory=state.inventory.add(message))
-            return _again(state, market(message.zone, message.instance_type))
+            return _again(state, offering(message.zone, message.instance_type))
         case MachineRepaired(machine_key=key) if key in state.inventory.machines:
             state = replace(state, inventory=state.inventory.repair(key))
-            return _again(state, state.inventory.machines[key].market)
+            return _again(state, state.inventory.machines[key].offering)
         case CapacityChecked(key=key) if key in state.pools:
             return _told(state, key, message)
         case Wake():
@@ -143,7 +143,7 @@ def _is(state: State, key: str, uid: str) -> bool:
 def _stored(state: State, key: str, pool: Pool) -> State:
     """The state with this NodePool, in its place among those who wait."""
     before = state.pools.get(key)
-    place = state.markets.get(pool.market, Market())
+    place = state.offerings.get(pool.offering, Offering())
     waiting = place.waiting
     old = _rank(before, key) if before is not None and before.shortfall else None
     new = _rank(pool, key) if pool.shortfall else None
@@ -163,7 +163,7 @@ def _stored(state: State, key: str, pool: Pool) -> State:
     return replace(
         state,
         pools=state.pools.set(key, pool),
-        markets=state.markets.set(pool.market, place),
+        offerings=state.offerings.set(pool.offering, place),
     )
 
 
@@ -176,8 +176,8 @@ def _picky(pool: Pool) -> int:
 
 
 def _again(state: State, name: str) -> State:
-    """Looks at a market again where somebody's answer may change by it."""
-    place = state.markets.get(name)
+    """Looks at an offering again where somebody's output may change by it."""
+    place = state.offerings.get(name)
     if place is None or not (place.waiting or len(place.short)):
         return state
     free = state.inventory.count(name)
@@ -189,7 +189,7 @@ def _again(state: State, name: str) -> State:
 def _wished(state: State, wish: NodePoolValidated) -> State:
     key, judged = wish.key, wish.reason is Validated.VALID
     known = state.pools.get(key)
-    name = market(wish.zone, wish.spec.instance_type)
+    name = offering(wish.zone, wish.spec.instance_type)
     if known is None or known.uid != wish.uid:
         pool = Pool(wish.path, wish.uid, name, wish.generation, wish.spec, judged=False)
         return _stored(state, key, pool)
@@ -207,7 +207,7 @@ def _wished(state: State, wish: NodePoolValidated) -> State:
     )
 
 
-def _granted(state: State, key: str, verdict: QuotaChecked, now: Moment) -> State:
+def _granted(state: State, key: str, verdict: QuotaChecked, now: Context) -> State:
     pool = state.pools[key]
     if verdict.generation != pool.generation:
         return state
@@ -217,7 +217,7 @@ def _granted(state: State, key: str, verdict: QuotaChecked, now: Moment) -> Stat
     if not pool.missing or after.missing > pool.missing:
         after = replace(after, since=now.time)
     state = _stored(state, key, after)
-    return _again(state, pool.market) if after.shortfall else state
+    return _again(state, pool.offering) if after.shortfall else state
 
 
 def _assigned(state: State, said: CWNodeAssigned) -> State:
@@ -227,7 +227,7 @@ def _assigned(state: State, said: CWNodeAssigned) -> State:
     if _is(state, key, said.uid):
         pool = state.pools[key]
         state = _stored(state, key, replace(pool, held=pool.held + 1))
-    return _again(state, market(said.zone, said.instance_type))
+    return _again(state, offering(said.zone, said.instance_type))
 
 
 def _left(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
@@ -238,39 +238,39 @@ def _left(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State
         pool = state.pools[key]
         assert pool.held > 0, f"{key} holds fewer than no Nodes"
         state = _stored(state, key, replace(pool, held=pool.held - 1))
-    return _again(state, state.inventory.machines[machine].market)
+    return _again(state, state.inventory.machines[machine].offering)
 
 
 def _forgotten(state: State, key: str) -> State:
     pool = state.pools[key]
     state = _stored(state, key, replace(pool, judged=False))
-    place = state.markets[pool.market]
+    place = state.offerings[pool.offering]
     place = replace(place, short=place.short.drop(key))
     state = replace(
         state,
         pools=state.pools.delete(key),
-        markets=state.markets.set(pool.market, place),
+        offerings=state.offerings.set(pool.offering, place),
     )
-    return _again(state, pool.market)
+    return _again(state, pool.offering)
 
 
 def _told(state: State, key: str, verdict: CapacityChecked) -> State:
     before = state.pools[key]
     pool = replace(before, reason=verdict.reason, available=verdict.available)
-    place = state.markets[pool.market]
+    place = state.offerings[pool.offering]
     enough = verdict.reason is Capacity.SUFFICIENT
     short = place.short.drop(key) if enough else place.short.put(key)
     state = replace(
         state,
         pools=state.pools.set(key, pool),
-        markets=state.markets.set(pool.market, replace(place, short=short)),
+        offerings=state.offerings.set(pool.offering, replace(place, short=short)),
     )
     # There may be more to change than one decision may say: then look again until nothing does.
     changed = before.reason is not verdict.reason
-    return _again(state, pool.market) if changed and pool.market == state.looking else state
+    return _again(state, pool.offering) if changed and pool.offering == state.looking else state
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """The verdict on a grant, and on those who wait when machines come or go."""
     match message:
         case QuotaChecked(key=key) if _is(state, key, message.uid):
@@ -296,24 +296,24 @@ def _look_again(state: State) -> Iterator[Says]:
 
 def _for_one(state: State, key: str) -> tuple[int, Capacity]:
     pool = state.pools[key]
-    place, free = state.markets[pool.market], state.inventory.count(pool.market)
+    place, free = state.offerings[pool.offering], state.inventory.count(pool.offering)
     if not pool.shortfall:
         return free, Capacity.SUFFICIENT
     if free >= place.demand and not place.picky:
         return free - place.demand + pool.shortfall, Capacity.SUFFICIENT
-    for other, reason, available in judged(state, pool.market):
+    for other, reason, available in judged(state, pool.offering):
         if other == key:
             return available, reason
     return 0, Capacity.NONE_AVAILABLE
 
 
 def judged(state: State, name: str) -> Iterator[tuple[str, Capacity, int]]:
-    """Each NodePool whose answer may differ from what it was told: its reason, and how many.
+    """Each NodePool whose output may differ from what it was told: its reason, and how many.
 
     Those who wait are served in their order from what is free; once nothing is, only they are
     named who were promised something.
     """
-    place = state.markets.get(name, Market())
+    place = state.offerings.get(name, Offering())
     served = _picked(state, name, place) if place.picky else _counted(state, name, place)
     yield from served
     for key in place.short:
@@ -322,7 +322,7 @@ def judged(state: State, name: str) -> Iterator[tuple[str, Capacity, int]]:
             yield key, *ENOUGH
 
 
-def _counted(state: State, name: str, place: Market) -> Iterator[tuple[str, Capacity, int]]:
+def _counted(state: State, name: str, place: Offering) -> Iterator[tuple[str, Capacity, int]]:
     free = state.inventory.count(name)
     for *_, key in place.waiting:
         pool = state.pools[key]
@@ -331,7 +331,7 @@ def _counted(state: State, name: str, place: Market) -> Iterator[tuple[str, Capa
         free = max(0, free - pool.shortfall)
 
 
-def _picked(state: State, name: str, place: Market) -> Iterator[tuple[str, Capacity, int]]:
+def _picked(state: State, name: str, place: Offering) -> Iterator[tuple[str, Capacity, int]]:
     taken: set[str] = set()
     free = state.inventory.count(name)
     for *_, key in place.waiting:
@@ -376,18 +376,18 @@ def _verdict(state: State, key: str, reason: Capacity, available: int) -> Iterat
 def _message(pool: Pool, reason: Capacity, available: int) -> str:
     if reason is Capacity.SUFFICIENT:
         return HEALTHY[reason]
-    zone, kind = pool.market.split("/")
+    zone, kind = pool.offering.split("/")
     affinity = "NodeAffinity" in reason.value
     under = " that satisfy the node affinity" if affinity else ""
     have = f"{available} of {pool.shortfall}" if available else f"none of {pool.shortfall}"
     return f"{have} wanted Nodes of {kind}{under} can be had in {zone} now"
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A NodePool whose capacity cannot be judged is told so."""
-    org, cluster, pool = trouble.address.path
+    org, cluster, pool = failure.address.path
     if org != FLEET and pool != NOBODY:
-        told = f"internal error while checking capacity: {trouble.cause}"
+        told = f"internal error while checking capacity: {failure.cause}"
         yield CapacityCheckFailed(org=org, cluster=cluster, pool=pool, message=told)
 
 
@@ -399,5 +399,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

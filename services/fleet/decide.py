@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from immutables import Map
 
-from nodepool import grammar
-from nodepool.affinity import TOPOLOGY_KEYS
-from nodepool.catalog import INSTANCE_TYPES, offered
-from nodepool.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
-from nodepool.events import (
+from nodepool.contract import grammar
+from nodepool.contract.affinity import TOPOLOGY_KEYS
+from nodepool.contract.catalog import INSTANCE_TYPES, offered
+from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     CWDrainNode,
@@ -26,11 +26,11 @@ from nodepool.events import (
     NodeUpdated,
     Wake,
 )
-from nodepool.messages import Message, path_fields
-from nodepool.model import Pod, PodClass
-from nodepool.persistent import Agenda
-from nodepool.receipts import Receipts
-from nodepool.service import Moment, Service, Trouble, refused
+from nodepool.contract.messages import Message, path_fields
+from nodepool.contract.model import Pod, PodClass
+from nodepool.service import Context, Failure, Service, refused
+from nodepool.state.persistent import Deadlines
+from nodepool.state.receipts import Receipts
 
 FleetCommand = AddMachines | BreakMachine | RepairMachine | RunPod | StopPod
 Hears = (
@@ -91,16 +91,16 @@ class State:
     """Machines by `zone/machine`; when boots end (`zone/machine`) and Pods are killed (`…/pod`)."""
 
     machines: Map[str, Machine] = Map()
-    agenda: Agenda = Agenda()
+    deadlines: Deadlines = Deadlines()
     receipts: Receipts = Receipts()
 
 
 def wakes(state: State) -> datetime | None:
     """The next moment at which a machine is up or a Pod's grace period is over."""
-    return state.agenda.next()
+    return state.deadlines.next()
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds what the house decided and what the machines reported."""
     match message:
         case CommandAccepted() | CommandRefused():
@@ -127,13 +127,13 @@ def evolve(state: State, message: Message, now: Moment) -> State:
         case CWDrainNode():
             return _drained(state, message, now)
         case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
-            return replace(state, agenda=state.agenda.drop(key))
+            return replace(state, deadlines=state.deadlines.drop(key))
         case NodeObserved():
             return _seen(state, message)
     return state
 
 
-def _first_time(state: State, key: str, command: BreakMachine, now: Moment) -> bool:
+def _first_time(state: State, key: str, command: BreakMachine, now: Context) -> bool:
     """Whether a known machine is to break for a command that was not taken before."""
     return key in state.machines and state.receipts.again(command, now.id) is None
 
@@ -158,7 +158,7 @@ def _stay(state: State, said: Stay, **changes: object) -> State:
     return _changed(state, key, **changes)
 
 
-def _powered(state: State, said: CWNodeAssigned, now: Moment) -> State:
+def _powered(state: State, said: CWNodeAssigned, now: Context) -> State:
     key = f"{said.zone}/{said.node}"
     machine = state.machines.get(key)
     if machine is None:
@@ -178,7 +178,7 @@ def _powered(state: State, said: CWNodeAssigned, now: Moment) -> State:
     if not machine.boot_s or state.machines[key].failing == "silence":
         return state
     up = now.time + timedelta(seconds=machine.boot_s)
-    return replace(state, agenda=state.agenda.put(key, up))
+    return replace(state, deadlines=state.deadlines.put(key, up))
 
 
 def _off(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
@@ -186,30 +186,30 @@ def _off(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
     machine = _machine(state, key, said.assignment)
     if machine is None:
         return state
-    agenda = state.agenda.drop(key)
+    deadlines = state.deadlines.drop(key)
     for pod in machine.pods:
-        agenda = agenda.drop(f"{key}/{pod}")
+        deadlines = deadlines.drop(f"{key}/{pod}")
     state = _stay(state, said, joined=False, unschedulable=False, reported=False, pods=Map())
-    return replace(state, agenda=agenda)
+    return replace(state, deadlines=deadlines)
 
 
 def _seen(state: State, said: NodeObserved) -> State:
     key, pods = said.machine_key, Map((pod.name, pod) for pod in said.pods)
-    agenda = state.agenda
+    deadlines = state.deadlines
     for name in state.machines[key].pods:
         if name not in pods:
-            agenda = agenda.drop(f"{key}/{name}")
+            deadlines = deadlines.drop(f"{key}/{name}")
     state = _changed(state, key, pods=pods, reported=said.unschedulable)
-    return replace(state, agenda=agenda)
+    return replace(state, deadlines=deadlines)
 
 
-def _drained(state: State, said: CWDrainNode, now: Moment) -> State:
+def _drained(state: State, said: CWDrainNode, now: Context) -> State:
     """Interruptable Pods end at once; graceful ones, and all where forced, after their grace."""
     key = f"{said.zone}/{said.node}"
     machine = _machine(state, key, said.assignment)
     if machine is None:
         return state
-    pods, agenda = machine.pods, state.agenda
+    pods, deadlines = machine.pods, state.deadlines
     for name in sorted(machine.pods):
         pod = machine.pods[name]
         if pod.daemon_set or pod.terminating:
@@ -218,8 +218,8 @@ def _drained(state: State, said: CWDrainNode, now: Moment) -> State:
             pods = pods.delete(name)
         elif pod.interruption is PodClass.GRACEFUL or said.force:
             pods = pods.set(name, pod.model_copy(update={"terminating": True}))
-            agenda = agenda.put(f"{key}/{name}", now.time + timedelta(seconds=pod.grace_s))
-    return replace(_changed(state, key, pods=pods), agenda=agenda)
+            deadlines = deadlines.put(f"{key}/{name}", now.time + timedelta(seconds=pod.grace_s))
+    return replace(_changed(state, key, pods=pods), deadlines=deadlines)
 
 
 def _parts(due: str) -> tuple[str, str]:
@@ -227,7 +227,7 @@ def _parts(due: str) -> tuple[str, str]:
     return f"{zone}/{machine}", pod[0] if pod else ""
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """What the machines report, and what becomes of the commands to them."""
     match message:
         case AddMachines() | BreakMachine() | RepairMachine() | RunPod() | StopPod():
@@ -253,9 +253,9 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
             yield from _wake(state, now)
 
 
-def _wake(state: State, now: Moment) -> Iterator[Says]:
+def _wake(state: State, now: Context) -> Iterator[Says]:
     ended: dict[str, Map[str, Pod]] = {}
-    for due in state.agenda.due(now.time, DUE_MAX):
+    for due in state.deadlines.due(now.time, DUE_MAX):
         key, pod = _parts(due)
         if pod:
             ended[key] = ended.get(key, state.machines[key].pods).delete(pod)
@@ -376,10 +376,10 @@ def _accepted(message: FleetCommand) -> CommandAccepted:
     return CommandAccepted(**path_fields(message), command=type(message).__name__, result="done")
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A command that cannot be taken is refused."""
-    if trouble.is_command:
-        yield refused(trouble)
+    if failure.is_command:
+        yield refused(failure)
 
 
 SERVICE = Service(
@@ -390,5 +390,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from immutables import Map
 
 from lifecycle.node import Wish, labels, taints
-from nodepool.events import (
+from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -30,10 +30,10 @@ from nodepool.events import (
     PreemptionPending,
     Wake,
 )
-from nodepool.messages import Message, PoolFields, pool_fields
-from nodepool.model import NodePhase, RemovalReason
-from nodepool.persistent import Agenda, Queue
-from nodepool.service import AT_ONCE, Moment, Service, Trouble
+from nodepool.contract.messages import Message, PoolFields, pool_fields
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.service import IMMEDIATELY, Context, Failure, Service
+from nodepool.state.persistent import Deadlines, Queue
 
 Hears = (
     NodePoolValidated
@@ -105,17 +105,17 @@ class State:
     wishes: Map[str, Wish] = Map()
     nodes: Map[str, Node] = Map()
     pools: Map[str, Map[str, bool]] = Map()
-    boots: Agenda = Agenda()
+    boots: Deadlines = Deadlines()
     stale: Queue = Queue()
     told: Map[str, bool] = Map()
 
 
 def wakes(state: State) -> datetime | None:
     """The earliest boot that is overdue; at once while Nodes are to be updated."""
-    return AT_ONCE if len(state.stale) else state.boots.next()
+    return IMMEDIATELY if len(state.stale) else state.boots.next()
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds wishes and what became of each Node."""
     match message:
         case NodePoolValidated():
@@ -186,7 +186,7 @@ def _wished(state: State, said: NodePoolValidated) -> State:
     return replace(state, stale=stale, told=state.told.set(key, True))
 
 
-def _assigned(state: State, said: CWNodeAssigned, now: Moment) -> State:
+def _assigned(state: State, said: CWNodeAssigned, now: Context) -> State:
     key = f"{said.zone}/{said.node}"
     node = Node(said.node, said.key, said.assignment, said.labels)
     members = state.pools.get(said.key, Map()).set(key, True)
@@ -250,7 +250,7 @@ def _gone(state: State, said: CWNodeDeleted | CWNodeRegistrationFailed) -> State
     )
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """The next step of the Nodes concerned."""
     match message:
         case NodePoolValidated(key=key):
@@ -457,11 +457,11 @@ def _of(wish: Wish) -> PoolFields:
     return pool_fields(wish.of)
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A removal that cannot be carried out is said; what else fails ends by its own deadline."""
-    if trouble.question == CWNodeDeletionRequestSuccess.__name__:
-        org, cluster, pool = trouble.address.path
-        told = f"internal error while removing a Node: {trouble.cause}"
+    if failure.input == CWNodeDeletionRequestSuccess.__name__:
+        org, cluster, pool = failure.address.path
+        told = f"internal error while removing a Node: {failure.cause}"
         yield CWNodePoolNodesRemoveError(org=org, cluster=cluster, pool=pool, message=told)
 
 
@@ -473,5 +473,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodepool.affinity import machine_labels
-from nodepool.catalog import INSTANCE_TYPES, ZONES, Kind
-from nodepool.model import COMPUTE_CLASS, ComputeClass, Taint
+from nodepool.contract.affinity import machine_labels
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
+from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, Taint
 
 CPU_TAINT = Taint(key="is_cpu_compute", effect="NoSchedule")
 GPU_TAINT = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")

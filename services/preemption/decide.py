@@ -6,8 +6,8 @@ from datetime import datetime
 
 from immutables import Map
 
-from nodepool.commands import PreemptNode
-from nodepool.events import (
+from nodepool.contract.commands import PreemptNode
+from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     CWNodeDeleted,
@@ -18,11 +18,11 @@ from nodepool.events import (
     PreemptionPending,
     Wake,
 )
-from nodepool.messages import Message, PoolFields, path_fields, pool_fields
-from nodepool.model import COMPUTE_CLASS, ComputeClass
-from nodepool.persistent import Agenda
-from nodepool.receipts import Receipts
-from nodepool.service import Moment, Service, Trouble, refused
+from nodepool.contract.messages import Message, PoolFields, path_fields, pool_fields
+from nodepool.contract.model import COMPUTE_CLASS, ComputeClass
+from nodepool.service import Context, Failure, Service, refused
+from nodepool.state.persistent import Deadlines
+from nodepool.state.receipts import Receipts
 from preemption.timetable import Stage, next_moment, stage
 
 Hears = PreemptNode | CWNodeRegistered | CWNodeDeleted | Wake
@@ -56,16 +56,16 @@ class State:
     """The spot Nodes by `pool key/node`, and when each moves on."""
 
     nodes: Map[str, Node] = Map()
-    agenda: Agenda = Agenda()
+    deadlines: Deadlines = Deadlines()
     receipts: Receipts = Receipts()
 
 
 def wakes(state: State) -> datetime | None:
     """The earliest moment at which a preemption moves on."""
-    return state.agenda.next()
+    return state.deadlines.next()
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds which spot Nodes there are and how far their preemptions have come."""
     match message:
         case CommandAccepted() | CommandRefused():
@@ -93,7 +93,7 @@ def _is(state: State, said: CWNodeDeleted) -> bool:
 
 def _idle(state: State, key: str) -> State:
     """A Node that is gone: remembered until said where it was preempted, else forgotten."""
-    state = replace(state, agenda=state.agenda.drop(key))
+    state = replace(state, deadlines=state.deadlines.drop(key))
     if state.nodes[key].pending_since is not None:
         return state
     return replace(state, nodes=state.nodes.delete(key))
@@ -104,11 +104,11 @@ def _reached(state: State, key: str, reached: Stage, since: datetime | None) -> 
     node = replace(node, reached=reached, pending_since=since or node.pending_since)
     assert node.pending_since is not None, f"{key} is preempted without a warning"
     due = next_moment(node.pending_since, reached)
-    agenda = state.agenda.drop(key) if due is None else state.agenda.put(key, due)
-    return replace(state, nodes=state.nodes.set(key, node), agenda=agenda)
+    deadlines = state.deadlines.drop(key) if due is None else state.deadlines.put(key, due)
+    return replace(state, nodes=state.nodes.set(key, node), deadlines=deadlines)
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """The warning, the drain and the removal, each when its moment has come."""
     match message:
         case PreemptNode():
@@ -119,11 +119,11 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
                 told = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
                 yield DeletedForPreemption(**_of(node), node=node.name, message=told)
         case Wake():
-            for due in state.agenda.due(now.time, STAGES_MAX):
+            for due in state.deadlines.due(now.time, STAGES_MAX):
                 yield from _move_on(state.nodes[due], now)
 
 
-def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
+def _ask(state: State, message: PreemptNode, now: Context) -> Iterator[Says]:
     outcome = state.receipts.again(message, now.id)
     if outcome is not None:
         yield outcome
@@ -153,7 +153,7 @@ def _ask(state: State, message: PreemptNode, now: Moment) -> Iterator[Says]:
         )
 
 
-def _move_on(node: Node, now: Moment) -> Iterator[Says]:
+def _move_on(node: Node, now: Context) -> Iterator[Says]:
     assert node.pending_since is not None, f"{node.name} is due without a warning"
     match stage(node.pending_since, now.time):
         case Stage.OVER:
@@ -181,10 +181,10 @@ def _of(node: Node) -> PoolFields:
     return pool_fields(node.of)
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A command that cannot be taken is refused."""
-    if trouble.is_command:
-        yield refused(trouble)
+    if failure.is_command:
+        yield refused(failure)
 
 
 SERVICE = Service(
@@ -195,5 +195,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

@@ -6,11 +6,10 @@ from datetime import datetime
 
 from immutables import Map
 
-from nodepool.catalog import INSTANCE_TYPES, ZONES
-from nodepool.commands import SetQuota
-from nodepool.conditions import HEALTHY, Quota, Validated
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.conditions import HEALTHY, Quota, Validated
+from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     CWNodeAssigned,
@@ -19,6 +18,7 @@ from nodepool.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistrationFailed,
     CWOverQuota,
+    GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
@@ -26,16 +26,16 @@ from nodepool.events import (
     QuotaSet,
     Wake,
 )
-from nodepool.messages import Message, PoolFields, path_fields, pool_fields
-from nodepool.persistent import Queue
-from nodepool.receipts import Receipts
-from nodepool.service import ANSWERS_MAX, AT_ONCE, Moment, Service, Trouble, refused
+from nodepool.contract.messages import Message, PoolFields, path_fields, pool_fields
+from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service, refused
+from nodepool.state.persistent import Queue
+from nodepool.state.receipts import Receipts
 
 Hears = (
     SetQuota
     | NodePoolValidated
     | NodePoolDeleting
-    | AllocationChecked
+    | GrantAcknowledged
     | CWNodeAssigned
     | CWNodeDeleted
     | CWNodeRegistrationFailed
@@ -52,7 +52,7 @@ Says = (
     | CWNodePoolQuotaCheckFailed
 )
 
-VERDICTS_MAX = ANSWERS_MAX // 2
+VERDICTS_MAX = OUTPUTS_MAX // 2
 """How many verdicts one decision may change; each may come with an event beside it."""
 
 
@@ -113,10 +113,10 @@ class State:
 
 def wakes(state: State) -> datetime | None:
     """At once while a ledger is to be looked at again."""
-    return AT_ONCE if len(state.again) else None
+    return IMMEDIATELY if len(state.again) else None
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds wishes, grants, and the coming and going of Nodes."""
     match message:
         case NodePoolValidated():
@@ -125,7 +125,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
             return _held(state, key, uid, 1)
         case CWNodeDeleted(key=key, uid=uid) | CWNodeRegistrationFailed(key=key, uid=uid):
             return _held(state, key, uid, -1)
-        case AllocationChecked(key=key):
+        case GrantAcknowledged(key=key):
             return _bounded(state, key, message)
         case NodePoolDeleting(key=key, uid=uid) if _is(state, key, uid):
             return _leaving(state, key)
@@ -203,11 +203,11 @@ def _held(state: State, key: str, uid: str, change: int) -> State:
     return _stored(state, key, replace(pool, held=pool.held + change))
 
 
-def _bounded(state: State, key: str, said: AllocationChecked) -> State:
+def _bounded(state: State, key: str, said: GrantAcknowledged) -> State:
     if not _is(state, key, said.uid):
         return state
     pool = state.pools[key]
-    # An answer to an older grant says nothing about what may be taken up under a newer one.
+    # An output to an older grant says nothing about what may be taken up under a newer one.
     grants = tuple(grant for grant in pool.grants if grant[0] >= said.generation)
     return _stored(state, key, replace(pool, grants=grants))
 
@@ -247,7 +247,7 @@ def _limited(state: State, said: QuotaSet) -> State:
     return replace(state, ledgers=state.ledgers.set(name, ledger), again=state.again.put(name))
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """The verdict on a wish, and what becomes of those who wait when room is made."""
     match message:
         case SetQuota():
@@ -255,7 +255,7 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
         case NodePoolValidated(key=key) if state.pools[key].judged:
             yield from _verdict(state, key, always=True)
         case (
-            AllocationChecked(key=key)
+            GrantAcknowledged(key=key)
             | CWNodeDeleted(key=key)
             | CWNodeRegistrationFailed(key=key)
             | CWNodePoolDeleted(key=key)
@@ -265,7 +265,7 @@ def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
             yield from _look_again(state, now)
 
 
-def _set(state: State, message: SetQuota, now: Moment) -> Iterator[Says]:
+def _set(state: State, message: SetQuota, now: Context) -> Iterator[Says]:
     outcome = state.receipts.again(message, now.id)
     if outcome is not None:
         yield outcome
@@ -305,7 +305,7 @@ def _release(state: State, key: str) -> Iterator[Says]:
         )
 
 
-def _look_again(state: State, now: Moment) -> Iterator[Says]:
+def _look_again(state: State, now: Context) -> Iterator[Says]:
     """Those who wait first, in their order; then, where the limit is passed, everybody else."""
     name = state.looking
     ledger = state.ledgers.get(name, Ledger())
@@ -367,13 +367,13 @@ def _of(pool: Pool) -> PoolFields:
     return pool_fields(pool.of)
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A command that cannot be taken is refused; a NodePool that cannot be judged is told so."""
-    if trouble.is_command:
-        yield refused(trouble)
-    elif trouble.question == NodePoolValidated.__name__:
-        org, cluster, pool = trouble.address.path
-        told = f"internal error while checking quota: {trouble.cause}"
+    if failure.is_command:
+        yield refused(failure)
+    elif failure.input == NodePoolValidated.__name__:
+        org, cluster, pool = failure.address.path
+        told = f"internal error while checking quota: {failure.cause}"
         yield CWNodePoolQuotaCheckFailed(org=org, cluster=cluster, pool=pool, message=told)
 
 
@@ -385,5 +385,5 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )

@@ -7,17 +7,17 @@ from uuid import UUID, uuid5
 
 from immutables import Map
 
-from nodepool import grammar
-from nodepool.catalog import ZONES
-from nodepool.commands import (
+from nodepool.contract import grammar
+from nodepool.contract.catalog import ZONES
+from nodepool.contract.commands import (
     COMMANDS,
     ApplyNodePool,
     DeleteNodePool,
     RegisterCluster,
     ScaleNodePool,
 )
-from nodepool.conditions import Validated
-from nodepool.events import (
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
     CommandRefused,
@@ -29,10 +29,10 @@ from nodepool.events import (
     NodePoolDeleting,
     NodePoolValidated,
 )
-from nodepool.messages import FLEET, Message, path_fields
-from nodepool.model import NodePoolSpec, RemovalReason
-from nodepool.receipts import Receipts, Result
-from nodepool.service import Moment, Service, Trouble, describe, refused
+from nodepool.contract.messages import FLEET, Message, path_fields
+from nodepool.contract.model import NodePoolSpec, RemovalReason
+from nodepool.service import Context, Failure, Service, describe, refused
+from nodepool.state.receipts import Receipts, Result
 from validator.rules import Refusal, Verdict, immutable, malformed, sized, verdict
 
 PoolCommand = ApplyNodePool | ScaleNodePool | DeleteNodePool
@@ -71,7 +71,7 @@ class State:
     receipts: Receipts = Receipts()
 
 
-def evolve(state: State, message: Message, now: Moment) -> State:
+def evolve(state: State, message: Message, now: Context) -> State:
     """Folds what was said of clusters, NodePools and commands; the commands themselves do not."""
     match message:
         case ClusterRegistered(org=org, cluster=cluster, zone=zone):
@@ -88,7 +88,7 @@ def evolve(state: State, message: Message, now: Moment) -> State:
     return state
 
 
-def decide(state: State, message: Message, now: Moment) -> Iterator[Says]:
+def decide(state: State, message: Message, now: Context) -> Iterator[Says]:
     """The outcome of a command, and the verdict on what it stored."""
     match message:
         case CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED):
@@ -130,7 +130,7 @@ def _register(state: State, message: RegisterCluster) -> Iterator[Says]:
         yield _refused(message, Refusal("zone", told, "Conflict"))
 
 
-def _ask(state: State, message: PoolCommand, now: Moment) -> Iterator[Says]:
+def _ask(state: State, message: PoolCommand, now: Context) -> Iterator[Says]:
     pool = state.pools.get(message.key)
     zone = state.clusters.get(f"{message.org}/{message.cluster}")
     refusal = _refusal(message, pool, zone)
@@ -198,7 +198,7 @@ def _conflict(message: PoolCommand, pool: Pool) -> Refusal | None:
     return None
 
 
-def _apply(message: ApplyNodePool, pool: Pool | None, zone: str, now: Moment) -> Iterator[Says]:
+def _apply(message: ApplyNodePool, pool: Pool | None, zone: str, now: Context) -> Iterator[Says]:
     if pool is None:
         wish = _judged(message, message.spec, zone, now, None)
         yield _accepted(message, "created", wish.generation, dry_run=message.dry_run)
@@ -212,7 +212,7 @@ def _apply(message: ApplyNodePool, pool: Pool | None, zone: str, now: Moment) ->
     yield from _change(message, pool, wish)
 
 
-def _scale(message: ScaleNodePool, pool: Pool, now: Moment) -> Iterator[Says]:
+def _scale(message: ScaleNodePool, pool: Pool, now: Context) -> Iterator[Says]:
     stored = pool.stored
     spec = stored.spec.model_copy(update={"target_nodes": message.target_nodes})
     refusal = next(sized(spec), None)
@@ -240,7 +240,7 @@ def _judged(
     message: ApplyNodePool | ScaleNodePool,
     spec: NodePoolSpec,
     zone: str,
-    now: Moment,
+    now: Context,
     stored: NodePoolValidated | None,
 ) -> NodePoolValidated:
     found = _verdict(spec, zone)
@@ -279,7 +279,7 @@ def _complaint(wish: NodePoolValidated) -> Iterator[Says]:
         yield CWInstanceTypeNotInZone(**path_fields(wish), message=wish.message)
 
 
-def _delete(message: DeleteNodePool, pool: Pool, now: Moment) -> Iterator[Says]:
+def _delete(message: DeleteNodePool, pool: Pool, now: Context) -> Iterator[Says]:
     stored = pool.stored
     yield _accepted(message, "deleted", stored.generation, dry_run=message.dry_run)
     if pool.deleting is None and not message.dry_run:
@@ -314,10 +314,10 @@ def _refused(message: RegisterCluster | PoolCommand, refusal: Refusal) -> Comman
     )
 
 
-def cannot(trouble: Trouble) -> Iterable[Says]:
+def on_failure(failure: Failure) -> Iterable[Says]:
     """A command that cannot be taken is refused; of anything else there is nothing to say."""
-    if trouble.is_command:
-        yield refused(trouble)
+    if failure.is_command:
+        yield refused(failure)
 
 
 SERVICE = Service(
@@ -327,6 +327,6 @@ SERVICE = Service(
     initial=State(),
     evolve=evolve,
     decide=decide,
-    cannot=cannot,
+    on_failure=on_failure,
     commands=COMMANDS,
 )

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nodepool import affinity, grammar
-from nodepool.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
-from nodepool.commands import ApplyNodePool
-from nodepool.conditions import HEALTHY, Validated
-from nodepool.model import ComputeClass, ManifestMetadata, NodePoolSpec, Taint
+from nodepool.contract import affinity, grammar
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.conditions import HEALTHY, Validated
+from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec, Taint
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 RefusalReason = Literal["Invalid", "Forbidden", "NotFound", "Conflict"]

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from nodepool.events import CommandRefused, Wake
-from nodepool.messages import (
+from nodepool.contract.events import CommandRefused, Wake
+from nodepool.contract.messages import (
     Address,
     Command,
     Event,
@@ -18,16 +18,16 @@ from nodepool.messages import (
 )
 
 S = TypeVar("S")
-ANSWERS_MAX = 900
+OUTPUTS_MAX = 900
 """The most that one decision may say: the engine takes 1,000 messages in an atomic batch."""
-AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
+IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
 """The next moment of a service that has more to say than one decision may hold."""
 FILTERS_MAX = 24
 """A service that hears more kinds of event than this reads them all, and passes over the rest."""
 
 
-class Moment(NamedTuple):
-    """When a question was asked, and which: its position in the log, the log's own time, its id.
+class Context(NamedTuple):
+    """When an input was asked, and which: its position in the log, the log's own time, its id.
 
     It is the only clock there is, so replay sees what was seen live.
     """
@@ -38,17 +38,17 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """A question that could not be answered, and why; what a service says of it is up to it.
+class Failure:
+    """A input that could not be processed, and why; what a service says of it is up to it.
 
     `mistake` tells a broken invariant of ours from content that cannot be read.
     """
 
     address: Address
-    question: str
+    input: str
     field: str
     cause: str
-    mistake: bool = False
+    is_bug: bool = False
 
     @property
     def is_command(self) -> bool:
@@ -60,7 +60,7 @@ def _never(_state: object) -> datetime | None:
     return None
 
 
-def _nothing(_trouble: Trouble) -> Iterable[Message]:
+def _nothing(_trouble: Failure) -> Iterable[Message]:
     return ()
 
 
@@ -93,9 +93,9 @@ class Rows(Generic[S]):
 class Service(Generic[S]):
     """One service of the house.
 
-    `evolve(state, message, now)` folds a question or an answer; `decide(state, question, now)`
-    yields the answers to a question that is folded already; `wakes(state)` names the next moment at
-    which the service wants a `Wake`; `cannot(trouble)` is what it says when it cannot answer.
+    `evolve(state, message, now)` folds an input or an output; `decide(state, input, now)`
+    yields the outputs to an input that is folded already; `wakes(state)` names the next moment at
+    which the service wants a `Wake`; `cannot(failure)` is what it says when it cannot output.
     `commands` names every command there is, for the one service that refuses those on any other
     name: somebody waits for their outcome, too.
     """
@@ -104,26 +104,26 @@ class Service(Generic[S]):
     hears: object
     says: object
     initial: S
-    evolve: Callable[[S, Message, Moment], S]
-    decide: Callable[[S, Message, Moment], Iterable[Message]]
+    evolve: Callable[[S, Message, Context], S]
+    decide: Callable[[S, Message, Context], Iterable[Message]]
     wakes: Callable[[S], datetime | None] = _never
-    cannot: Callable[[Trouble], Iterable[Message]] = _nothing
+    on_failure: Callable[[Failure], Iterable[Message]] = _nothing
     rows: Rows[S] | None = None
     commands: frozenset[str] = frozenset()
 
     @cached_property
-    def questions(self) -> Mapping[str, type[Message]]:
+    def inputs(self) -> Mapping[str, type[Message]]:
         """The message classes this service hears, by name."""
         return {kind.__name__: kind for kind in members(self.hears)}
 
     @cached_property
-    def answers(self) -> Mapping[str, type[Message]]:
+    def outputs(self) -> Mapping[str, type[Message]]:
         """The message classes this service says, by name."""
         return {kind.__name__: kind for kind in members(self.says)}
 
     def filters(self) -> tuple[str, ...]:
-        """The subjects that hold all a replica needs: questions, wakes, own answers and commits."""
-        heard = {self._filter(kind) for kind in self.questions.values()}
+        """The subjects that hold all a replica needs: inputs, wakes, own outputs and commits."""
+        heard = {self._filter(kind) for kind in self.inputs.values()}
         events = {one for one in heard if one.startswith("np.evt.")}
         commands = {"np.cmd.*.*.*.*"} if self.commands else heard - events
         if self.says is not None:
@@ -135,26 +135,26 @@ class Service(Generic[S]):
     def wants(self, subject: str) -> bool:
         """Whether a replica needs the message on this subject; what `filters` says, in Python."""
         if subject.startswith("np.cmd."):
-            return subject.rpartition(".")[2] in self.questions or self.is_stray(subject)
+            return subject.rpartition(".")[2] in self.inputs or self.is_unknown_command(subject)
         if not subject.startswith("np.evt."):
             return subject in self._wanted
         speaker, _, rest = subject[7:].partition(".")
         if speaker == self.name:
             return self.says is not None
         if speaker == "clock":
-            return Wake.__name__ in self.questions and rest.startswith(f"{self.name}.")
+            return Wake.__name__ in self.inputs and rest.startswith(f"{self.name}.")
         return f"{speaker}.{rest.rpartition('.')[2]}" in self._wanted
 
     @cached_property
     def _wanted(self) -> frozenset[str]:
         events = {
             f"{kind.speaker}.{name}"
-            for name, kind in self.questions.items()
+            for name, kind in self.inputs.items()
             if issubclass(kind, Event)
         }
         return frozenset(events | {commit_subject(self.name)})
 
-    def is_stray(self, subject: str) -> bool:
+    def is_unknown_command(self, subject: str) -> bool:
         """Whether this is a command that nobody knows and this service refuses."""
         if not self.commands or not subject.startswith("np.cmd.") or subject.count(".") != 5:
             return False
@@ -169,91 +169,91 @@ AnyService = Service[Any]
 
 
 def commit_subject(service: str) -> str:
-    """The literal subject of a service's commit records: its fence and its durable cursor."""
+    """The literal subject of a service's commit records: its fencing token and durable cursor."""
     return f"np.commit.{service}"
 
 
 class Step(NamedTuple, Generic[S]):
-    """What one question came to: the state after it, what is said, and the trouble if any."""
+    """What one input came to: the state after it, what is said, and the failure if any."""
 
     state: S
-    answers: tuple[Message, ...]
-    trouble: Trouble | None = None
+    outputs: tuple[Message, ...]
+    failure: Failure | None = None
 
 
-def step(service: Service[S], state: S, question: Message | Unreadable, now: Moment) -> Step[S]:
-    """Folds a question, decides the answers and folds those; the same live and on replay.
+def step(service: Service[S], state: S, input: Message | Unreadable, now: Context) -> Step[S]:
+    """Folds an input, decides the outputs and folds those; the same live and on replay.
 
-    A question that breaks an invariant changes nothing but what the service says of the trouble.
+    A input that breaks an invariant changes nothing but what the service says of the failure.
     """
-    folded, trouble = _asked(service, state, question, now)
-    if trouble is None and not isinstance(question, Unreadable):
+    folded, failure = _asked(service, state, input, now)
+    if failure is None and not isinstance(input, Unreadable):
         try:
-            answers = _bounded(service, tuple(service.decide(folded, question, now)))
-            return Step(fold(service, folded, answers, now), answers)
-        except Exception as mistake:  # An invariant is broken: this question fails, others go on.
-            trouble = _mistaken(question, mistake)
-    assert trouble is not None
-    answers = _bounded(service, tuple(service.cannot(trouble)))
-    return Step(fold(service, folded, answers, now), answers, trouble)
+            outputs = _bounded(service, tuple(service.decide(folded, input, now)))
+            return Step(fold(service, folded, outputs, now), outputs)
+        except Exception as mistake:  # An invariant is broken: this input fails, others go on.
+            failure = _mistaken(input, mistake)
+    assert failure is not None
+    outputs = _bounded(service, tuple(service.on_failure(failure)))
+    return Step(fold(service, folded, outputs, now), outputs, failure)
 
 
-def settle(
+def replay(
     service: Service[S],
     state: S,
-    question: Message | Unreadable,
+    input: Message | Unreadable,
     recorded: tuple[Message, ...],
-    now: Moment,
+    now: Context,
 ) -> S:
-    """The state after a question whose answers the log holds already."""
-    folded, _ = _asked(service, state, question, now)
+    """The state after an input whose outputs the log holds already."""
+    folded, _ = _asked(service, state, input, now)
     return fold(service, folded, recorded, now)
 
 
 def _asked(
-    service: Service[S], state: S, question: Message | Unreadable, now: Moment
-) -> tuple[S, Trouble | None]:
-    if isinstance(question, Unreadable):
-        address = question.address
-        return state, Trouble(address, address.name, question.field, question.cause)
+    service: Service[S], state: S, input: Message | Unreadable, now: Context
+) -> tuple[S, Failure | None]:
+    if isinstance(input, Unreadable):
+        address = input.address
+        return state, Failure(address, address.name, input.field, input.cause)
     try:
-        return service.evolve(state, question, now), None
-    except Exception as mistake:  # The question is not folded at all, live and on replay alike.
-        return state, _mistaken(question, mistake)
+        return service.evolve(state, input, now), None
+    except Exception as mistake:  # The input is not folded at all, live and on replay alike.
+        return state, _mistaken(input, mistake)
 
 
-def _mistaken(question: Message, mistake: Exception) -> Trouble:
-    return Trouble(_address(question), type(question).__name__, "", describe(mistake), True)
+def _mistaken(input: Message, mistake: Exception) -> Failure:
+    return Failure(_address(input), type(input).__name__, "", describe(mistake), True)
 
 
-def fold(service: Service[S], state: S, messages: Iterable[Message], now: Moment) -> S:
+def fold(service: Service[S], state: S, messages: Iterable[Message], now: Context) -> S:
     """The state after these messages."""
     for message in messages:
         state = service.evolve(state, message, now)
     return state
 
 
-def _bounded(service: Service[S], answers: tuple[Message, ...]) -> tuple[Message, ...]:
-    assert len(answers) <= ANSWERS_MAX, f"{service.name} says {len(answers)} things at once"
-    return answers
+def _bounded(service: Service[S], outputs: tuple[Message, ...]) -> tuple[Message, ...]:
+    assert len(outputs) <= OUTPUTS_MAX, f"{service.name} says {len(outputs)} things at once"
+    return outputs
 
 
-def _address(question: Message) -> Address:
-    kind = "cmd" if isinstance(question, Command) else "evt"
-    return Address(kind, "", question.path, type(question).__name__)
+def _address(input: Message) -> Address:
+    kind = "cmd" if isinstance(input, Command) else "evt"
+    return Address(kind, "", input.path, type(input).__name__)
 
 
-def refused(trouble: Trouble) -> CommandRefused:
+def refused(failure: Failure) -> CommandRefused:
     """The outcome of a command that could not be taken."""
-    org, cluster, pool = trouble.address.path
+    org, cluster, pool = failure.address.path
     return CommandRefused(
         org=org,
         cluster=cluster,
         pool=pool,
-        command=trouble.question,
-        reason="InternalError" if trouble.mistake else "Invalid",
-        field=trouble.field,
-        message=trouble.cause,
+        command=failure.input,
+        reason="InternalError" if failure.is_bug else "Invalid",
+        field=failure.field,
+        message=failure.cause,
     )
 
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import uvloop
 
 from bench.bare import Bare, set_up
-from nodepool import bus
-from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
-from nodepool.messages import Command, envelope_of, subject_of
-from nodepool.model import ManifestMetadata, NodePoolSpec
-from nodepool.reader import Reader
-from nodepool.replica import Entry
-from nodepool.server import NatsServer, find_server, free_port
+from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command, envelope_of, subject_of
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.local.server import NatsServer, find_server, free_port
+from nodepool.nats import bus
+from nodepool.nats.reader import Reader
 from support.processes import House
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"

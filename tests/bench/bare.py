@@ -2,8 +2,9 @@
 
 The peer of the pipeline's row. There is a process for each service that hears of a command, which
 hears the same messages. It reads by position, takes whatever has arrived as one batch, decodes it
-and stores as many messages of the same sizes as that service does, as one atomic batch with a
-fence; those that only listen store nothing, and the last writes rows, the newest of a pool only.
+and stores as many messages of the same sizes as that service does, as one atomic batch with an
+expected sequence; those that only listen store nothing, and the last writes rows, the newest of a
+pool only.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from nats.aio.msg import Msg
 from pydantic import BaseModel
 
 BATCH = 250
-"""Questions in one batch; with three answers each the most that still is one atomic batch."""
+"""Questions in one batch; with three outputs each the most that still is one atomic batch."""
 
 
 class Said(BaseModel):
@@ -82,7 +83,7 @@ async def reading(
 
 @dataclass(frozen=True)
 class Hop:
-    """A service without its logic: it hears `heard`, and answers the last of these."""
+    """A service without its logic: it hears `heard`, and outputs the last of these."""
 
     name: str
     heard: tuple[str, ...]
@@ -99,17 +100,17 @@ async def _hop(url: str, hop: Hop, ready: Event) -> None:
         knock.set()
 
     await reading(client, "BARE", list(hop.heard), take)
-    fence = 0
+    expected_sequence = 0
     ready.set()
     while True:
         await knock.wait()
         knock.clear()
         while waiting:
             batch, waiting[:] = waiting[:BATCH], waiting[BATCH:]
-            fence = await _answer(client, hop, batch, fence)
+            expected_sequence = await _answer(client, hop, batch, expected_sequence)
 
 
-async def _answer(client: Client, hop: Hop, batch: list[Msg], fence: int) -> int:
+async def _answer(client: Client, hop: Hop, batch: list[Msg], expected_sequence: int) -> int:
     number, id = 0, os.urandom(8).hex()
     name, sizes, asking = hop.name, hop.sizes, hop.heard[-1].split(".")[1]
     for message in batch:
@@ -133,7 +134,7 @@ async def _answer(client: Client, hop: Hop, batch: list[Msg], fence: int) -> int
                 f"b.{name}.acme.prod.{asked.pool}.{kind}", content, headers=headers
             )
     if not number:
-        return fence
+        return expected_sequence
     reply = await client.request(
         f"bc.{name}",
         b'{"position": 0}',
@@ -142,7 +143,7 @@ async def _answer(client: Client, hop: Hop, batch: list[Msg], fence: int) -> int
             "Nats-Batch-Id": id,
             "Nats-Batch-Sequence": str(number + 1),
             "Nats-Batch-Commit": "1",
-            "Nats-Expected-Last-Subject-Sequence": str(fence),
+            "Nats-Expected-Last-Subject-Sequence": str(expected_sequence),
         },
     )
     found = json.loads(reply.data)
@@ -187,7 +188,7 @@ QUOTA, CAPACITY = "b.quota.*.*.*.Last", "b.capacity.*.*.*.Last"
 
 
 class Bare:
-    """The processes of the bare pipeline; `sizes` says what each service answers with."""
+    """The processes of the bare pipeline; `sizes` says what each service outputs with."""
 
     def __init__(self, url: str, sizes: dict[str, list[int]], row_bytes: int) -> None:
         context = multiprocessing.get_context("spawn")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bus.harness import BINARY
-from nodepool.server import NatsServer, free_port
+from nodepool.local.server import NatsServer, free_port
 
 COULD_NOT_RUN = pytest.StashKey[list[str]]()
 

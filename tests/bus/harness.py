@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.request import urlopen
 
-from nodepool import bus
-from nodepool.bus import Connection
-from nodepool.messages import Command, address_of, envelope_of, subject_of
-from nodepool.reader import Reader
-from nodepool.replica import Entry
-from nodepool.runtime import SNAPSHOT_AFTER, Runtime
-from nodepool.server import NatsServer, find_server
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
+from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
+from nodepool.host.settings import Settings
+from nodepool.local.server import NatsServer, find_server
+from nodepool.nats import bus
+from nodepool.nats.bus import Connection
+from nodepool.nats.reader import Reader
 from nodepool.service import Service
-from nodepool.settings import Settings
 
 S = TypeVar("S")
 BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
@@ -212,8 +212,8 @@ class Replica:
 
     def page(self, path: str) -> str:
         """A page that it serves."""
-        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
-            content: bytes = answer.read()
+        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as output:
+            content: bytes = output.read()
         return content.decode()
 
     def metric(self, name: str) -> float:

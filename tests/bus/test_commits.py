@@ -12,18 +12,19 @@ from datetime import UTC, datetime
 import pytest
 
 from bus.harness import connected, fill, restart, until, whole
-from nodepool import bus
-from nodepool.bus import STREAM, Committer, Connection, InDoubt, Refused, ServerRefusal
-from nodepool.commands import SetQuota
-from nodepool.events import QuotaSet
-from nodepool.messages import Envelope, Message, envelope_of, subject_of
-from nodepool.replica import Answered, Entry, Proposal, Question
-from nodepool.server import NatsServer
-from nodepool.service import ANSWERS_MAX, Service
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.events import QuotaSet
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope, Message, envelope_of, subject_of
+from nodepool.engine.replica import Input, Processed, Proposal
+from nodepool.local.server import NatsServer
+from nodepool.nats import bus
+from nodepool.nats.bus import STREAM, Committer, Conflict, Connection, InDoubt, ServerRefusal
+from nodepool.service import OUTPUTS_MAX, Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOON_S = 2.0
-"""Long before the client itself would give up on an answer."""
+"""Long before the client itself would give up on an output."""
 
 
 def nothing(state: None, *_: object) -> None:
@@ -35,18 +36,20 @@ CLERK: Service[None] = Service(
 )
 
 
-def answer(id: str, limit: int) -> Envelope[Message]:
+def output(id: str, limit: int) -> Envelope[Message]:
     said = QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=0)
     return envelope_of(QuotaSet).model_construct(id=id, type="QuotaSet", source="clerk", data=said)
 
 
-def proposal(ids: Sequence[str], *, position: int = 1, fence: int = 0) -> Proposal[None]:
+def proposal(
+    ids: Sequence[str], *, position: int = 1, expected_sequence: int = 0
+) -> Proposal[None]:
     """A commit that says something under each of these ids."""
     asked = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
     entry = Entry(position, NOW, subject_of(asked, ""), b"{}", {})
-    said = tuple(answer(id, number) for number, id in enumerate(ids))
-    answered = Answered(Question(entry, CLERK), said, None)
-    return Proposal("clerk", (answered,), position, fence, None, True)
+    said = tuple(output(id, number) for number, id in enumerate(ids))
+    processed = Processed(Input(entry, CLERK), said, None)
+    return Proposal("clerk", (processed,), position, expected_sequence, None, True)
 
 
 async def stored(connection: Connection) -> list[str]:
@@ -72,11 +75,11 @@ def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
     async def story() -> None:
         async with connected(server.url) as connection:
             # given an empty log
-            # when a commit of three answers is stored
+            # when a commit of three outputs is stored
             proposed = proposal(["a", "b", "c"], position=17)
             position = await Committer(connection).commit("clerk", proposed)
 
-            # then the answers lie there in their order, and then the record with its position
+            # then the outputs lie there in their order, and then the record with its position
             entries = await whole(connection)
             assert await stored(connection) == ["a", "b", "c", "commit"]
             assert [entry.content for entry in entries[:3]] == [
@@ -94,12 +97,14 @@ def test_a_commit_without_answers_moves_the_cursor_alone(server: NatsServer) -> 
         async with connected(server.url) as connection:
             # given a commit
             committer = Committer(connection)
-            fence = await committer.commit("clerk", proposal(["a"], position=3))
+            expected_sequence = await committer.commit("clerk", proposal(["a"], position=3))
 
             # when one with nothing to say follows it
-            position = await committer.commit("clerk", proposal([], position=9, fence=fence))
+            position = await committer.commit(
+                "clerk", proposal([], position=9, expected_sequence=expected_sequence)
+            )
 
-            # then the log holds one record more, which is the new fence
+            # then the log holds one record more, which is the new expected_sequence
             assert await stored(connection) == ["a", "commit", "commit"]
             assert (await whole(connection))[-1].content == b'{"position": 9}'
             assert position == 3
@@ -111,7 +116,7 @@ def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) ->
     async def story() -> None:
         async with connected(server.url) as connection:
             # given the most that a decision may say
-            ids = [f"a{number}" for number in range(ANSWERS_MAX)]
+            ids = [f"a{number}" for number in range(OUTPUTS_MAX)]
 
             # when it is committed
             await Committer(connection).commit("clerk", proposal(ids))
@@ -122,7 +127,7 @@ def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) ->
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("ids", [["b", "c"], []], ids=["with-answers", "cursor-only"])
+@pytest.mark.parametrize("ids", [["b", "c"], []], ids=["with-outputs", "cursor-only"])
 def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
     server: NatsServer, ids: list[str]
 ) -> None:
@@ -133,8 +138,8 @@ def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
             await committer.commit("clerk", proposal(["a"]))
 
             # when a replica that has not seen it commits
-            with pytest.raises(Refused):
-                await committer.commit("clerk", proposal(ids, fence=0))
+            with pytest.raises(Conflict):
+                await committer.commit("clerk", proposal(ids, expected_sequence=0))
 
             # then the log is as it was
             assert await stored(connection) == ["a", "commit"]
@@ -147,10 +152,10 @@ def test_an_id_that_somebody_used_before_does_not_keep_a_commit_from_being_store
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a message of somebody else with the id that an answer will have
+            # given a message of somebody else with the id that an output will have
             await bus.publish(connection, "np.note", b'{"id": "note"}', id="a")
 
-            # when a service says that answer among others
+            # when a service says that output among others
             await Committer(connection).commit("clerk", proposal(["b", "a", "c"]))
 
             # then all of it is there
@@ -164,12 +169,12 @@ def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
         async with connected(server.url) as connection:
             # given two services that commit at the same time, again and again
             async def commit(name: str) -> None:
-                fence, committer = 0, Committer(connection)
+                expected_sequence, committer = 0, Committer(connection)
                 for number in range(20):
                     ids = [f"{name}{number}.{part}" for part in range(3)]
-                    made = proposal(ids, position=number, fence=fence)
+                    made = proposal(ids, position=number, expected_sequence=expected_sequence)
                     renamed = replace(made, service=name)
-                    fence = await committer.commit(name, renamed)
+                    expected_sequence = await committer.commit(name, renamed)
 
             # when both are done
             async with asyncio.timeout(20):
@@ -189,7 +194,7 @@ def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
 def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a commit that the server is too busy to answer
+            # given a commit that the server is too busy to output
             committer = Committer(connection)
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
@@ -200,7 +205,7 @@ def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServe
             # when the server is killed
             await asyncio.to_thread(server.kill)
 
-            # then nobody waits for the answer that cannot come
+            # then nobody waits for the output that cannot come
             async with asyncio.timeout(SOON_S):
                 with pytest.raises(InDoubt):
                     await committing
@@ -224,17 +229,19 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
 
             async def commit() -> None:
                 nonlocal commits
-                fence = 0
+                expected_sequence = 0
                 while not enough.is_set():
                     ids = [f"{commits}.{part}" for part in range(size)]
                     try:
-                        fence = await committer.commit("clerk", proposal(ids, fence=fence))
+                        expected_sequence = await committer.commit(
+                            "clerk", proposal(ids, expected_sequence=expected_sequence)
+                        )
                     except InDoubt:
                         await until(lambda: connection.is_connected)
                         last = await bus.last_of(connection, STREAM, "np.commit.clerk")
-                        if last is None or last.position == fence:
+                        if last is None or last.position == expected_sequence:
                             continue
-                        fence = last.position
+                        expected_sequence = last.position
                     commits += 1
 
             committing = asyncio.create_task(commit())
@@ -281,14 +288,14 @@ def test_what_is_published_twice_under_one_id_is_stored_once(server: NatsServer)
 def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a publisher that waits for no answer before it sends more
+            # given a publisher that waits for no output before it sends more
             publisher = bus.Publisher(connection, window=4)
             await publisher.open()
             sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
 
             # when one of its messages has a condition that does not hold
             stale = {"Nats-Expected-Last-Subject-Sequence": "7"}
-            with pytest.raises(Refused):
+            with pytest.raises(Conflict):
                 await publisher.publish("np.cmd.a.b.c.D", b"", stale)
 
             # then that one is told, and the others have their positions
@@ -300,7 +307,7 @@ def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer
 def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given messages that the server is too busy to answer
+            # given messages that the server is too busy to output
             publisher = bus.Publisher(connection)
             await publisher.open()
             assert server.pid is not None
@@ -324,7 +331,7 @@ def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsSe
 def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a message that the server is too busy to answer
+            # given a message that the server is too busy to output
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             before = connection.stats["out_msgs"]
@@ -334,7 +341,7 @@ def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServ
             # when the server is killed
             await asyncio.to_thread(server.kill)
 
-            # then nobody waits for the answer that cannot come
+            # then nobody waits for the output that cannot come
             async with asyncio.timeout(SOON_S):
                 with pytest.raises(InDoubt):
                     await publishing
@@ -429,6 +436,6 @@ def test_no_server_is_one_line_that_says_what_to_do() -> None:
 
     # then the message says where, and what to do
     assert str(error.value) == (
-        "no NATS server answers at nats://127.0.0.1:1: "
+        "no NATS server outputs at nats://127.0.0.1:1: "
         "start one with 'make run', or set NODEPOOL_URL"
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bus.harness import BINARY, connected, outcome, send, serving
-from nodepool import bus
-from nodepool.commands import SetQuota
-from nodepool.server import NatsServer
+from nodepool.contract.commands import SetQuota
+from nodepool.local.server import NatsServer
+from nodepool.nats import bus
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
 
@@ -43,7 +43,7 @@ class InContainer(NatsServer):
 
 
 def _missing() -> str:
-    """Why no engine answers; empty where one does."""
+    """Why no engine outputs; empty where one does."""
     import docker  # type: ignore[import-untyped]
     from docker.errors import DockerException  # type: ignore[import-untyped]
 
@@ -56,14 +56,14 @@ def _missing() -> str:
 
 
 def _find_an_engine() -> None:
-    """Skips the test where no engine answers; the summary of the run says so aloud."""
+    """Skips the test where no engine outputs; the summary of the run says so aloud."""
     with warnings.catch_warnings():
         # A client of docker's that finds nobody leaves its socket to the collector.
         warnings.simplefilter("ignore", ResourceWarning)
         missing = _missing()
         gc.collect()
     if missing:
-        pytest.skip(f"no container engine answers: {missing}")
+        pytest.skip(f"no container engine outputs: {missing}")
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nodepool import bus
 from nodepool.client import Client, Row
-from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
-from nodepool.messages import Command, address_of, envelope_of, subject_of
-from nodepool.model import ManifestMetadata, NodePoolSpec
-from nodepool.reader import Reader
-from nodepool.replica import Entry
+from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.nats import bus
+from nodepool.nats.reader import Reader
 from support.audit import faults
 from support.processes import House
 

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 
 from bus.harness import connected, serving
-from nodepool.server import NatsServer
+from nodepool.local.server import NatsServer
 from support.stage import H100, ZONE, services
 
 MANIFEST = {

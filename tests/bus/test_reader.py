@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bus.harness import ROUNDS, connected, fill, read, restart, until
-from nodepool import bus
-from nodepool.bus import Connection
-from nodepool.reader import BEHIND, WAITING_MAX, Reader
-from nodepool.replica import Entry
-from nodepool.server import NatsServer
+from nodepool.contract.log import Entry
+from nodepool.local.server import NatsServer
+from nodepool.nats import bus
+from nodepool.nats.bus import Connection
+from nodepool.nats.reader import BEHIND, WAITING_MAX, Reader
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
 RESTARTS = 10
@@ -307,7 +307,7 @@ def test_a_reader_whose_server_goes_while_it_asks_for_a_consumer_is_soon_back(
                     found = await read(reader, 2)
                     took.append(asyncio.get_running_loop().time() - back)
 
-                # then the reader does not wait for the answer that never comes
+                # then the reader does not wait for the output that never comes
                 assert contents(found) == [number * 2, number * 2 + 1]
                 if took[-1] <= AT_WORK_S:
                     break

@@ -22,18 +22,18 @@ from bus.harness import (
     until,
     whole,
 )
-from nodepool import bus
-from nodepool.bus import SNAPSHOTS, STREAM, Connection
-from nodepool.commands import SetQuota
-from nodepool.events import QuotaSet, Wake
-from nodepool.messages import Envelope, Message, subject_of
-from nodepool.reader import Reader
-from nodepool.replica import CLOCK, Replica, wake
-from nodepool.restore import restored
-from nodepool.runtime import Runtime
-from nodepool.server import NatsServer
-from nodepool.service import Moment, Service
-from nodepool.snapshot import dump
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.events import QuotaSet, Wake
+from nodepool.contract.messages import Envelope, Message, subject_of
+from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.snapshot import dump
+from nodepool.host.runtime import Runtime
+from nodepool.local.server import NatsServer
+from nodepool.nats import bus
+from nodepool.nats.bus import SNAPSHOTS, STREAM, Connection
+from nodepool.nats.reader import Reader
+from nodepool.nats.restore import restored
+from nodepool.service import Context, Service
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
 
@@ -48,7 +48,7 @@ def limit(number: int, org: str = "acme") -> SetQuota:
 
 
 def handled(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
-    """How many messages of a kind this replica has answered."""
+    """How many messages of a kind this replica has processed."""
     registry = runtime.telemetry.registry
     name, found = "nodepool_messages_handled", 0.0
     for family in registry.collect():
@@ -63,7 +63,7 @@ def state_of(replica: Replica[S]) -> list[bytes]:
     return list(dump(replica.safe))
 
 
-async def answered(connection: Connection, count: int) -> None:
+async def processed(connection: Connection, count: int) -> None:
     """Returns once so many commands have an outcome."""
 
     async def all_there() -> bool:
@@ -89,11 +89,11 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a replica that has answered, and has looked at a question without an answer
+            # given a replica that has processed, and has looked at an input without an output
             async with serving(QUOTA, server, tmp_path / "one.log") as first:
                 for number in range(5):
                     await send(connection, limit(number), f"c{number}")
-                await answered(connection, 5)
+                await processed(connection, 5)
                 too_early = wake("quota", datetime(2100, 1, 1, tzinfo=UTC), 0)
                 position = await bus.publish(
                     connection, subject_of(too_early.data, CLOCK), too_early.encode()
@@ -104,13 +104,13 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
             # when it has stopped, and another starts
             async with serving(QUOTA, server, tmp_path / "two.log"):
                 await send(connection, limit(9), "c9")
-                await answered(connection, 6)
+                await processed(connection, 6)
 
             # then that one is asked only what nobody was asked before
             lines = map(json.loads, (tmp_path / "two.log").read_text().splitlines())
-            settled = first.replica.settled
-            assert settled >= position
-            assert all(line["position"] > settled for line in lines if "position" in line)
+            committed = first.replica.committed
+            assert committed >= position
+            assert all(line["position"] > committed for line in lines if "position" in line)
 
     asyncio.run(story())
 
@@ -130,7 +130,7 @@ def test_a_replica_that_crashed_is_followed_by_one_that_answers_the_rest_once(
 
             # when another starts
             async with serving(QUOTA, server, tmp_path / "two.log"):
-                await answered(connection, 100)
+                await processed(connection, 100)
 
             # then each command has one outcome
             found = await outcomes(connection)
@@ -159,10 +159,13 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
             anew = await replayed(connection, QUOTA)
 
             # then both know the same, to the byte
-            assert 0 < saved.settled < again.settled
+            assert 0 < saved.committed < again.committed
             assert state_of(saved) != state_of(again)
             assert state_of(again) == state_of(anew)
-            assert (again.settled, again.fence) == (anew.settled, anew.fence)
+            assert (again.committed, again.expected_sequence) == (
+                anew.committed,
+                anew.expected_sequence,
+            )
             assert state_of(first.replica)
 
     asyncio.run(story())
@@ -172,7 +175,7 @@ async def several(connection: Connection, first: int, last: int) -> None:
     """Commands with an outcome each."""
     for number in range(first, last):
         await send(connection, limit(number, f"org{number % 7}"), f"c{number}")
-    await answered(connection, last)
+    await processed(connection, last)
 
 
 async def snapshot_there(connection: Connection) -> bool:
@@ -230,13 +233,13 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
             async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=20) as second:
                 for number in range(100, 130):
                     await send(connection, limit(number), f"c{number}")
-                await answered(connection, left + 30)
+                await processed(connection, left + 30)
                 after = second.replica
 
             # then it knows what the log says, and the next snapshot is good
             assert state_of(after) == state_of(await replayed(connection, QUOTA))
             again = await restored(connection, QUOTA)
-            assert 0 < again.settled <= after.settled
+            assert 0 < again.committed <= after.committed
 
     asyncio.run(story())
 
@@ -265,8 +268,8 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
                 await bus.publish(connection, ERROR, content, id=id)
                 await send(connection, limit(number), f"c{number}")
 
-            # when they are answered
-            await answered(connection, 2 * len(broken))
+            # when they are processed
+            await processed(connection, 2 * len(broken))
 
             # then the unreadable ones are refused with the reason, and the others taken
             found = await outcomes(connection)
@@ -289,7 +292,7 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
             # and counted
             value = runtime.telemetry.registry.get_sample_value
             assert value("nodepool_dead_letters_total", {"service": "quota"}) == len(broken)
-            assert handled(runtime, outcome="trouble") == len(broken)
+            assert handled(runtime, outcome="failure") == len(broken)
 
     asyncio.run(story())
 
@@ -308,9 +311,9 @@ def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
 
             # when a command follows it
             await send(connection, limit(1), "c1")
-            await answered(connection, 1)
+            await processed(connection, 1)
 
-            # then the event is parked, and the command answered
+            # then the event is parked, and the command processed
             letters = [e for e in await whole(connection) if e.subject == "np.dead.quota"]
             assert [json.loads(letter.content)["position"] for letter in letters] == [position]
 
@@ -328,7 +331,7 @@ class Egg:
     looks: int = 0
 
 
-def boil(egg: Egg, message: Message, now: Moment) -> Egg:
+def boil(egg: Egg, message: Message, now: Context) -> Egg:
     match message:
         case SetQuota(limit=milliseconds):
             return replace(egg, done=now.time + timedelta(milliseconds=milliseconds))
@@ -339,7 +342,7 @@ def boil(egg: Egg, message: Message, now: Moment) -> Egg:
     return egg
 
 
-def serve_egg(egg: Egg, message: Message, now: Moment) -> Iterator[Message]:
+def serve_egg(egg: Egg, message: Message, now: Context) -> Iterator[Message]:
     if isinstance(message, Wake) and egg.done is not None and now.time >= egg.done:
         yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=egg.looks, granted=0)
 
@@ -497,7 +500,7 @@ def test_commands_that_come_while_the_server_dies_again_and_again_have_one_outco
                 await restart(server)
             enough.set()
             await sending
-            await answered(connection, number)
+            await processed(connection, number)
 
             # then each command has one outcome
             found = await outcomes(connection)

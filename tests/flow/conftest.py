@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.server import NatsServer, find_server, free_port
+from nodepool.local.server import NatsServer, find_server, free_port
 from support.live import LiveStage
 from support.stage import Stage, WorldStage
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nodepool.events import QuotaSet
+from nodepool.contract.events import QuotaSet
 from support.stage import H100, ZONE, Stage, WorldStage, services
 
 UNREADABLE = b'{"specversion": "1.0"'
@@ -210,13 +210,13 @@ def test_noise_on_a_services_own_subject_does_not_disturb_it(world: WorldStage, 
     world.given_house()
     subjects = [
         f"np.evt.{name}.acme.prod.train.{kind}"
-        for kind in next(s for s in services() if s.name == name).answers
+        for kind in next(s for s in services() if s.name == name).outputs
     ]
 
     for subject in subjects:
         world.world.log.append(subject, b"noise", "")
     world.restart(name)
-    world.settle()
+    world.run_until_idle()
 
     assert [service for service in world.replay_differs() if service == name] == []
 
@@ -232,6 +232,6 @@ def test_a_record_that_nobody_of_us_wrote_stops_no_service() -> None:
     stage.given_quota(5)
 
     # then the next limit is set all the same
-    limits = [said.limit for said in stage.world.said(QuotaSet) if isinstance(said, QuotaSet)]
+    limits = [said.limit for said in stage.world.messages(QuotaSet) if isinstance(said, QuotaSet)]
     assert limits == [3, 5]
     assert stage.world.replay_differs() == []

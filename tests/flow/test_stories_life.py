@@ -233,7 +233,7 @@ def test_a_node_that_becomes_active_before_its_cordon_is_kept(world: WorldStage)
         "CapacityChecked Sufficient 8",
         "CWNodePoolRemoveNodes 1",
         "CWNodeDeletionRequestSuccess n2",
-        "AllocationChecked 1",
+        "GrantAcknowledged 1",
         "NodeUpdated n2 cordoned",
         "NodeActivityChanged n2 True",
         "NodeUpdated n2 production",

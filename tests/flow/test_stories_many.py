@@ -2,14 +2,14 @@
 
 from collections import Counter
 
-from nodepool.service import ANSWERS_MAX
+from nodepool.service import OUTPUTS_MAX
 from support.stage import WorldStage
 
 
 def largest_decision(world: WorldStage) -> int:
-    """The most messages that any one question was answered with."""
-    answered = Counter((envelope.source, envelope.causeposition) for envelope in world.envelopes())
-    return max(answered.values())
+    """The most messages that any one input was processed with."""
+    processed = Counter((envelope.source, envelope.causeposition) for envelope in world.envelopes())
+    return max(processed.values())
 
 
 def names(world: WorldStage, pool: str) -> Counter[str]:
@@ -63,7 +63,7 @@ def test_a_pool_of_a_thousand_nodes_comes_and_goes(world: WorldStage) -> None:
         "CWNodePoolNodesRemoved": 1,
         "CWNodePoolDeleted": 1,
     }
-    assert largest_decision(world) <= ANSWERS_MAX
+    assert largest_decision(world) <= OUTPUTS_MAX
 
 
 def test_new_metadata_reaches_a_thousand_nodes(world: WorldStage) -> None:
@@ -76,7 +76,7 @@ def test_new_metadata_reaches_a_thousand_nodes(world: WorldStage) -> None:
     updated = Counter(line.split()[0] for line in world.story("train"))
     assert updated["NodeUpdated"] == 1_000
     assert updated["CWNodePoolMetadata"] == 1
-    assert largest_decision(world) <= ANSWERS_MAX
+    assert largest_decision(world) <= OUTPUTS_MAX
 
 
 def test_a_thousand_silent_machines_are_given_up_together(world: WorldStage) -> None:
@@ -87,7 +87,7 @@ def test_a_thousand_silent_machines_are_given_up_together(world: WorldStage) -> 
 
     assert world.counts("train") == (1_000, 0, 0)
     assert world.conditions("train")["Capacity"] == "NoneAvailable"
-    assert largest_decision(world) <= ANSWERS_MAX
+    assert largest_decision(world) <= OUTPUTS_MAX
 
 
 def test_hundreds_of_pools_wait_for_one_quota_and_are_all_served(world: WorldStage) -> None:
@@ -100,4 +100,4 @@ def test_hundreds_of_pools_wait_for_one_quota_and_are_all_served(world: WorldSta
 
     at_target = [world.conditions(f"p{number}")["AtTarget"] for number in range(500)]
     assert Counter(at_target) == {"TargetMet": 500}
-    assert largest_decision(world) <= ANSWERS_MAX
+    assert largest_decision(world) <= OUTPUTS_MAX

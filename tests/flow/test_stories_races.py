@@ -137,7 +137,7 @@ def test_a_pool_deleted_and_created_anew_while_everybody_slept_is_a_new_one(
 
     with world.asleep("capacity", "aggregator", "fleet", "preemption"):
         world.delete("train")
-        world.settle()
+        world.run_until_idle()
     world.apply("train", 1)
 
     assert world.counts("train") == (1, 0, 1)

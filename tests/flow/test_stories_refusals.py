@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flow.test_stories_capacity import rack
-from nodepool.events import CommandRefused
+from nodepool.contract.events import CommandRefused
 from support.stage import A100, CLUSTER, H100, ORG, ZONE, Stage, WorldStage
 
 TRAIN = (ORG, CLUSTER, "train")
@@ -671,10 +671,10 @@ def test_a_command_of_any_size_is_refused_by_a_message_that_fits_the_bus(
     # when a command is larger than it should be
     before = len(stage.world.log.entries)
     stage.world.publish("np.cmd.acme.prod.train.ScaleNodePool", json.dumps(content).encode())
-    stage.world.settle()
+    stage.world.run_until_idle()
 
     # then it is refused, and nothing that is said of it is large
     said = stage.world.log.entries[before + 1 :]
-    refusals = [one for one in stage.world.said(CommandRefused) if told in str(one)]
+    refusals = [one for one in stage.world.messages(CommandRefused) if told in str(one)]
     assert len(refusals) == 1
     assert max(len(entry.content) for entry in said) < 16_384

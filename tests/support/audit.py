@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodepool.messages import address_of
-from nodepool.replica import Entry
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import address_of
 
 Data = Mapping[str, object]
 
@@ -24,7 +24,7 @@ class Auditor:
         self.held: Counter[str] = Counter()
         self.limits: dict[str, int] = {}
         self.said: dict[str, bytes] = {}
-        self.settled: dict[str, int] = {}
+        self.committed: dict[str, int] = {}
         self.registered: set[str] = set()
         self.requested: set[tuple[str, str]] = set()
         self._types: dict[str, str] = {}
@@ -43,9 +43,9 @@ class Auditor:
 
     def _commit(self, entry: Entry) -> Iterator[str]:
         position = int(json.loads(entry.content)["position"])
-        if position < self.settled.get(entry.subject, 0):
+        if position < self.committed.get(entry.subject, 0):
             yield f"{entry.position}: {entry.subject} went back to {position}"
-        self.settled[entry.subject] = position
+        self.committed[entry.subject] = position
 
     def _once(self, envelope: Mapping[str, object], entry: Entry) -> Iterator[str]:
         id = str(envelope["id"])

@@ -1,4 +1,4 @@
-"""Reads the log as an outsider would, and knows nothing of how the services come to their answers.
+"""Reads the log as an outsider would, and knows nothing of how the services come to their outputs.
 
 It folds the plain JSON of what was said into its own small books, and raises `AuditError` at the
 first message that breaks a rule of the house.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from nodepool.replica import Entry
+from nodepool.contract.log import Entry
 
 Said = dict[str, Any]
 WARNING, WINDOW = timedelta(minutes=2), timedelta(minutes=7)
@@ -52,7 +52,7 @@ class Pool:
     emptied: bool = False
 
     @property
-    def market(self) -> tuple[str, str]:
+    def offering(self) -> tuple[str, str]:
         return self.ledger[1:]
 
     @property
@@ -98,7 +98,7 @@ def rank(spec: Said, since: str, key: str) -> tuple[bool, int, datetime, str]:
 
 
 def fits(spec: Said, machine: Machine) -> bool:
-    """Whether a machine satisfies a wish's affinity; storms name racks and nothing else."""
+    """Whether a machine satisfies a wish's affinity; simulations name racks and nothing else."""
     affinity = spec.get("affinity") or {}
     selector = (affinity.get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -249,8 +249,8 @@ class Auditor:
     def _assign(self, said: Said, position: int, cause: int) -> None:
         pool, name = self._pool(said), f"{said['zone']}/{said['node']}"
         machine = self.machines.get(name)
-        if machine is None or (machine.zone, machine.instance_type) != pool.market:
-            raise AuditError(f"{pool.key} is given {name}, which is not of its market")
+        if machine is None or (machine.zone, machine.instance_type) != pool.offering:
+            raise AuditError(f"{pool.key} is given {name}, which is not of its offering")
         if machine.holder:
             raise AuditError(f"{pool.key} is given {name}, which {machine.holder} holds")
         if said["assignment"] <= self._last:
@@ -288,7 +288,7 @@ class Auditor:
             raise AuditError(f"{pool.key} is given a Node before its capacity was checked")
         place = rank(spec, check["since"], pool.key)
         for other in self.living():
-            found = self._waits(other, cause) if other.market == pool.market else None
+            found = self._waits(other, cause) if other.offering == pool.offering else None
             if other is pool or found is None:
                 continue
             wanted, since = found
@@ -447,7 +447,7 @@ RULES: Mapping[str, Callable[[Auditor, Said, int, int], None]] = {
     "CWNodePoolDeleted": Auditor._pool_deleted,
     "QuotaSet": Auditor._limited,
     "QuotaChecked": Auditor._grant,
-    "AllocationChecked": Auditor._confirm,
+    "GrantAcknowledged": Auditor._confirm,
     "CapacityChecked": Auditor._checked,
     "CapacityCheckFailed": Auditor._check_failed,
     "CWNodeAssigned": Auditor._assign,

@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from nodepool import bus
-from nodepool.reader import Reader
-from nodepool.replica import Entry, Replica
-from nodepool.runtime import Runtime
-from nodepool.server import NatsServer
+from nodepool.contract.log import Entry
+from nodepool.engine.replica import Replica
+from nodepool.engine.snapshot import dump
+from nodepool.host.runtime import Runtime
+from nodepool.host.settings import Settings
+from nodepool.local.server import NatsServer
+from nodepool.nats import bus
+from nodepool.nats.reader import Reader
 from nodepool.service import AnyService
-from nodepool.settings import Settings
-from nodepool.snapshot import dump
 from support.stage import Stage, services
 
 T = TypeVar("T")
@@ -45,16 +46,16 @@ class Watched(Runtime[Any]):
             self.committing = False
 
     def rests(self, wanted: int, last: int) -> bool:
-        """Whether it has answered everything up to here, and waits for nothing that is due."""
+        """Whether it has processed everything up to here, and waits for nothing that is due."""
         replica = self.replica
         due = replica.due()
         return (
             self.ready.is_set()
             and not self.committing
             and not replica.open
-            and not replica.waits_for_the_log
+            and not replica.is_behind
             and replica.read_to >= wanted
-            and replica.fence <= last
+            and replica.expected_sequence <= last
             and (due is None or due > datetime.now(UTC))
         )
 
@@ -121,7 +122,7 @@ class LiveStage(Stage):
     def entries(self) -> Sequence[Entry]:
         return self._entries
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         self._do(self._settled())
 
     async def _settled(self) -> None:
@@ -185,32 +186,34 @@ class LiveStage(Stage):
         return dict(sorted(found.items()))
 
     def replay_differs(self) -> list[str]:
-        self.settle()
-        settled = self._do(self._at_work())
-        self.settle()
+        self.run_until_idle()
+        committed = self._do(self._at_work())
+        self.run_until_idle()
         return [
             runtime.service.name
-            for runtime, (fence, state) in zip(self.runtimes, settled, strict=True)
-            if self._again(runtime.service, fence) != list(dump(state))
+            for runtime, (expected_sequence, state) in zip(self.runtimes, committed, strict=True)
+            if self._again(runtime.service, expected_sequence) != list(dump(state))
         ]
 
     async def _at_work(self) -> list[tuple[int, object]]:
-        """How far each service is settled, and its state there; both of the same moment."""
-        return [(runtime.replica.fence, runtime.replica.safe) for runtime in self.runtimes]
+        """How far each service is committed, and its state there; both of the same moment."""
+        return [
+            (runtime.replica.expected_sequence, runtime.replica.safe) for runtime in self.runtimes
+        ]
 
-    def _again(self, service: AnyService, fence: int) -> list[bytes]:
+    def _again(self, service: AnyService, expected_sequence: int) -> list[bytes]:
         """What the log alone makes of a service, up to this commit of it."""
         again = Replica(service)
         for entry in self._entries:
-            if entry.position <= fence and service.wants(entry.subject):
+            if entry.position <= expected_sequence and service.wants(entry.subject):
                 again.read(entry)
         return list(dump(again.safe))
 
 
 async def _whatever(asked: Awaitable[object]) -> Exception | None:
-    """Waits for an answer; what the server refused, if it did."""
+    """Waits for an output; what the server refused, if it did."""
     try:
         await asked
-    except (bus.Refused, bus.ServerRefusal) as refusal:
+    except (bus.Conflict, bus.ServerRefusal) as refusal:
         return refusal
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nodepool.server import NatsServer, find_server, free_port
+from nodepool.local.server import NatsServer, find_server, free_port
 
 SERVICES = (
     "validator",

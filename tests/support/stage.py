@@ -13,8 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import NamedTuple, cast
 
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.events import (
     CapacityChecked,
     CommandAccepted,
     CommandRefused,
@@ -23,15 +22,17 @@ from nodepool.events import (
     CWNodePoolScaledDown,
     CWNodePoolScaledUp,
     CWNodeRequestQueued,
+    GrantAcknowledged,
+    KubernetesEvent,
     MachineAdded,
     NodeActivityChanged,
     NodePoolValidated,
     NodeUpdated,
     QuotaChecked,
     QuotaReleased,
-    SeedEvent,
 )
-from nodepool.messages import (
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import (
     FLEET,
     NOBODY,
     Envelope,
@@ -43,10 +44,9 @@ from nodepool.messages import (
     decode,
     token,
 )
-from nodepool.model import PoolPath
-from nodepool.replica import Entry
+from nodepool.contract.model import PoolPath
+from nodepool.engine.world import World
 from nodepool.service import AnyService, Rows
-from nodepool.testing import World
 
 NAMES = (
     "validator",
@@ -71,7 +71,7 @@ TELLING: Mapping[type[Message], tuple[str, ...]] = {
     QuotaChecked: ("reason", "granted"),
     QuotaReleased: ("granted",),
     CapacityChecked: ("reason", "available"),
-    AllocationChecked: ("granted",),
+    GrantAcknowledged: ("granted",),
     CWNodePoolScaledUp: ("before", "after"),
     CWNodeRequestQueued: ("count",),
     CWNodePoolRemoveNodes: ("count",),
@@ -109,7 +109,7 @@ class Stage(ABC):
         self.services = tuple(services_) or services()
         self.sent: dict[str, tuple[str, bytes]] = {}
         self._kinds = {
-            name: kind for service in self.services for name, kind in service.answers.items()
+            name: kind for service in self.services for name, kind in service.outputs.items()
         }
         self._said: list[Envelope[Message]] = []
         self._read_to = 0
@@ -125,7 +125,7 @@ class Stage(ABC):
         """Puts bytes on the bus; a message id that the bus knows makes them a duplicate."""
 
     @abstractmethod
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Lets everything happen that does not need time to pass."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Stage(ABC):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is asked in here is on the bus before anybody answers any of it."""
+        """What is asked in here is on the bus before anybody outputs any of it."""
         self._together = True
         yield
         self._together = False
@@ -178,7 +178,7 @@ class Stage(ABC):
 
     def _rest(self) -> None:
         if not self._together:
-            self.settle()
+            self.run_until_idle()
 
     def given_cluster(self, cluster: str = CLUSTER, org: str = ORG, zone: str = ZONE) -> None:
         """Registers a cluster."""
@@ -313,7 +313,7 @@ class Stage(ABC):
     def events(self, pool: str) -> list[str]:
         """The events of a NodePool and its Nodes that users see, as the seeds name them."""
         said = (envelope.data for envelope in self.heard(pool))
-        return [self.line(message) for message in said if isinstance(message, SeedEvent)]
+        return [self.line(message) for message in said if isinstance(message, KubernetesEvent)]
 
     def messages(self, pool: str, name: str) -> list[str]:
         """The sentences of the events of this name."""
@@ -321,7 +321,7 @@ class Stage(ABC):
         return [
             self.told(message.message)
             for message in said
-            if isinstance(message, SeedEvent) and type(message).__name__ == name
+            if isinstance(message, KubernetesEvent) and type(message).__name__ == name
         ]
 
     def line(self, message: Message) -> str:
@@ -453,15 +453,15 @@ class WorldStage(Stage):
     def put(self, subject: str, content: bytes, id: str) -> None:
         self.world.publish(subject, content, id)
 
-    def settle(self) -> None:
-        self.world.settle()
+    def run_until_idle(self) -> None:
+        self.world.run_until_idle()
 
     def entries(self) -> Sequence[Entry]:
         return self.world.log.entries
 
     def documents(self, bucket: str) -> Mapping[str, Mapping[str, object]]:
         rows, _ = self._rows()
-        return {key: rows.render(row) for key, row in self.world.rows(bucket).items()}
+        return {key: rows.render(row) for key, row in self.world.objects(bucket).items()}
 
     def document(self, bucket: str, key: str) -> Mapping[str, object] | None:
         rows, state = self._rows()
@@ -486,7 +486,7 @@ class WorldStage(Stage):
         self.world.hosts = [host for host in everybody if host.service.name not in names]
         yield
         self.world.hosts = everybody
-        self.settle()
+        self.run_until_idle()
 
     def restart(self, name: str) -> None:
         """A service forgets everything and reads the log from its beginning."""
@@ -494,7 +494,7 @@ class WorldStage(Stage):
         self.world.hosts = [
             self.world.host(host.service) if host.service.name == name else host for host in hosts
         ]
-        self.settle()
+        self.run_until_idle()
 
     def pass_time(self, minutes: float = 0, seconds: float = 0) -> None:
         """Lets time pass; whoever asked to be woken is woken when the moment comes."""
@@ -509,7 +509,7 @@ class WorldStage(Stage):
         return [
             f"{self._elapsed(envelope)} {self.line(envelope.data)}"
             for envelope in self.heard(pool)
-            if isinstance(envelope.data, SeedEvent)
+            if isinstance(envelope.data, KubernetesEvent)
         ]
 
     def _elapsed(self, envelope: Envelope[Message]) -> str:

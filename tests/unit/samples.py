@@ -5,14 +5,14 @@ A new class, or a new form of an old one, is added at the end; what is there nev
 
 from datetime import UTC, datetime
 
-from nodepool.affinity import (
+from nodepool.contract.affinity import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from nodepool.commands import (
+from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
@@ -25,9 +25,8 @@ from nodepool.commands import (
     SetQuota,
     StopPod,
 )
-from nodepool.conditions import Capacity, Quota, Validated
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.events import (
     AllocationFailed,
     CapacityChecked,
     CapacityCheckFailed,
@@ -58,6 +57,7 @@ from nodepool.events import (
     CWOverQuota,
     CWRegistrationFailedEvent,
     DeletedForPreemption,
+    GrantAcknowledged,
     MachineAdded,
     MachineBooted,
     MachineFailed,
@@ -77,8 +77,8 @@ from nodepool.events import (
     QuotaSet,
     Wake,
 )
-from nodepool.messages import Message, PoolFields
-from nodepool.model import (
+from nodepool.contract.messages import Message, PoolFields
+from nodepool.contract.model import (
     ComputeClass,
     Image,
     Lifecycle,
@@ -226,7 +226,7 @@ SAMPLES: tuple[Message, ...] = (
     ),
     CapacityCheckFailed(**OF, message="internal error while checking capacity: KeyError"),
     CWInsufficientCapacity(**OF, message="none of 3 wanted Nodes can be had"),
-    AllocationChecked(**OF, uid=UID, generation=2, granted=1),
+    GrantAcknowledged(**OF, uid=UID, generation=2, granted=1),
     AllocationFailed(**OF, message="internal error while allocating Nodes: KeyError"),
     NodeRemovalCancelled(**OF, zone=ZONE, node=MACHINE, assignment=7),
     CWNodePoolScaledUp(**OF, before=1, after=3, message="scaled up from 1 to 3 Nodes"),

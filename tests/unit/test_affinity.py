@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nodepool.affinity import (
+from nodepool.contract.affinity import (
     TOPOLOGY_KEYS,
     Affinity,
     NodeAffinity,
@@ -17,8 +17,8 @@ from nodepool.affinity import (
     matches,
     satisfiable,
 )
-from nodepool.catalog import INSTANCE_TYPES, ZONES
-from nodepool.grammar import label_value, qualified_name
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.grammar import label_value, qualified_name
 
 Expression = tuple[str, str, tuple[str, ...]]
 

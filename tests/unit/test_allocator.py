@@ -2,20 +2,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from allocator.decide import SERVICE, State
-from nodepool.conditions import Capacity, Quota, Validated
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.events import (
     CapacityChecked,
     CWNodeAssigned,
     CWNodeRequestQueued,
+    GrantAcknowledged,
     MachineAdded,
     NodePoolValidated,
     QuotaChecked,
     Wake,
 )
-from nodepool.messages import Message, PoolFields
-from nodepool.model import NodePoolSpec
-from nodepool.service import AT_ONCE, Moment, step
+from nodepool.contract.messages import Message, PoolFields
+from nodepool.contract.model import NodePoolSpec
+from nodepool.service import IMMEDIATELY, Context, step
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
@@ -34,10 +34,10 @@ class Story:
         said: list[Message] = []
         for message in messages:
             self.position += 1
-            found = step(SERVICE, self.state, message, Moment(self.position, NOON))
-            assert found.trouble is None, found.trouble
+            found = step(SERVICE, self.state, message, Context(self.position, NOON))
+            assert found.failure is None, found.failure
             self.state = found.state
-            said += found.answers
+            said += found.outputs
         return said
 
 
@@ -92,9 +92,9 @@ def machine(name: str) -> MachineAdded:
     return MachineAdded(zone=ZONE, machine=name, instance_type=H100)
 
 
-def confirmed(generation: int, count: int) -> AllocationChecked:
+def confirmed(generation: int, count: int) -> GrantAcknowledged:
     """The allocator works to a smaller grant."""
-    return AllocationChecked(**OF, uid="u1", generation=generation, granted=count)
+    return GrantAcknowledged(**OF, uid="u1", generation=generation, granted=count)
 
 
 def test_a_smaller_grant_is_confirmed_so_that_others_may_have_the_rest() -> None:
@@ -119,7 +119,7 @@ def test_a_grant_for_a_wish_that_was_overtaken_is_not_used() -> None:
     story = Story()
     story.hears(machine("g1"), wish(1, 1), wish(2, 0))
 
-    said = story.hears(granted(1, 1), cleared(1, 1), Wake(service="allocator", due=AT_ONCE))
+    said = story.hears(granted(1, 1), cleared(1, 1), Wake(service="allocator", due=IMMEDIATELY))
 
     assert said == []
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.choose import Member, reprieved, victims
-from nodepool.model import RemovalReason, ScaleDownStrategy
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
 SCALE_DOWN = RemovalReason.SCALE_DOWN

@@ -1,6 +1,6 @@
 import pytest
 
-from nodepool.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Kind, offered
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Kind, offered
 
 
 def test_the_catalogue_holds_every_published_type_and_zone_once() -> None:

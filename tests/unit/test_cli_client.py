@@ -1,13 +1,13 @@
 import pytest
 
 from nodepool.client import Client, Refused
-from nodepool.client.happenings import KINDS, happenings, regards
+from nodepool.client.events import KINDS, object_events, regards
 from nodepool.client.outcomes import FILTERS_MAX, misnamed, outcome_filters, shown
-from nodepool.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
-from nodepool.events import CWNodeRegistrationFailed, CWOverQuota, PreemptionPending
-from nodepool.messages import Event, envelope_of, subject_of
-from nodepool.replica import Entry
-from nodepool.testing import START
+from nodepool.contract.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
+from nodepool.contract.events import CWNodeRegistrationFailed, CWOverQuota, PreemptionPending
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Event, envelope_of, subject_of
+from nodepool.engine.world import START
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 
@@ -83,7 +83,7 @@ def test_an_event_about_a_node_and_its_nodepool_is_shown_for_each() -> None:
         **POOL, node="g1", message="Reason: x", zone="Z", assignment=1, since=START
     )
 
-    found = happenings(entry(event))
+    found = object_events(entry(event))
 
     assert [(seen.kind, seen.name, seen.reason, seen.severity) for seen in found] == [
         ("Node", "g1", "Preemption pending", "Warning"),
@@ -97,7 +97,7 @@ def test_an_event_about_a_node_alone_is_not_one_of_its_nodepool() -> None:
         **POOL, node="g1", message="no", uid="u", zone="Z", assignment=1
     )
 
-    (seen,) = happenings(entry(failed))
+    (seen,) = object_events(entry(failed))
 
     assert regards(seen, "", "g1")
     assert not regards(seen, "training", "")
@@ -107,6 +107,6 @@ def test_an_event_about_a_node_alone_is_not_one_of_its_nodepool() -> None:
 def test_what_is_no_event_of_the_reference_is_not_shown() -> None:
     assert "CWOverQuota" in KINDS
     assert "NodePoolValidated" not in KINDS
-    assert happenings(Entry(1, START, "np.cmd.a.b.c.DeleteNodePool", b"{}", {})) == []
-    assert happenings(Entry(1, START, "np.evt.quota.a.b.c.CWOverQuota", b"no json", {})) == []
-    assert len(happenings(entry(CWOverQuota(**POOL, message="over")))) == 1
+    assert object_events(Entry(1, START, "np.cmd.a.b.c.DeleteNodePool", b"{}", {})) == []
+    assert object_events(Entry(1, START, "np.evt.quota.a.b.c.CWOverQuota", b"no json", {})) == []
+    assert len(object_events(entry(CWOverQuota(**POOL, message="over")))) == 1

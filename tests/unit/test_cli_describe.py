@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodepool.cli.describe import described, label
-from nodepool.cli.seen import Told, counted, event_row
-from nodepool.client import Happening
-from nodepool.conditions import HEALTHY, rfc3339
+from nodepool.cli.event_table import Told, counted, event_row
+from nodepool.client import ObjectEvent
+from nodepool.contract.conditions import HEALTHY, rfc3339
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
 
@@ -93,8 +93,8 @@ def pool(**metadata: object) -> dict[str, object]:
     }
 
 
-def happening(reason: str, seconds_ago: float, message: str = "told") -> Happening:
-    return Happening(
+def event(reason: str, seconds_ago: float, message: str = "told") -> ObjectEvent:
+    return ObjectEvent(
         time=NOW - timedelta(seconds=seconds_ago),
         severity="Normal",
         reason=reason,
@@ -143,7 +143,7 @@ def test_a_long_annotation_is_cut_where_kubectl_cuts_it() -> None:
 
 
 def test_events_are_a_table_below_the_object() -> None:
-    seen = counted([happening("CWNodePoolCreated", 600), happening("CWNodeAssigned", 5)])
+    seen = counted([event("CWNodePoolCreated", 600), event("CWNodeAssigned", 5)])
 
     lines = described(pool(), seen, NOW).splitlines()
 
@@ -157,7 +157,7 @@ def test_events_are_a_table_below_the_object() -> None:
 
 
 def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
-    seen = counted([happening("A", 300), happening("B", 200), happening("A", 60)])
+    seen = counted([event("A", 300), event("B", 200), event("A", 60)])
 
     assert [event_row(told, NOW)[:4] for told in seen] == [
         ("3m20s", "Normal", "B", "NodePool/test-pool"),
@@ -166,7 +166,7 @@ def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
 
 
 def test_events_that_differ_in_their_message_are_different() -> None:
-    seen = counted([happening("A", 300, "one"), happening("A", 200, "two")])
+    seen = counted([event("A", 300, "one"), event("A", 200, "two")])
 
     assert [(told.message, told.count) for told in seen] == [("one", 1), ("two", 1)]
     assert isinstance(seen[0], Told)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.manifests import SIZE_MAX, ManifestError, manifests, read_manifests
+from nodepool.client.manifests import SIZE_MAX, ManifestError, manifests, read_manifests
 
 POOL = """\
 apiVersion: compute.coreweave.com/v1alpha1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.conditions import (
+from nodepool.contract.conditions import (
     HEALTHY,
     ORDER,
     Accepted,

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool import settings, up
-from nodepool.manifests import read_manifests
-from nodepool.settings import Settings
+from nodepool.client.manifests import read_manifests
+from nodepool.host import settings
+from nodepool.host.settings import Settings
+from nodepool.local import up
 
 HOUSE = Path(__file__).parents[2]
 EXAMPLES = HOUSE / "deploy" / "examples"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool import grammar
+from nodepool.contract import grammar
 
 Rule = Callable[[str], str | None]
 

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.affinity import (
+from nodepool.contract.affinity import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from nodepool.events import MachineAdded
-from nodepool.inventory import TRIAGE, Inventory, Machine, labels_of, market, rank
-from nodepool.model import ComputeClass, NodePoolSpec, SchedulingPriority
+from nodepool.contract.events import MachineAdded
+from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
+from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of, offering, rank
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -138,8 +138,8 @@ def test_an_unknown_machine_leaves_nothing() -> None:
 def test_each_type_of_each_zone_is_a_market_of_its_own() -> None:
     inventory = stock("a").add(added("b", A100))
 
-    assert market(ZONE, H100) == inventory.machines[key("a")].market == H100S
-    assert (inventory.count(H100S), inventory.count(market(ZONE, A100))) == (1, 1)
+    assert offering(ZONE, H100) == inventory.machines[key("a")].offering == H100S
+    assert (inventory.count(H100S), inventory.count(offering(ZONE, A100))) == (1, 1)
     assert inventory.count("nowhere/nothing") == 0
     assert list(inventory.fitting("nowhere/nothing", None)) == []
 
@@ -267,9 +267,9 @@ def after(inventory: Inventory, what: str, name: str, assignment: int) -> Invent
 def test_a_machine_is_free_or_held_whatever_happens(story: list[tuple[str, str, int]]) -> None:
     inventory, model = Inventory(), Model()
 
-    for happening in story:
-        inventory = after(inventory, *happening)
-        model.happens(*happening)
+    for event in story:
+        inventory = after(inventory, *event)
+        model.happens(*event)
 
     held = {m.name: (m.holder, m.assignment) for m in inventory.machines.values()}
     assert free(inventory) == model.free

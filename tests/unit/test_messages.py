@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from nodepool import commands, events
-from nodepool.commands import (
+from nodepool.contract import commands, events
+from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
@@ -16,8 +16,8 @@ from nodepool.commands import (
     ScaleNodePool,
     SetQuota,
 )
-from nodepool.events import CWNodeDeleted, MachineAdded, NodePoolValidated, Wake
-from nodepool.messages import (
+from nodepool.contract.events import CWNodeDeleted, MachineAdded, NodePoolValidated, Wake
+from nodepool.contract.messages import (
     Address,
     Envelope,
     Event,
@@ -34,7 +34,7 @@ from nodepool.messages import (
     subject_of,
     token,
 )
-from nodepool.model import ComputeClass, ManifestMetadata, NodePoolSpec
+from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec
 from unit.samples import NOON, SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden.jsonl"

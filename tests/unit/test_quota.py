@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.commands import SetQuota
-from nodepool.conditions import Quota, Validated
-from nodepool.events import (
-    AllocationChecked,
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     CWNodeAssigned,
@@ -18,6 +17,7 @@ from nodepool.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistrationFailed,
     CWOverQuota,
+    GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
@@ -25,9 +25,9 @@ from nodepool.events import (
     QuotaSet,
     Wake,
 )
-from nodepool.messages import Address, Message, PoolFields, pool_fields
-from nodepool.model import NodePoolSpec
-from nodepool.service import AT_ONCE, Moment, Trouble, step
+from nodepool.contract.messages import Address, Message, PoolFields, pool_fields
+from nodepool.contract.model import NodePoolSpec
+from nodepool.service import IMMEDIATELY, Context, Failure, step
 from quota.decide import SERVICE, Ledger, State
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,21 +46,21 @@ class Story:
 
     def hears(self, message: Message, id: str = "") -> list[Message]:
         """What is said to a message, and to the wakes that follow from it."""
-        said = self.answers(message, id)
+        said = self.outputs(message, id)
         while SERVICE.wakes(self.state) is not None:
-            said += self.answers(Wake(service="quota", due=AT_ONCE))
+            said += self.outputs(Wake(service="quota", due=IMMEDIATELY))
         return said
 
-    def answers(self, message: Message, id: str = "") -> list[Message]:
+    def outputs(self, message: Message, id: str = "") -> list[Message]:
         """What is said to a message itself."""
         self.position += 1
-        now = Moment(
+        now = Context(
             self.position, NOON + timedelta(seconds=self.position), id or f"c{self.position}"
         )
         found = step(SERVICE, self.state, message, now)
-        assert found.trouble is None, found.trouble
+        assert found.failure is None, found.failure
         self.state = found.state
-        return list(found.answers)
+        return list(found.outputs)
 
     def limit(self, limit: int, org: str = "acme") -> list[Message]:
         """What is said when a limit is set, the outcome and the limit itself left out."""
@@ -171,9 +171,9 @@ def deleted(pool: str, number: int = 0, life: int = 1) -> CWNodeDeleted:
     )
 
 
-def checked(pool: str, granted: int, generation: int, life: int = 1) -> AllocationChecked:
+def checked(pool: str, granted: int, generation: int, life: int = 1) -> GrantAcknowledged:
     """The allocator works to a smaller grant."""
-    return AllocationChecked(
+    return GrantAcknowledged(
         **of(pool), uid=uid(pool, life), generation=generation, granted=granted
     )
 
@@ -550,7 +550,7 @@ def test_setting_a_limit_says_what_is_granted_under_it() -> None:
     story.limit(8)
     story.wish("train", 3)
 
-    said = story.answers(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=9))
+    said = story.outputs(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=9))
 
     assert said == [
         CommandAccepted(org="acme", cluster="_", pool="_", command="SetQuota", result="configured"),
@@ -562,7 +562,7 @@ def test_setting_the_limit_that_holds_changes_nothing() -> None:
     story = Story()
     story.limit(8)
 
-    said = story.answers(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=8))
+    said = story.outputs(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=8))
 
     assert said == [
         CommandAccepted(org="acme", cluster="_", pool="_", command="SetQuota", result="unchanged")
@@ -572,10 +572,10 @@ def test_setting_the_limit_that_holds_changes_nothing() -> None:
 def test_the_same_command_again_is_not_done_again() -> None:
     story = Story()
     command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=8)
-    first = story.answers(command, id="mine")
+    first = story.outputs(command, id="mine")
     story.limit(9)
 
-    again = story.answers(command, id="mine")
+    again = story.outputs(command, id="mine")
 
     assert again == first[:1]
     assert story.state.ledgers[LEDGER].limit == 9
@@ -615,15 +615,15 @@ def test_a_limit_for_what_does_not_exist_is_refused(
 def test_a_wake_for_which_nothing_is_left_to_do_finds_nothing_to_say() -> None:
     story = Story()
 
-    assert story.answers(Wake(service="quota", due=AT_ONCE)) == []
+    assert story.outputs(Wake(service="quota", due=IMMEDIATELY)) == []
     story.limit(8)
-    assert story.answers(Wake(service="quota", due=AT_ONCE)) == []
+    assert story.outputs(Wake(service="quota", due=IMMEDIATELY)) == []
 
 
 def test_a_wish_that_cannot_be_judged_is_told_to_its_pool() -> None:
     address = Address("evt", "", ("acme", "prod", "train"), "NodePoolValidated")
 
-    said = SERVICE.cannot(Trouble(address, "NodePoolValidated", "", "KeyError: 'x'", True))
+    said = SERVICE.on_failure(Failure(address, "NodePoolValidated", "", "KeyError: 'x'", True))
 
     assert list(said) == [
         CWNodePoolQuotaCheckFailed(
@@ -635,7 +635,7 @@ def test_a_wish_that_cannot_be_judged_is_told_to_its_pool() -> None:
 def test_anything_else_that_cannot_be_read_concerns_no_pools_quota() -> None:
     address = Address("evt", "", ("acme", "prod", "train"), "CWNodeAssigned")
 
-    assert list(SERVICE.cannot(Trouble(address, "CWNodeAssigned", "", "?"))) == []
+    assert list(SERVICE.on_failure(Failure(address, "CWNodeAssigned", "", "?"))) == []
 
 
 # Whatever arrives, in whatever order, the limit is never passed.
@@ -715,15 +715,15 @@ class House:
             self.moves(pool, deleted(pool).model_copy(update={"uid": taker.uid}), -1)
 
     def quota(self, _pool: str, number: int) -> None:
-        """Quota answers the next messages, and is woken where it wants to be."""
+        """Quota outputs the next messages, and is woken where it wants to be."""
         for _ in range(number):
             if self.quota_at < len(self.log):
                 message = self.log[self.quota_at]
                 self.quota_at += 1
-                if type(message).__name__ in SERVICE.questions:
+                if type(message).__name__ in SERVICE.inputs:
                     self.quota_answers(message)
             elif SERVICE.wakes(self.story.state) is not None:
-                self.log.append(Wake(service="quota", due=AT_ONCE))
+                self.log.append(Wake(service="quota", due=IMMEDIATELY))
 
     def allocator(self, _pool: str, number: int) -> None:
         """The allocator reads the next messages; a grant that became smaller is confirmed."""
@@ -746,9 +746,9 @@ class House:
         return wish.model_copy(update={"uid": uid(pool, life)})
 
     def quota_answers(self, message: Message) -> None:
-        """Quota answers one message, and keeps its promises."""
+        """Quota outputs one message, and keeps its promises."""
         before = self.story.state.ledgers.get(LEDGER, Ledger()).used
-        self.log += self.story.answers(message)
+        self.log += self.story.outputs(message)
 
         state = self.story.state
         ledger = state.ledgers.get(LEDGER, Ledger())
@@ -802,8 +802,8 @@ class House:
         assert held <= ledger.used, "more is held than was reserved"
 
 
-Happening = tuple[Callable[[House, str, int], None], str, int]
-happenings: st.SearchStrategy[list[Happening]] = st.lists(
+ObjectEvent = tuple[Callable[[House, str, int], None], str, int]
+object_events: st.SearchStrategy[list[ObjectEvent]] = st.lists(
     st.tuples(
         st.sampled_from(
             (
@@ -820,9 +820,9 @@ happenings: st.SearchStrategy[list[Happening]] = st.lists(
 )
 
 
-@given(happenings)
+@given(object_events)
 def test_the_sum_of_reservations_never_passes_the_limit(
-    story: list[Happening],
+    story: list[ObjectEvent],
 ) -> None:
     house = House()
 
@@ -833,9 +833,9 @@ def test_the_sum_of_reservations_never_passes_the_limit(
         house.keeps_within_what_is_reserved()
 
 
-@given(happenings)
+@given(object_events)
 def test_when_everything_is_said_whoever_waits_does_not_fit_and_nobody_else_waits(
-    story: list[Happening],
+    story: list[ObjectEvent],
 ) -> None:
     house = House()
     for happens, pool, number in story:

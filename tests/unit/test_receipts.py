@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.commands import DeleteNodePool, ScaleNodePool, SetQuota
-from nodepool.events import CommandAccepted, CommandRefused
-from nodepool.messages import Command, path_fields
-from nodepool.receipts import RECEIPTS_MAX, Receipts
+from nodepool.contract.commands import DeleteNodePool, ScaleNodePool, SetQuota
+from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.messages import Command, path_fields
+from nodepool.state.receipts import RECEIPTS_MAX, Receipts
 
 SCALE = ScaleNodePool(org="acme", cluster="prod", pool="train", target_nodes=3)
 DELETE = DeleteNodePool(org="acme", cluster="prod", pool="train")

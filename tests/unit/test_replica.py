@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.commands import SetQuota
-from nodepool.events import CommandRefused, MachineAdded, QuotaSet, Wake
-from nodepool.messages import Command, Message, envelope_of, subject_of
-from nodepool.replica import (
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.events import CommandRefused, MachineAdded, QuotaSet, Wake
+from nodepool.contract.messages import Command, Message, envelope_of, subject_of
+from nodepool.engine.replica import (
     CLOCK,
+    INPUTS_MAX,
     LETTER_MAX,
-    QUESTIONS_MAX,
     QUIET_MAX,
     Proposal,
     Replica,
     wake,
 )
-from nodepool.service import ANSWERS_MAX, AT_ONCE, Moment, Service, Trouble, refused
-from nodepool.testing import Log
+from nodepool.engine.world import Log
+from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service, refused
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MISTAKE, LATE_MISTAKE = 666_666, 777_777
@@ -36,7 +36,7 @@ class State:
     woken: int = 0
 
 
-def evolve(state: State, message: Message, _now: Moment) -> State:
+def evolve(state: State, message: Message, _now: Context) -> State:
     """Counts machines and keeps what was said."""
     match message:
         case SetQuota(limit=limit):
@@ -51,8 +51,8 @@ def evolve(state: State, message: Message, _now: Moment) -> State:
     return state
 
 
-def decide(state: State, message: Message, _now: Moment) -> Iterator[Message]:
-    """As many answers as the command's limit asks for; nothing to anything else."""
+def decide(state: State, message: Message, _now: Context) -> Iterator[Message]:
+    """As many outputs as the command's limit asks for; nothing to anything else."""
     if isinstance(message, SetQuota):
         if message.limit == MISTAKE:
             raise RuntimeError("an invariant is broken")
@@ -62,13 +62,13 @@ def decide(state: State, message: Message, _now: Moment) -> Iterator[Message]:
 
 def wakes(state: State) -> datetime | None:
     """At once for each machine that no wake has come for."""
-    return AT_ONCE if state.woken < state.machines else None
+    return IMMEDIATELY if state.woken < state.machines else None
 
 
-def cannot(trouble: Trouble) -> Iterable[Message]:
+def on_failure(failure: Failure) -> Iterable[Message]:
     """A command that cannot be taken is refused."""
-    if trouble.is_command:
-        yield refused(trouble)
+    if failure.is_command:
+        yield refused(failure)
 
 
 SERVICE = Service(
@@ -79,22 +79,22 @@ SERVICE = Service(
     evolve=evolve,
     decide=decide,
     wakes=wakes,
-    cannot=cannot,
+    on_failure=on_failure,
 )
 
 
 def said(granted: int, limit: int = 1) -> QuotaSet:
-    """An answer of the service under test."""
+    """An output of the service under test."""
     return QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=granted)
 
 
 def ask(log: Log, limit: int = 1, id: str = "") -> int:
-    """Puts a question on the log that is answered `limit` times; its position."""
+    """Puts an input on the log that is processed `limit` times; its position."""
     return put(log, SetQuota(org="acme", zone="z", instance_type="t", limit=limit), "", id)
 
 
 def note(log: Log) -> int:
-    """Puts a question on the log that is never answered; its position."""
+    """Puts an input on the log that is never processed; its position."""
     machine = f"m{len(log.entries)}"
     return put(log, MachineAdded(zone="z", machine=machine, instance_type="t"), "fleet")
 
@@ -127,15 +127,15 @@ def proposal_of(replica: Replica[State], *, even_if_quiet: bool = False) -> Prop
     return proposal
 
 
-def answer(replica: Replica[State], log: Log) -> bool:
-    """Lets a replica read on and commit its answers; whether they were stored."""
+def output(replica: Replica[State], log: Log) -> bool:
+    """Lets a replica read on and commit its outputs; whether they were stored."""
     read(replica, log)
     proposal = replica.propose()
     if proposal is None or not proposal.worth_storing:
         return False
     position = log.commit(proposal)
     if position is None:
-        replica.refused()
+        replica.conflicted()
         return False
     replica.accepted(proposal, position)
     return True
@@ -155,8 +155,8 @@ def test_answers_lie_in_envelopes_that_name_their_question() -> None:
     read(replica, log)
     proposal = proposal_of(replica)
 
-    (answered,) = proposal.answered
-    assert answered.envelopes == tuple(
+    (processed,) = proposal.processed
+    assert processed.envelopes == tuple(
         envelope_of(QuotaSet).model_construct(
             id=f"1.quota.{index}",
             type="QuotaSet",
@@ -175,7 +175,7 @@ def test_answers_lie_in_envelopes_that_name_their_question() -> None:
         ("np.evt.quota.acme._._.QuotaSet", "1.quota.1"),
     ]
     assert (proposal.subject, proposal.record()) == ("np.commit.quota", b'{"position": 1}')
-    assert (proposal.position, proposal.fence, proposal.worth_storing) == (1, 0, True)
+    assert (proposal.position, proposal.expected_sequence, proposal.worth_storing) == (1, 0, True)
 
 
 def test_a_trace_and_the_command_that_began_it_go_on_through_answers() -> None:
@@ -189,9 +189,9 @@ def test_a_trace_and_the_command_that_began_it_go_on_through_answers() -> None:
     log.append("np.cmd.acme._._.SetQuota", json.dumps(content).encode(), "")
 
     read(replica, log)
-    (answered,) = proposal_of(replica).answered
+    (processed,) = proposal_of(replica).processed
 
-    (envelope,) = answered.envelopes
+    (envelope,) = processed.envelopes
     assert (envelope.traceparent, envelope.correlationid) == ("00-a-b-01", "c9")
 
 
@@ -205,7 +205,7 @@ def test_questions_are_answered_in_the_order_of_the_log_each_seeing_those_before
 
     assert proposal.state == State(said=(0, 1, 2, 3, 4, 5))
     assert proposal.position == 3
-    assert (replica.open, replica.settled) == (0, 0)
+    assert (replica.open, replica.committed) == (0, 0)
 
 
 # What becomes of a proposal.
@@ -215,16 +215,16 @@ def test_an_accepted_proposal_is_what_the_replica_stands_on() -> None:
     log, replica = Log(NOON), Replica(SERVICE)
     ask(log, 2)
 
-    assert answer(replica, log)
+    assert output(replica, log)
 
     assert (replica.safe, replica.state) == (State(said=(0, 1)),) * 2
-    assert (replica.settled, replica.fence, replica.open) == (1, 4, 0)
+    assert (replica.committed, replica.expected_sequence, replica.open) == (1, 4, 0)
 
 
 def test_a_replica_passes_over_the_echo_of_what_it_said_itself() -> None:
     log, replica = Log(NOON), Replica(SERVICE)
     ask(log, 2)
-    answer(replica, log)
+    output(replica, log)
 
     read(replica, log)
 
@@ -239,16 +239,16 @@ def test_a_refused_proposal_is_undone_and_nothing_is_proposed_until_the_rival_is
     for replica in (first, second):
         read(replica, log)
     late = proposal_of(second)
-    answer(first, log)
+    output(first, log)
 
     assert log.commit(late) is None
-    second.refused()
+    second.conflicted()
 
-    assert (second.state, second.waits_for_the_log) == (State(), True)
+    assert (second.state, second.is_behind) == (State(), True)
     assert second.propose() is None
     read(second, log)
-    assert (second.state, second.waits_for_the_log) == (State(said=(0, 1)), False)
-    assert (second.state, second.settled, second.fence) == (State(said=(0, 1)), 1, 4)
+    assert (second.state, second.is_behind) == (State(said=(0, 1)), False)
+    assert (second.state, second.committed, second.expected_sequence) == (State(said=(0, 1)), 1, 4)
 
 
 def test_a_proposal_in_doubt_that_was_stored_is_found_in_the_log() -> None:
@@ -261,7 +261,7 @@ def test_a_proposal_in_doubt_that_was_stored_is_found_in_the_log() -> None:
 
     assert replica.state == State()
     read(replica, log)
-    assert (replica.state, replica.settled) == (State(said=(0, 1)), 1)
+    assert (replica.state, replica.committed) == (State(said=(0, 1)), 1)
     assert replica.propose() is None
 
 
@@ -275,7 +275,11 @@ def test_a_proposal_in_doubt_that_was_lost_is_made_again_with_the_same_ids() -> 
     again = proposal_of(replica)
 
     assert again.messages == lost.messages
-    assert (again.position, again.fence, again.state) == (lost.position, lost.fence, lost.state)
+    assert (again.position, again.expected_sequence, again.state) == (
+        lost.position,
+        lost.expected_sequence,
+        lost.state,
+    )
 
 
 def test_a_commit_is_refused_whatever_the_rival_said() -> None:
@@ -290,7 +294,7 @@ def test_a_commit_is_refused_whatever_the_rival_said() -> None:
     assert log.commit(late) is None
 
 
-# Recorded answers win.
+# Recorded outputs win.
 
 
 def test_what_the_log_holds_is_folded_and_not_what_would_be_said_today() -> None:
@@ -303,7 +307,7 @@ def test_what_the_log_holds_is_folded_and_not_what_would_be_said_today() -> None
     read(replica, log)
 
     assert replica.state == State(said=(41, 42))
-    assert (replica.settled, replica.fence) == (1, 4)
+    assert (replica.committed, replica.expected_sequence) == (1, 4)
     assert replica.propose() is None
 
 
@@ -317,7 +321,7 @@ def test_answers_are_folded_right_after_their_question_however_late_they_lie() -
     position = log.commit(proposal)
     assert position is not None
     live.accepted(proposal, position)
-    answer(live, log)
+    output(live, log)
 
     read(again, log)
 
@@ -355,18 +359,21 @@ def test_a_second_replica_follows_what_the_first_says() -> None:
     for limit in (1, 0, 3):
         ask(log, limit)
         note(log)
-        answer(first, log)
+        output(first, log)
         read(second, log)
 
     assert second.safe == first.safe
-    assert (second.settled, second.fence) == (first.settled, first.fence)
+    assert (second.committed, second.expected_sequence) == (
+        first.committed,
+        first.expected_sequence,
+    )
     assert second.open == first.open
 
 
 def test_a_follower_tells_when_something_was_settled() -> None:
     log, first, second = Log(NOON), Replica(SERVICE), Replica(SERVICE)
     ask(log, 1)
-    answer(first, log)
+    output(first, log)
 
     told = [second.read(entry) for entry in log.entries]
 
@@ -376,20 +383,20 @@ def test_a_follower_tells_when_something_was_settled() -> None:
 def test_a_replica_restored_from_a_snapshot_reads_on_from_there() -> None:
     log, live = Log(NOON), Replica(SERVICE)
     ask(log, 2)
-    answer(live, log)
-    kept = (live.safe, live.settled, live.fence)
+    output(live, log)
+    kept = (live.safe, live.committed, live.expected_sequence)
     note(log)
     ask(log, 1)
-    answer(live, log)
+    output(live, log)
 
     restored = Replica(SERVICE, *kept)
     for entry in log.entries:
         restored.read(entry)
 
-    assert (restored.safe, restored.settled, restored.fence) == (
+    assert (restored.safe, restored.committed, restored.expected_sequence) == (
         live.safe,
-        live.settled,
-        live.fence,
+        live.committed,
+        live.expected_sequence,
     )
 
 
@@ -407,10 +414,10 @@ def test_garbage_on_the_subject_of_a_service_is_passed_over(subject: str, conten
     log.append(subject, content, "")
     ask(log, 1)
     log.append(subject, content, "")
-    answer(live, log)
+    output(live, log)
     log.append(subject, content, "")
     ask(log, 1)
-    answer(live, log)
+    output(live, log)
 
     read(again, log)
 
@@ -422,14 +429,14 @@ def test_an_answer_by_a_stranger_that_names_no_open_question_is_passed_over() ->
     ask(log, 1)
     put(log, said(99), "quota", id="stranger", cause=None)
     put(log, said(98), "quota", id="stranger.2", cause=77)
-    answer(live, log)
+    output(live, log)
 
     read(again, log)
 
     assert again.safe == live.safe == State(said=(0,))
 
 
-# Questions that have no answer.
+# Questions that have no output.
 
 
 def test_quiet_questions_wait_behind_the_cursor_until_something_is_said() -> None:
@@ -437,13 +444,13 @@ def test_quiet_questions_wait_behind_the_cursor_until_something_is_said() -> Non
     note(log)
     note(log)
 
-    assert not answer(replica, log)
+    assert not output(replica, log)
 
-    assert (replica.quiet, replica.open, replica.settled) == (2, 0, 0)
+    assert (replica.quiet, replica.open, replica.committed) == (2, 0, 0)
     assert (replica.state, replica.safe) == (State(machines=2), State())
     ask(log, 1)
-    assert answer(replica, log)
-    assert (replica.quiet, replica.settled) == (0, 3)
+    assert output(replica, log)
+    assert (replica.quiet, replica.committed) == (0, 3)
     assert replica.safe == State(machines=2, said=(0,))
 
 
@@ -459,7 +466,7 @@ def test_a_quiet_commit_moves_the_cursor_and_says_nothing() -> None:
     position = log.commit(proposal)
     assert position == 2
     replica.accepted(proposal, position)
-    assert (replica.settled, replica.quiet) == (1, 0)
+    assert (replica.committed, replica.quiet) == (1, 0)
 
 
 def test_a_quiet_cursor_falls_behind_only_so_far() -> None:
@@ -491,18 +498,18 @@ def test_a_message_that_the_service_does_not_know_is_settled_without_an_answer()
 
 def test_a_proposal_settles_at_most_so_many_questions() -> None:
     log, replica = Log(NOON), Replica(SERVICE)
-    for _ in range(QUESTIONS_MAX + 5):
+    for _ in range(INPUTS_MAX + 5):
         ask(log, 1)
     read(replica, log)
 
     first = proposal_of(replica)
 
-    assert QUESTIONS_MAX == 400
-    assert (len(first.answered), len(first.messages), replica.open) == (400, 400, 5)
+    assert INPUTS_MAX == 400
+    assert (len(first.processed), len(first.messages), replica.open) == (400, 400, 5)
     position = log.commit(first)
     assert position is not None
     replica.accepted(first, position)
-    assert len(proposal_of(replica).answered) == 5
+    assert len(proposal_of(replica).processed) == 5
 
 
 def test_a_proposal_says_at_most_so_many_answers() -> None:
@@ -519,7 +526,7 @@ def test_a_proposal_says_at_most_so_many_answers() -> None:
         assert position is not None
         replica.accepted(proposal, position)
 
-    assert ANSWERS_MAX == 900
+    assert OUTPUTS_MAX == 900
     assert sizes == [800, 202]
     assert replica.safe.said == tuple(range(1_002))
 
@@ -527,7 +534,7 @@ def test_a_proposal_says_at_most_so_many_answers() -> None:
 def test_the_largest_decision_that_is_allowed_fills_a_proposal_of_its_own() -> None:
     log, replica = Log(NOON), Replica(SERVICE)
     ask(log, 1)
-    ask(log, ANSWERS_MAX)
+    ask(log, OUTPUTS_MAX)
     read(replica, log)
 
     first = proposal_of(replica)
@@ -536,27 +543,27 @@ def test_the_largest_decision_that_is_allowed_fills_a_proposal_of_its_own() -> N
     replica.accepted(first, position)
     second = proposal_of(replica)
 
-    assert (len(first.messages), len(second.messages)) == (1, ANSWERS_MAX)
+    assert (len(first.messages), len(second.messages)) == (1, OUTPUTS_MAX)
 
 
 def test_a_decision_that_says_too_much_is_a_mistake() -> None:
     log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, ANSWERS_MAX + 1)
+    ask(log, OUTPUTS_MAX + 1)
     read(replica, log)
 
-    (answered,) = proposal_of(replica).answered
+    (processed,) = proposal_of(replica).processed
 
-    assert answered.trouble is not None
-    assert answered.trouble.cause == "AssertionError: quota says 901 things at once"
-    assert answered.trouble.mistake
+    assert processed.failure is not None
+    assert processed.failure.cause == "AssertionError: quota says 901 things at once"
+    assert processed.failure.is_bug
 
 
-# What cannot be answered.
+# What cannot be processed.
 
 
 def outcomes(proposal: Proposal[State]) -> list[Message]:
     """Everything a proposal says, dead letters left out."""
-    return [envelope.data for one in proposal.answered for envelope in one.envelopes]
+    return [envelope.data for one in proposal.processed for envelope in one.envelopes]
 
 
 def letters(proposal: Proposal[State]) -> list[object]:
@@ -660,7 +667,7 @@ def test_a_broken_invariant_leaves_the_same_state_at_replay(limit: int) -> None:
     log, live, again = Log(NOON), Replica(SERVICE), Replica(SERVICE)
     for one in (1, limit, 1):
         ask(log, one)
-    answer(live, log)
+    output(live, log)
 
     read(again, log)
 
@@ -675,9 +682,9 @@ def test_a_replica_tells_when_it_wants_to_be_woken() -> None:
     assert replica.due() is None
 
     note(log)
-    answer(replica, log)
+    output(replica, log)
 
-    assert replica.due() == AT_ONCE
+    assert replica.due() == IMMEDIATELY
 
 
 def test_two_replicas_that_ring_for_the_same_moment_make_one_message() -> None:
@@ -692,7 +699,7 @@ def test_two_replicas_that_ring_for_the_same_moment_make_one_message() -> None:
     assert log.entries[0].subject == "np.evt.clock.quota._._.Wake"
 
 
-# Whatever happens, each question is answered once, and everybody agrees.
+# Whatever happens, each input is processed once, and everybody agrees.
 
 
 @dataclass(frozen=True)
@@ -737,7 +744,7 @@ def happens(act: Act, log: Log, replicas: list[Replica[State]]) -> None:
             if act.what != "commit":
                 replica.in_doubt()
             elif position is None:
-                replica.refused()
+                replica.conflicted()
             else:
                 replica.accepted(proposal, position)
 
@@ -750,16 +757,16 @@ def test_replicas_that_lose_doubt_and_restart_answer_each_question_once(story: l
         happens(act, log, replicas)
     for _ in range(2):
         for replica in replicas:
-            answer(replica, log)
+            output(replica, log)
     for replica in replicas:
         read(replica, log)
 
-    questions = [entry for entry in log.entries if entry.subject.startswith("np.cmd.")]
-    wanted = [json.loads(entry.content)["data"]["limit"] for entry in questions]
-    answers = sum(limit for limit in wanted if limit != MISTAKE)
+    inputs = [entry for entry in log.entries if entry.subject.startswith("np.cmd.")]
+    wanted = [json.loads(entry.content)["data"]["limit"] for entry in inputs]
+    outputs = sum(limit for limit in wanted if limit != MISTAKE)
     told = [entry for entry in log.entries if entry.subject.endswith(".QuotaSet")]
     numbers = [json.loads(entry.content)["data"]["granted"] for entry in told]
-    assert numbers == list(range(answers))
+    assert numbers == list(range(outputs))
     assert len({replica.safe for replica in replicas}) == 1
     assert replicas[0].safe.said == tuple(numbers)
 
@@ -770,7 +777,7 @@ def test_commands_alone_are_questions_that_somebody_waits_for() -> None:
     log.append("np.cmd.acme._._.SetQuota", b"{", "")
     read(replica, log)
 
-    told = proposal_of(replica).answered
+    told = proposal_of(replica).processed
 
-    assert [one.trouble is not None and one.trouble.is_command for one in told] == [False, True]
+    assert [one.failure is not None and one.failure.is_command for one in told] == [False, True]
     assert issubclass(SetQuota, Command)

@@ -4,26 +4,26 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodepool.commands import COMMANDS, ScaleNodePool
-from nodepool.events import CommandRefused, QuotaSet, Wake
-from nodepool.messages import Address, Message, subject_of
+from nodepool.contract.commands import COMMANDS, ScaleNodePool
+from nodepool.contract.events import CommandRefused, QuotaSet, Wake
+from nodepool.contract.messages import Address, Message, subject_of
 from nodepool.service import (
     FILTERS_MAX,
     AnyService,
-    Moment,
+    Context,
+    Failure,
     Service,
     Step,
-    Trouble,
     commit_subject,
     describe,
     refused,
-    settle,
+    replay,
     step,
 )
 from support.stage import NAMES, services
 from unit.samples import SAMPLES
 
-NOW = Moment(7, datetime(2026, 1, 1, 12, tzinfo=UTC), "c1")
+NOW = Context(7, datetime(2026, 1, 1, 12, tzinfo=UTC), "c1")
 WAKE = Wake(service="toy", due=NOW.time)
 STRAY = "np.cmd.acme.prod.train.MakeCoffee"
 SUBJECTS = (
@@ -81,14 +81,14 @@ def test_a_service_wants_what_it_hears_what_it_says_its_wakes_and_its_commits(
 ) -> None:
     own = {
         f"np.commit.{service.name}",
-        *([f"np.evt.clock.{service.name}._._.Wake"] if "Wake" in service.questions else []),
+        *([f"np.evt.clock.{service.name}._._.Wake"] if "Wake" in service.inputs else []),
         *([STRAY] if service.commands else []),
     }
 
     wanted = {
         subject
         for subject in SUBJECTS
-        if subject.rpartition(".")[2] in service.questions
+        if subject.rpartition(".")[2] in service.inputs
         and not subject.endswith(".Wake")
         and ".stranger." not in subject
     }
@@ -96,7 +96,7 @@ def test_a_service_wants_what_it_hears_what_it_says_its_wakes_and_its_commits(
     said = {
         subject
         for subject in SUBJECTS
-        if service.answers and subject.startswith(f"np.evt.{service.name}.")
+        if service.outputs and subject.startswith(f"np.evt.{service.name}.")
     }
     assert {subject for subject in SUBJECTS if service.wants(subject)} == own | wanted | said
 
@@ -118,50 +118,52 @@ def test_no_two_filters_of_a_service_overlap(service: AnyService) -> None:
 def test_a_service_that_hears_very_much_reads_every_event_and_its_own_commands() -> None:
     many = toy(hears=union_of_events() | ScaleNodePool)
 
-    assert len(many.questions) > FILTERS_MAX
+    assert len(many.inputs) > FILTERS_MAX
     assert many.filters() == ("np.cmd.*.*.*.ScaleNodePool", "np.evt.>", "np.commit.toy")
 
 
 def test_one_service_refuses_the_commands_that_nobody_knows() -> None:
-    refusing = [service for service in services() if service.is_stray(STRAY)]
+    refusing = [service for service in services() if service.is_unknown_command(STRAY)]
 
     assert len(refusing) == 1
     assert refusing[0].commands == COMMANDS
-    assert not refusing[0].is_stray("np.cmd.acme.prod.train.ScaleNodePool")
-    assert not refusing[0].is_stray("np.cmd.acme.prod.MakeCoffee")
+    assert not refusing[0].is_unknown_command("np.cmd.acme.prod.train.ScaleNodePool")
+    assert not refusing[0].is_unknown_command("np.cmd.acme.prod.MakeCoffee")
 
 
 # What a step comes to.
 
 
-def evolve(state: int, message: Message, _now: Moment) -> int:
+def evolve(state: int, message: Message, _now: Context) -> int:
     """Counts what is heard and said; folding a target of 13 breaks."""
     if isinstance(message, ScaleNodePool) and message.target_nodes == 13:
         raise ValueError("13 cannot be folded")
     return state + 1
 
 
-def breaks(_state: int, _message: Message, _now: Moment) -> Iterable[Message]:
-    """Never comes to an answer."""
+def breaks(_state: int, _message: Message, _now: Context) -> Iterable[Message]:
+    """Never comes to an output."""
     raise ZeroDivisionError
 
 
-def decide(state: int, message: Message, _now: Moment) -> Iterator[Message]:
-    """Says how many it counted; a target of 7 breaks after the first answer."""
+def decide(state: int, message: Message, _now: Context) -> Iterator[Message]:
+    """Says how many it counted; a target of 7 breaks after the first output."""
     yield said(state)
     if isinstance(message, ScaleNodePool) and message.target_nodes == 7:
         raise KeyError("lost")
 
 
-def cannot(trouble: Trouble) -> Iterator[Message]:
+def on_failure(failure: Failure) -> Iterator[Message]:
     """A command that cannot be taken is refused."""
-    if trouble.is_command:
-        yield refused(trouble)
+    if failure.is_command:
+        yield refused(failure)
 
 
 def toy(hears: object = ScaleNodePool | Wake) -> Service[int]:
     """A service that counts."""
-    return Service("toy", hears, QuotaSet | CommandRefused, 0, evolve, decide, cannot=cannot)
+    return Service(
+        "toy", hears, QuotaSet | CommandRefused, 0, evolve, decide, on_failure=on_failure
+    )
 
 
 def union_of_events() -> object:
@@ -212,8 +214,8 @@ def test_a_broken_invariant_is_answered_by_what_the_service_says_of_it(
     found = step(toy(), 0, scale(target), NOW)
 
     address = Address("cmd", "", ("acme", "prod", "train"), "ScaleNodePool")
-    trouble = Trouble(address, "ScaleNodePool", "", cause, mistake=True)
-    assert found == Step(state, (refusal(cause),), trouble)
+    failure = Failure(address, "ScaleNodePool", "", cause, is_bug=True)
+    assert found == Step(state, (refusal(cause),), failure)
 
 
 def test_trouble_with_an_event_says_nothing_to_anybody() -> None:
@@ -221,16 +223,16 @@ def test_trouble_with_an_event_says_nothing_to_anybody() -> None:
 
     found = step(broken, 0, WAKE, NOW)
 
-    assert (found.state, found.answers) == (1, ())
-    assert found.trouble is not None
-    assert (found.trouble.is_command, found.trouble.mistake) == (False, True)
+    assert (found.state, found.outputs) == (1, ())
+    assert found.failure is not None
+    assert (found.failure.is_command, found.failure.is_bug) == (False, True)
 
 
 def test_settling_folds_the_recorded_answers_instead_of_deciding() -> None:
     recorded = (said(5), said(6))
 
-    assert settle(toy(), 0, scale(7), recorded, NOW) == 3
-    assert settle(toy(), 0, scale(13), (refusal(""),), NOW) == 1
+    assert replay(toy(), 0, scale(7), recorded, NOW) == 3
+    assert replay(toy(), 0, scale(13), (refusal(""),), NOW) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nodepool.settings import Settings, SettingsError, read
+from nodepool.host.settings import Settings, SettingsError, read
 
 
 def refusal(**environment: str) -> str:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
-from nodepool.model import Taint
-from nodepool.snapshot import Json, decoder, dump, encode, load
+from nodepool.contract.model import Taint
+from nodepool.engine.snapshot import Json, decoder, dump, encode, load
 from support.stage import NAMES, WorldStage, services
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
@@ -113,7 +113,7 @@ def test_a_state_written_while_work_waits_comes_back_as_it_was() -> None:
         for _ in range(12):
             for host in stage.world.hosts:
                 stage.world.read(host, most=1)
-                stage.world.answer(host)
+                stage.world.process(host)
                 state = host.replica.state
                 assert load(type(state), dump(state)) == state
 

@@ -11,11 +11,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from nodepool.commands import SetQuota
-from nodepool.messages import envelope_of, subject_of
-from nodepool.replica import Entry, Proposal, Replica
-from nodepool.settings import Settings, SettingsError
-from nodepool.telemetry import Telemetry
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import envelope_of, subject_of
+from nodepool.engine.replica import Proposal, Replica
+from nodepool.host.settings import Settings, SettingsError
+from nodepool.host.telemetry import Telemetry
 from quota.decide import SERVICE, State
 from support.stage import H100, ZONE
 
@@ -69,8 +70,8 @@ def lines(log: Path) -> list[dict[str, object]]:
 
 def page(port: int, path: str) -> tuple[int, str]:
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as output:
+            return output.status, output.read().decode()
     except HTTPError as error:
         with error:
             return error.code, error.read().decode()
@@ -80,9 +81,9 @@ def page(port: int, path: str) -> tuple[int, str]:
 
 
 def test_each_handled_message_is_one_line_of_json(telemetry: Telemetry, log: Path) -> None:
-    # given a command that was answered
+    # given a command that was processed
     # when it is told
-    telemetry.handled(proposed(PARENT).answered, "stored")
+    telemetry.handled(proposed(PARENT).processed, "stored")
 
     # then there is one line, with all that there is to know
     (line,) = lines(log)
@@ -98,7 +99,7 @@ def test_each_handled_message_is_one_line_of_json(telemetry: Telemetry, log: Pat
         "id": "c1",
         "about": "acme/_/_",
         "outcome": "stored",
-        "answers": ["CommandAccepted", "QuotaSet"],
+        "outputs": ["CommandAccepted", "QuotaSet"],
         "correlation": "c1",
         "trace": TRACE,
     }
@@ -109,11 +110,11 @@ def test_a_message_in_trouble_is_a_warning_with_its_field_and_cause(
 ) -> None:
     # given a command that nobody can read
     # when it is told
-    telemetry.handled(proposed(content=b'{"zone": "Z"}').answered, "stored")
+    telemetry.handled(proposed(content=b'{"zone": "Z"}').processed, "stored")
 
     # then the line warns of it, and says what is wrong
     (line,) = lines(log)
-    assert (line["level"], line["outcome"]) == ("warning", "trouble")
+    assert (line["level"], line["outcome"]) == ("warning", "failure")
     assert (line["event"], line["id"]) == ("SetQuota", "c1")
     assert (line["field"], line["cause"]) == ("instanceType", "is required")
 
@@ -140,7 +141,7 @@ def test_a_higher_level_leaves_out_the_lines_of_messages(log: Path) -> None:
     quiet = Telemetry("quota", Settings(log_file=str(log), log_level="error"))
 
     # when a message is handled
-    quiet.handled(proposed().answered, "stored")
+    quiet.handled(proposed().processed, "stored")
     quiet.close()
 
     # then it is counted and not told
@@ -151,12 +152,12 @@ def test_a_higher_level_leaves_out_the_lines_of_messages(log: Path) -> None:
 
 def test_a_full_log_file_makes_room_for_another(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # given a service whose log file may be small only
-    monkeypatch.setattr("nodepool.telemetry.LOG_FILE_BYTES", 1_000)
+    monkeypatch.setattr("nodepool.host.telemetry.LOG_FILE_BYTES", 1_000)
     small = Telemetry("quota", Settings(log_file=str(log)))
 
     # when it tells much
     for _ in range(20):
-        small.handled(proposed().answered, "stored")
+        small.handled(proposed().processed, "stored")
     small.close()
 
     # then there is a bounded number of files of a bounded size
@@ -173,7 +174,7 @@ def test_a_disk_without_room_is_no_reason_to_stop() -> None:
 
     # when much is told
     for _ in range(200):
-        deaf.handled(proposed().answered, "stored")
+        deaf.handled(proposed().processed, "stored")
     deaf.close()
 
     # then nothing has happened
@@ -187,8 +188,8 @@ def test_a_disk_without_room_is_no_reason_to_stop() -> None:
 def test_the_page_of_metrics_has_every_name(telemetry: Telemetry) -> None:
     # given a service that has handled what can be handled
     port = telemetry.serve(Settings(metrics_port=0))
-    telemetry.handled(proposed().answered, "stored")
-    telemetry.handled(proposed(content=b"").answered, "stored")
+    telemetry.handled(proposed().processed, "stored")
+    telemetry.handled(proposed(content=b"").processed, "stored")
     telemetry.committed(0.01, "stored")
 
     # when somebody scrapes it
@@ -267,20 +268,20 @@ def test_without_traces_the_trace_of_a_command_is_handed_on_as_it_is(
     telemetry: Telemetry,
 ) -> None:
     # given a command with a trace, and a service that makes no spans
-    # when it is answered
+    # when it is processed
     traced = telemetry.traced(proposed(PARENT))
 
-    # then the answers carry the very same trace
-    assert {e.traceparent for one in traced.answered for e in one.envelopes} == {PARENT}
+    # then the outputs carry the very same trace
+    assert {e.traceparent for one in traced.processed for e in one.envelopes} == {PARENT}
 
 
 def test_without_traces_a_command_without_a_trace_stays_without(telemetry: Telemetry) -> None:
     # given a command without a trace
-    # when it is answered
+    # when it is processed
     traced = telemetry.traced(proposed())
 
-    # then its answers have none
-    assert {e.traceparent for one in traced.answered for e in one.envelopes} == {None}
+    # then its outputs have none
+    assert {e.traceparent for one in traced.processed for e in one.envelopes} == {None}
 
 
 @pytest.mark.parametrize("parent", [PARENT, None, "nonsense", f"00-{'z' * 32}-{'0' * 16}-01"])
@@ -290,18 +291,18 @@ def test_with_traces_answers_name_the_span_of_their_question(
     # given a service that makes spans
     tracing = Telemetry("quota", Settings(log_file=str(log), traces="console"))
 
-    # when it answers a command with a trace, or without one that can be read
+    # when it outputs a command with a trace, or without one that can be read
     traced = tracing.traced(proposed(parent))
     tracing.close()
 
-    # then one span tells of it, and the answers name that span as their parent
+    # then one span tells of it, and the outputs name that span as their parent
     (span,) = map(json.loads, capsys.readouterr().err.splitlines())
     assert span["name"] == "process SetQuota"
     assert span["attributes"]["messaging.message.id"] == "c1"
     assert span["attributes"]["nodepool.position"] == 7
     assert span["resource"]["attributes"]["service.name"] == "quota"
     trace, id = (span["context"][part].removeprefix("0x") for part in ("trace_id", "span_id"))
-    told = {e.traceparent for one in traced.answered for e in one.envelopes}
+    told = {e.traceparent for one in traced.processed for e in one.envelopes}
     assert told == {f"00-{trace}-{id}-01"}
 
     # and it is part of the command's trace, where there is one
@@ -319,8 +320,8 @@ def test_spans_change_nothing_but_the_trace(log: Path, capsys: pytest.CaptureFix
     tracing.close()
     capsys.readouterr()
 
-    # then all is the same but the trace of each answer
-    for before, after in zip(plain.answered, traced.answered, strict=True):
+    # then all is the same but the trace of each output
+    for before, after in zip(plain.processed, traced.processed, strict=True):
         bare = tuple(e.model_copy(update={"traceparent": PARENT}) for e in after.envelopes)
         assert bare == before.envelopes
-    assert replace(traced, answered=plain.answered) == plain
+    assert replace(traced, processed=plain.processed) == plain

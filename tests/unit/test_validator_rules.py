@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.affinity import Affinity
-from nodepool.catalog import INSTANCE_TYPES, ZONES, offered
-from nodepool.commands import ApplyNodePool
-from nodepool.conditions import Validated
-from nodepool.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.affinity import Affinity
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, offered
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.conditions import Validated
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from validator.rules import (
     RESERVED,
     VALID,

@@ -17,9 +17,9 @@ from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
     from nodepool.client import Client
-    from nodepool.commands import ApplyNodePool, DeleteNodePool, ScaleNodePool
-    from nodepool.events import CommandAccepted
-    from nodepool.manifests import Manifest
+    from nodepool.client.manifests import Manifest
+    from nodepool.contract.commands import ApplyNodePool, DeleteNodePool, ScaleNodePool
+    from nodepool.contract.events import CommandAccepted
 
     PoolCommand = ApplyNodePool | ScaleNodePool | DeleteNodePool
 
@@ -36,7 +36,7 @@ DRY_RUN = " (dry run)"
 @click.pass_obj
 def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> int:
     """Create or change the nodepools written in files."""
-    from nodepool.manifests import read_manifests
+    from nodepool.client.manifests import read_manifests
 
     found = read_manifests(files)
     return settings.run(lambda client: _apply(client, found, dry_run=dry_run))
@@ -107,7 +107,7 @@ def scale(
     _, names = required(what, (NODEPOOL,))
 
     async def work(client: "Client") -> int:
-        from nodepool.commands import ScaleNodePool
+        from nodepool.contract.commands import ScaleNodePool
 
         commands = [
             ScaleNodePool(
@@ -148,7 +148,7 @@ def delete(
     if bool(what) == bool(files):
         raise click.UsageError("NAME: write either nodepool NAME or -f FILE")
     if files:
-        from nodepool.manifests import read_manifests
+        from nodepool.client.manifests import read_manifests
 
         names = [manifest.command.metadata.name for manifest in read_manifests(files)]
     else:
@@ -173,7 +173,7 @@ class Deletion:
 
     async def run(self, client: "Client") -> int:
         """Deletes them and returns the exit code."""
-        from nodepool.commands import DeleteNodePool
+        from nodepool.contract.commands import DeleteNodePool
 
         commands = [
             DeleteNodePool(org=client.org, cluster=client.cluster, pool=name, dry_run=self.dry_run)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from nodepool.cli.documents import Document, field, items
+from nodepool.cli.event_table import Told, interval
 from nodepool.cli.layout import aligned, escaped
-from nodepool.cli.seen import Told, interval
 
 ANNOTATION_MAX = 140
 """kubectl breaks an annotation longer than this."""

@@ -12,7 +12,7 @@ def failed(error: Exception, about: str = "") -> int:
     """
     # Only here: they bring in the whole client, which `--help` does without.
     from nodepool.client import ClientError, NoOutcome, TimedOut, Unreachable
-    from nodepool.manifests import ManifestError
+    from nodepool.client.manifests import ManifestError
 
     if not isinstance(error, ClientError | ManifestError | Refusal):
         raise error

@@ -115,7 +115,7 @@ def run_pod(
     """Start a Pod on a Node; it blocks unless interruptable."""
 
     async def work(client: "Client") -> None:
-        from nodepool.model import Pod, PodClass
+        from nodepool.contract.model import Pod, PodClass
 
         pod = Pod(
             name=name,

@@ -12,17 +12,17 @@ import click
 from nodepool.cli import tables
 from nodepool.cli.describe import described
 from nodepool.cli.documents import Document, labels
+from nodepool.cli.event_table import EVENT_HEADER, counted, event_row, told
 from nodepool.cli.faults import failed
 from nodepool.cli.layout import Table
 from nodepool.cli.names import NODE, NODEPOOL, Kind, named, required
 from nodepool.cli.output import FORMATS, complain, is_called, name_of, printed, say
-from nodepool.cli.seen import EVENT_HEADER, counted, event_row, told
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, Happening
-    from nodepool.model import ConditionStatus
+    from nodepool.client import Client, ObjectEvent
+    from nodepool.contract.model import ConditionStatus
 
 EVENTS_KEPT = timedelta(hours=1)
 """How long Kubernetes keeps an event, and so how far back `describe` looks."""
@@ -205,11 +205,11 @@ async def _describe(client: "Client", view: View) -> int:
 
 async def _recent(
     client: "Client", kind: Kind | None, name: str, back: timedelta
-) -> "list[Happening]":
+) -> "list[ObjectEvent]":
     since = _now() - back
     pool, node = (name if kind is NODEPOOL else ""), (name if kind is NODE else "")
     seen = client.events(pool=pool, node=node, since=since)
-    return [happening async for happening in seen]
+    return [event async for event in seen]
 
 
 @click.command(cls=Command)
@@ -265,13 +265,13 @@ async def _events(client: "Client", wanted: Wanted, *, follow: bool) -> int:
     since = _now() - wanted.back
     found = []
     async with aclosing(client.events(pool=pool, node=node, since=since, follow=follow)) as seen:
-        async for happening in seen:
-            if wanted.types and happening.severity.lower() not in wanted.types:
+        async for event in seen:
+            if wanted.types and event.severity.lower() not in wanted.types:
                 continue
             if follow:
-                say("\n".join(table.lines([event_row(told(happening), _now())])))
+                say("\n".join(table.lines([event_row(told(event), _now())])))
             else:
-                found.append(happening)
+                found.append(event)
     if found:
         now = _now()
         say("\n".join(table.lines(event_row(event, now) for event in counted(found))))

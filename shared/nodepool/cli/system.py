@@ -22,7 +22,8 @@ PATH = click.Path(path_type=Path)
 @click.pass_obj
 def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) -> int:
     """Run the whole control plane on this machine."""
-    from nodepool.up import Options, UpError, run
+    from nodepool.cli.tables import pools_table
+    from nodepool.local.up import Options, UpError, run
 
     options = Options(
         data_dir=data_dir,
@@ -31,6 +32,7 @@ def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) ->
         examples=examples,
         org=settings.org,
         cluster=settings.cluster,
+        show=pools_table,
         once=once,
     )
     try:

@@ -5,7 +5,7 @@ async with Client("nats://127.0.0.1:4222") as client:
     await client.wait("training", "AtTarget", timeout_s=600)
 """
 
-from nodepool.client.happenings import Happening
+from nodepool.client.events import ObjectEvent
 from nodepool.client.outcomes import (
     ClientError,
     NoOutcome,
@@ -23,10 +23,10 @@ __all__ = [
     "ClientError",
     "Document",
     "Fault",
-    "Happening",
     "Listed",
     "NoOutcome",
     "NotFound",
+    "ObjectEvent",
     "Outcome",
     "Refused",
     "Row",

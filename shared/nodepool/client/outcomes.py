@@ -8,11 +8,11 @@ from types import TracebackType
 
 from nats.errors import Error as NatsError
 
-from nodepool import bus
-from nodepool.events import CommandAccepted, CommandRefused
-from nodepool.messages import Command, Envelope, decode, token
-from nodepool.reader import Reader
-from nodepool.replica import Entry
+from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command, Envelope, decode, token
+from nodepool.nats import bus
+from nodepool.nats.reader import Reader
 
 FILTERS_MAX = 16
 """More filters than this on one reader cost more than passing over what one wide filter brings."""

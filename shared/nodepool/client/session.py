@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from nats.errors import Error as NatsError
 
-from nodepool import bus
-from nodepool.client.happenings import KINDS, Happening, happenings, regards
+from nodepool.client.events import KINDS, ObjectEvent, object_events, regards
+from nodepool.client.manifests import Manifest, ManifestError, manifest, manifests
 from nodepool.client.outcomes import (
     FILTERS_MAX,
     NoOutcome,
@@ -33,7 +33,7 @@ from nodepool.client.outcomes import (
     silent,
     unanswered,
 )
-from nodepool.commands import (
+from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
@@ -46,14 +46,14 @@ from nodepool.commands import (
     SetQuota,
     StopPod,
 )
-from nodepool.events import (
+from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
     CWNodePoolDeleted,
     NodePoolValidated,
 )
-from nodepool.manifests import Manifest, ManifestError, manifest, manifests
-from nodepool.messages import (
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import (
     NOBODY,
     Command,
     Envelope,
@@ -63,9 +63,9 @@ from nodepool.messages import (
     subject_of,
     token,
 )
-from nodepool.model import ConditionStatus, Pod
-from nodepool.reader import Reader
-from nodepool.replica import Entry
+from nodepool.contract.model import ConditionStatus, Pod
+from nodepool.nats import bus
+from nodepool.nats.reader import Reader
 
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
@@ -446,7 +446,7 @@ class Client:
         node: str = "",
         since: datetime | None = None,
         follow: bool = False,
-    ) -> AsyncGenerator[Happening, None]:
+    ) -> AsyncGenerator[ObjectEvent, None]:
         """What happened to the cluster's NodePools and Nodes, in order; with `follow`, for ever.
 
         `pool` and `node` narrow it to those that regard this object; `since` is where to begin.
@@ -456,7 +456,7 @@ class Client:
         async with self._reader(bus.STREAM, filters, start=start) as reader:
             while follow or reader.pending:
                 for entry in await self._next(reader, endless=follow):
-                    for seen in happenings(entry):
+                    for seen in object_events(entry):
                         if regards(seen, pool, node) and (since is None or seen.time >= since):
                             yield seen
 

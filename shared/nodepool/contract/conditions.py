@@ -1,0 +1,228 @@
+"""The conditions of a NodePool and of its Nodes: closed lists of reasons, and how one changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from nodepool.contract.model import ConditionStatus
+
+
+class Validated(StrEnum):
+    """Is the NodePool's configuration valid? (seed: Condition Validated)"""
+
+    VALID = "Valid"
+    INVALID = "Invalid"
+    INTERNAL_ERROR = "InternalError"
+
+
+class Quota(StrEnum):
+    """May the organisation have so many Nodes? (seed: Condition Quota)"""
+
+    UNDER = "Under"
+    OVER = "Over"
+    NOT_SET = "NotSet"
+    INTERNAL_ERROR = "InternalError"
+
+
+class Capacity(StrEnum):
+    """Are there as many machines as are still wanted? (seed: Condition Capacity)"""
+
+    SUFFICIENT = "Sufficient"
+    PARTIAL = "Partial"
+    NONE_AVAILABLE = "NoneAvailable"
+    NONE_AVAILABLE_NODE_AFFINITY = "NoneAvailableNodeAffinity"
+    PARTIAL_NODE_AFFINITY = "PartialNodeAffinity"
+    INTERNAL_ERROR = "InternalError"
+
+
+class AtTarget(StrEnum):
+    """Has the NodePool as many Nodes as it wants? (seed: Condition AtTarget)"""
+
+    TARGET_MET = "TargetMet"
+    PENDING_DELETE = "PendingDelete"
+    OVER_TARGET = "OverTarget"
+    UNDER_TARGET = "UnderTarget"
+    INTERNAL_ERROR = "InternalError"
+
+
+class NodesRemoved(StrEnum):
+    """Are the Nodes of a NodePool in deletion gone? (seed: Condition NodesRemoved)"""
+
+    COMPLETE = "Complete"
+    PENDING = "Pending"
+    INTERNAL_ERROR = "InternalError"
+
+
+class Accepted(StrEnum):
+    """Deprecated, replaced by Validated; NoQuota stands in the seed's transition table alone."""
+
+    ACCEPTED = "Accepted"
+    INVALID = "Invalid"
+    POLICY_VIOLATION = "PolicyViolation"
+    NO_QUOTA = "NoQuota"
+    INTERNAL_ERROR = "InternalError"
+
+
+class Allocated(StrEnum):
+    """Deprecated, replaced by AtTarget."""
+
+    COMPLETE = "Complete"
+    PENDING_DELETE = "PendingDelete"
+    OVER_TARGET = "OverTarget"
+    UNDER_TARGET = "UnderTarget"
+    INTERNAL_ERROR = "InternalError"
+    UNKNOWN = "Unknown"
+
+
+class SufficientCapacity(StrEnum):
+    """Deprecated, replaced by Capacity."""
+
+    SUFFICIENT = "Sufficient"
+    PARTIAL = "Partial"
+    NONE_AVAILABLE = "NoneAvailable"
+    INTERNAL_ERROR = "InternalError"
+
+
+Reason = (
+    Validated
+    | Quota
+    | Capacity
+    | AtTarget
+    | NodesRemoved
+    | Accepted
+    | Allocated
+    | SufficientCapacity
+)
+
+ORDER: tuple[type[Reason], ...] = (
+    Validated,
+    Capacity,
+    Quota,
+    AtTarget,
+    NodesRemoved,
+    Accepted,
+    Allocated,
+    SufficientCapacity,
+)
+"""The condition types in the order in which a NodePool shows them."""
+
+_TRUE = frozenset(
+    (
+        (Validated, "Valid"),
+        (Quota, "Under"),
+        (Capacity, "Sufficient"),
+        (AtTarget, "TargetMet"),
+        (NodesRemoved, "Complete"),
+        (Accepted, "Accepted"),
+        (Allocated, "Complete"),
+        (SufficientCapacity, "Sufficient"),
+    )
+)
+_UNKNOWN = frozenset(("InternalError", "Unknown"))
+
+HEALTHY: Mapping[Reason, str] = {
+    Validated.VALID: "NodePool configuration is valid.",
+    Capacity.SUFFICIENT: "Sufficient capacity available for the requested instance type.",
+    Quota.UNDER: "NodePool is within instance type quota.",
+    AtTarget.TARGET_MET: "NodePool has reached its target node count.",
+}
+"""The messages of a healthy NodePool, letter for letter the seed's."""
+
+
+def status_of(reason: Reason) -> ConditionStatus:
+    """The status that belongs to a reason (SEMANTICS, section 3)."""
+    if (type(reason), reason.value) in _TRUE:
+        return "True"
+    return "Unknown" if reason.value in _UNKNOWN else "False"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition as an object carries it; `since` is its lastTransitionTime."""
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    message: str
+    since: datetime
+    generation: int
+
+    def document(self) -> dict[str, object]:
+        """The condition as a Kubernetes client sees it."""
+        return {
+            "lastTransitionTime": rfc3339(self.since),
+            "message": self.message,
+            "observedGeneration": self.generation,
+            "reason": self.reason,
+            "status": self.status,
+            "type": self.type,
+        }
+
+
+def changed(
+    before: Condition | None, reason: Reason, message: str, generation: int, now: datetime
+) -> Condition:
+    """The condition after a verdict: its transition time moves only when its status changes."""
+    status = status_of(reason)
+    since = before.since if before is not None and before.status == status else now
+    after = Condition(type(reason).__name__, status, reason.value, message, since, generation)
+    return before if before == after else after
+
+
+def observed(condition: Condition, generation: int) -> Condition:
+    """The same condition, judged again for a newer generation."""
+    return replace(condition, generation=generation)
+
+
+def deprecated(conditions: Mapping[str, Condition], *, refused: bool) -> tuple[Condition, ...]:
+    """Accepted, Allocated and SufficientCapacity, computed from the conditions that replaced them.
+
+    `refused` says that the instance type is not offered where the NodePool lies, which the old
+    condition called a policy violation.
+    """
+    found = (
+        _accepted(conditions.get("Validated"), conditions.get("Quota"), refused=refused),
+        _allocated(conditions.get("AtTarget")),
+        _sufficient(conditions.get("Capacity")),
+    )
+    return tuple(condition for condition in found if condition is not None)
+
+
+def _derived(source: Condition, reason: Reason) -> Condition:
+    return replace(
+        source, type=type(reason).__name__, status=status_of(reason), reason=reason.value
+    )
+
+
+def _accepted(
+    validated: Condition | None, quota: Condition | None, *, refused: bool
+) -> Condition | None:
+    if validated is None:
+        return None
+    if validated.reason == Validated.INTERNAL_ERROR:
+        return _derived(validated, Accepted.INTERNAL_ERROR)
+    if validated.reason == Validated.INVALID:
+        return _derived(validated, Accepted.POLICY_VIOLATION if refused else Accepted.INVALID)
+    if quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
+        return _derived(quota, Accepted.NO_QUOTA)
+    return _derived(validated, Accepted.ACCEPTED)
+
+
+def _allocated(at_target: Condition | None) -> Condition | None:
+    if at_target is None:
+        return None
+    if at_target.reason == AtTarget.TARGET_MET:
+        return _derived(at_target, Allocated.COMPLETE)
+    return _derived(at_target, Allocated(at_target.reason))
+
+
+def _sufficient(capacity: Condition | None) -> Condition | None:
+    if capacity is None:
+        return None
+    return _derived(capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity")))
+
+
+def rfc3339(moment: datetime) -> str:
+    """A moment as Kubernetes writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,220 @@
+"""A world in one thread: every service over an in-memory log, with time that passes when told to.
+
+The same replicas run here as on NATS; only the log, the clock and the readers are replaced. A
+message goes through its bytes, so what is proved here is proved of what lies on the bus.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import (
+    Command,
+    Envelope,
+    Event,
+    Message,
+    Unreadable,
+    address_of,
+    decode,
+    envelope_of,
+    subject_of,
+)
+from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from nodepool.engine.snapshot import dump
+from nodepool.service import AnyService, Row
+
+STEPS_MAX = 200_000
+"""A world that does not come to rest within so many commits is stuck."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+
+
+@dataclass
+class Log:
+    """The stream, as far as replicas know it: positions, last commits, and ids seen once only."""
+
+    clock: datetime = START
+    entries: list[Entry] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+    last_commits: dict[str, int] = field(default_factory=dict)
+
+    def append(
+        self, subject: str, content: bytes, id: str, headers: Mapping[str, str] | None = None
+    ) -> int:
+        """Stores one message; its position, or that of the message with the same id."""
+        if id and id in self.ids:
+            return self.ids[id]
+        self.clock += TICK
+        position = len(self.entries) + 1
+        self.entries.append(Entry(position, self.clock, subject, content, headers or {}))
+        if id:
+            self.ids[id] = position
+        if subject.startswith("np.commit."):
+            self.last_commits[subject.removeprefix("np.commit.")] = position
+        return position
+
+    def commit(self, proposal: Proposal[Any]) -> int | None:
+        """Stores all of a proposal and its commit record; None where another came before it."""
+        if self.last_commits.get(proposal.service, 0) != proposal.expected_sequence:
+            return None
+        for message in proposal.messages:
+            self.append(message.subject, message.content, "")
+        return self.append(proposal.subject, proposal.record(), "")
+
+
+@dataclass
+class Host:
+    """A replica and how far into the log it has read."""
+
+    service: AnyService
+    replica: Replica[Any]
+    cursor: int = 0
+
+
+class World:
+    """Every service given, one replica of each unless told otherwise, over one log."""
+
+    def __init__(self, services: Sequence[AnyService], replicas: int = 1) -> None:
+        self.services = tuple(services)
+        self.log = Log()
+        self.hosts = [self.host(service) for service in self.services for _ in range(replicas)]
+        self.sent = 0
+
+    def host(self, service: AnyService) -> Host:
+        """A replica that has read nothing yet."""
+        return Host(service, Replica(service))
+
+    def send(self, command: Command, id: str = "") -> str:
+        """Publishes a command; its id."""
+        self.sent += 1
+        id = id or f"c{self.sent}"
+        envelope = envelope_of(type(command)).model_construct(
+            id=id,
+            type=type(command).__name__,
+            source="world",
+            subject="/".join(command.path),
+            time=self.log.clock,
+            data=command,
+        )
+        self.log.append(subject_of(command, ""), envelope.encode(), id)
+        return id
+
+    def publish(self, subject: str, content: bytes, id: str = "") -> int:
+        """Publishes bytes as anybody could; their position."""
+        return self.log.append(subject, content, id, {"Nats-Msg-Id": id} if id else None)
+
+    def read(self, host: Host, most: int = 1_000_000) -> int:
+        """Lets a replica read on, at most so many entries; how many it read."""
+        until = min(len(self.log.entries), host.cursor + most)
+        for entry in self.log.entries[host.cursor : until]:
+            if host.service.wants(entry.subject):
+                host.replica.read(entry)
+        read, host.cursor = until - host.cursor, until
+        return read
+
+    def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
+        """Lets a replica output what it has read; True when the log changed."""
+        proposal = host.replica.propose(even_if_quiet=even_if_quiet)
+        if proposal is None or not proposal.worth_storing:
+            return False
+        position = self.log.commit(proposal)
+        if position is None:
+            host.replica.conflicted()
+            return False
+        host.replica.accepted(proposal, position)
+        return True
+
+    def fire(self, host: Host) -> bool:
+        """Rings for a replica whose moment has come; True when the log changed."""
+        due = host.replica.due()
+        if due is None or due > self.log.clock or host.replica.open:
+            return False
+        rung = wake(host.service.name, due, host.replica.read_to)
+        before = len(self.log.entries)
+        self.log.append(subject_of(rung.data, CLOCK), rung.encode(), rung.id)
+        return len(self.log.entries) > before
+
+    def run_until_idle(self) -> None:
+        """Lets everything happen that does not need time to pass."""
+        for _ in range(STEPS_MAX):
+            moved = False
+            for host in self.hosts:
+                moved = bool(self.read(host)) | self.process(host) | moved
+            if moved:
+                continue
+            rung = [self.fire(host) for host in self.hosts]
+            if not any(rung):
+                return
+        raise AssertionError("the world does not come to rest")
+
+    def pass_time(self, duration: timedelta) -> None:
+        """Lets time pass, moment by moment as services ask to be woken."""
+        self.run_until_idle()
+        end = self.log.clock + duration
+        for _ in range(STEPS_MAX):
+            due = [moment for host in self.hosts if (moment := host.replica.due())]
+            if not due or min(due) > end:
+                self.log.clock = max(self.log.clock, end)
+                return
+            self.log.clock = max(self.log.clock, min(due))
+            self.run_until_idle()
+        raise AssertionError("there is always another moment")
+
+    def messages(self, *kinds: type[Message]) -> list[Message]:
+        """Every message of these classes in the log, in its order; all of them where none is given.
+
+        Wakes, commit records and dead letters are not among them unless asked for.
+        """
+        return [envelope.data for envelope in self.envelopes(*kinds)]
+
+    def envelopes(self, *kinds: type[Message]) -> list[Envelope[Message]]:
+        """As `said`, in their envelopes."""
+        wanted = {kind.__name__: kind for kind in kinds} or _everything(self.services)
+        found: list[Envelope[Message]] = []
+        for entry in self.log.entries:
+            address = address_of(entry.subject)
+            kind = wanted.get(address.name) if address is not None else None
+            if kind is None:
+                continue
+            read = decode(kind, entry.subject, entry.content, {}, entry.position)
+            if not isinstance(read, Unreadable):
+                found.append(read)
+        return found
+
+    def state(self, service: str) -> object:
+        """The state of a service's first replica."""
+        return next(host.replica.state for host in self.hosts if host.service.name == service)
+
+    def objects(self, bucket: str) -> dict[str, Row]:
+        """The rows of the read model, by key."""
+        for host in self.hosts:
+            rows, state = host.service.rows, host.replica.state
+            if rows is not None:
+                found = {key: rows.row(state, bucket, key) for key in rows.keys(state, bucket)}
+                return {key: row for key, row in sorted(found.items()) if row is not None}
+        raise AssertionError("no service of this world keeps rows")
+
+    def replay_differs(self) -> list[str]:
+        """The services whose state, read again from the log, is not byte for byte what it was."""
+        self.run_until_idle()
+        for host in self.hosts:
+            self.process(host, even_if_quiet=True)
+        for host in self.hosts:
+            self.read(host)
+        return [host.service.name for host in self.hosts if not self._same(host)]
+
+    def _same(self, host: Host) -> bool:
+        again = self.host(host.service)
+        self.read(again)
+        return list(dump(again.replica.safe)) == list(dump(host.replica.safe))
+
+
+def _everything(services: Iterable[AnyService]) -> dict[str, type[Message]]:
+    return {
+        name: kind
+        for service in services
+        for name, kind in service.outputs.items()
+        if issubclass(kind, Event)
+    }

@@ -1,0 +1,554 @@
+"""The rules of the house, kept by tests: who may import whom, who says what, sizes, and words."""
+
+import ast
+import importlib
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nodepool.contract import commands, events
+from nodepool.contract.messages import Command, Event, Message, Outcome
+from nodepool.engine.flow import table
+from nodepool.service import AnyService
+
+ROOT = Path(__file__).parents[1]
+READING_ORDER = (
+    "validator",
+    "quota",
+    "capacity",
+    "allocator",
+    "lifecycle",
+    "preemption",
+    "aggregator",
+    "autoscaler",
+    "fleet",
+)
+README = ROOT / "README.md"
+FLOW_MARK = "<!-- flow -->"
+
+ROOMS = (
+    "nodepool.contract",
+    "nodepool.state",
+    "nodepool.service",
+    "nodepool.engine",
+    "nodepool.nats",
+    "nodepool.host",
+    "nodepool.client",
+    "nodepool.local",
+    "nodepool.cli",
+)
+"""The rooms of `shared/nodepool`, in their order: each may import itself and those above it."""
+PURE_ROOMS = ROOMS[: ROOMS.index("nodepool.nats")]
+"""Rooms without a clock, chance, the network or the operating system."""
+OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
+"""What the decisions of a service are made of."""
+FORBIDDEN = frozenset(
+    ["asyncio", "os", "random", "secrets", "socket", "subprocess", "threading", "time"]
+)
+"""Modules of the standard library through which the world would reach a decision."""
+PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core"])
+"""What a pure room may import beside the standard library."""
+IMPURE_CALLS = frozenset(["now", "today", "utcnow", "uuid1", "uuid4"])
+"""Calls whose output is another one at replay."""
+
+EXPLAINED_BY_BASE = frozenset({"path"})
+"""Methods that say how, where the base class says what: each identity has its `Message.path`."""
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 60
+OVERSIZED: dict[str, str] = {}
+"""Modules and functions over the limit, each with its reason; best is none."""
+
+SEED_NODE_EVENTS = {
+    "CWNodeRegistered": ("Node",),
+    "CWRegistrationFailedEvent": ("Node",),
+}
+SEED_POOL_EVENTS = {
+    "CWDrainNode": ("NodePool",),
+    "CWInstanceTypeNotInZone": ("NodePool",),
+    "CWInsufficientCapacity": ("NodePool",),
+    "CWInvalidInstanceType": ("NodePool",),
+    "CWNodeAssigned": ("NodePool",),
+    "CWNodeDeleted": ("NodePool",),
+    "CWNodeDeletionRequestSuccess": ("NodePool",),
+    "CWNodeDeliverFail": ("NodePool",),
+    "CWNodePoolCreated": ("NodePool",),
+    "CWNodePoolDeleted": ("NodePool",),
+    "CWNodePoolMetadata": ("NodePool",),
+    "CWNodePoolNodesRemoved": ("NodePool",),
+    "CWNodePoolNodesRemoveError": ("NodePool",),
+    "CWNodePoolNodesRequestFailed": ("NodePool",),
+    "CWNodePoolQuotaCheckFailed": ("NodePool",),
+    "CWNodePoolRemoveNodes": ("NodePool",),
+    "CWNodePoolScaledDown": ("NodePool",),
+    "CWNodePoolScaledUp": ("NodePool",),
+    "CWNodeRegistered": ("Node", "NodePool"),
+    "CWNodeRegistrationFailed": ("Node",),
+    "CWNodeRequestQueued": ("NodePool",),
+    "CWOverQuota": ("NodePool",),
+}
+SEED_PREEMPTION_REASONS = (
+    "Preemption pending",
+    "Preemption in progress",
+    "Deleted for preemption",
+)
+
+UNSAID = {
+    "CWRegistrationFailedEvent": "another name for CWNodeRegistrationFailed, which is said",
+}
+"""Events that no service says, each with its reason."""
+SHOWN = "an event of the seed's tables, which users watch"
+FOR_PEOPLE = {
+    "CWInstanceTypeNotInZone": SHOWN,
+    "CWInsufficientCapacity": SHOWN,
+    "CWInvalidInstanceType": SHOWN,
+    "CWNodeDeliverFail": SHOWN,
+    "CWNodePoolCreated": SHOWN,
+    "CWNodePoolMetadata": SHOWN,
+    "CWNodePoolNodesRequestFailed": SHOWN,
+    "CWNodePoolRemoveNodes": SHOWN,
+    "CWNodePoolScaledDown": SHOWN,
+    "CWNodePoolScaledUp": SHOWN,
+    "CWNodeRequestQueued": SHOWN,
+    "CWOverQuota": SHOWN,
+    "DeletedForPreemption": SHOWN,
+    "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
+    "CommandAccepted": "its sender waits for it",
+    "CommandRefused": "its sender waits for it",
+}
+"""Events that no service hears, each with its reason."""
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Python file of the two source roots."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+    lines: int
+
+    @property
+    def package(self) -> str:
+        """The first part of its name: `nodepool`, or a service."""
+        return self.name.split(".")[0]
+
+    @property
+    def pure(self) -> bool:
+        """Whether it is a part of a decision, or of what decisions are made of."""
+        if self.package == "nodepool":
+            return room_of(self.name) in PURE_ROOMS
+        return not self.name.endswith(".__main__")
+
+    def imports(self) -> Iterator[tuple[str, ...]]:
+        """Every module it imports, as the parts of its name; `from a import b` gives both."""
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import(names=names):
+                    yield from (tuple(alias.name.split(".")) for alias in names)
+                case ast.ImportFrom(module=str(module), names=names, level=0):
+                    yield from ((*module.split("."), alias.name) for alias in names)
+                case ast.ImportFrom():
+                    yield ("", "relative")
+
+    def definitions(self) -> Iterator[tuple[str, Definition]]:
+        """Its classes and functions with their qualified names, methods included."""
+        yield from _definitions(self.tree, self.name)
+
+
+def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, Definition]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, Definition):
+            name = f"{prefix}.{node.name}"
+            yield name, node
+            yield from _definitions(node, name)
+
+
+def _module(root: Path, path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    parts = path.relative_to(root).with_suffix("").parts
+    name = ".".join(parts).removesuffix(".__init__")
+    return Module(name, path, ast.parse(text), len(text.splitlines()))
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    """Every module of both source roots."""
+    roots = (ROOT / "services", ROOT / "shared")
+    return tuple(_module(root, path) for root in roots for path in sorted(root.rglob("*.py")))
+
+
+@cache
+def services() -> tuple[AnyService, ...]:
+    """Every service that decides, in the order in which the README tells of them."""
+    found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
+    names = (*(name for name in READING_ORDER if name in found), *sorted(found - {*READING_ORDER}))
+    return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
+
+
+def concrete(module: object, kind: type[Message]) -> dict[str, type[Message]]:
+    """The message classes of this kind that a module defines and nobody derives from."""
+    return {
+        name: found
+        for name, found in vars(module).items()
+        if isinstance(found, type)
+        and issubclass(found, kind)
+        and found.__module__ == getattr(module, "__name__", "")
+        and not found.__subclasses__()
+    }
+
+
+COMMANDS = concrete(commands, Command)
+EVENTS = concrete(events, Event)
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """Every text file of the house: its path, and what it says."""
+    folders = (ROOT / name for name in (".ci", "deploy", "services", "shared", "tests"))
+    inside = (path for folder in folders for path in sorted(folder.rglob("*")))
+    for path in (*sorted(ROOT.glob("*")), *inside):
+        if path.is_file() and path.suffix != ".pyc":
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")
+
+
+# Who imports whom.
+
+
+def test_nothing_is_imported_by_the_name_of_its_source_root() -> None:
+    found = [
+        (module.name, parts)
+        for module in modules()
+        for parts in module.imports()
+        if parts[0] in ("shared", "services", "tests", "")
+    ]
+
+    assert found == []
+
+
+def test_services_never_import_each_other() -> None:
+    names = {service.name for service in services()}
+
+    found = [
+        (module.name, parts)
+        for module in modules()
+        for parts in module.imports()
+        if parts[0] in names and parts[0] != module.package
+    ]
+
+    assert found == []
+
+
+def room_of(name: str) -> str | None:
+    """The room that a dotted name belongs to; None outside `nodepool`."""
+    return next((room for room in ROOMS if f"{name}.".startswith(f"{room}.")), None)
+
+
+def test_every_shared_module_is_in_a_room() -> None:
+    homeless = [m.name for m in modules() if m.package == "nodepool" and room_of(m.name) is None]
+
+    assert homeless == ["nodepool"]
+
+
+def test_a_room_imports_only_itself_and_the_rooms_above_it() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if (room := room_of(module.name)) is not None
+        for parts in module.imports()
+        if (imported := room_of(".".join(parts))) is not None
+        and ROOMS.index(imported) > ROOMS.index(room)
+    ]
+
+    assert found == []
+
+
+def test_a_pure_room_imports_only_what_is_pure() -> None:
+    allowed = (sys.stdlib_module_names - FORBIDDEN) | PURE_PACKAGES | {"nodepool"}
+
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if module.pure and module.package == "nodepool"
+        for parts in module.imports()
+        if parts[0] not in allowed
+    ]
+
+    assert found == []
+
+
+def test_a_decision_imports_only_what_is_pure() -> None:
+    found = [
+        f"{module.name} imports {'.'.join(parts)}"
+        for module in modules()
+        if module.pure and module.package != "nodepool"
+        for parts in module.imports()
+        if not _allowed_in_a_decision(module, parts)
+    ]
+
+    assert found == []
+
+
+def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
+    match parts:
+        case (module.package | "immutables", *_):
+            return True
+        case ("nodepool", *_):
+            return room_of(".".join(parts)) in OF_A_SERVICE
+        case (name, *_):
+            return name in sys.stdlib_module_names - FORBIDDEN
+    return False
+
+
+def test_nothing_pure_asks_for_the_time_or_for_chance() -> None:
+    found = [
+        f"{module.name}:{node.lineno}"
+        for module in modules()
+        if module.pure
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in IMPURE_CALLS
+    ]
+
+    assert found == []
+
+
+def test_every_service_has_a_question_a_decision_and_an_entry_point() -> None:
+    names = {module.name for module in modules()}
+
+    for service in services():
+        input = importlib.import_module(service.name).__doc__ or ""
+
+        assert {f"{service.name}.decide", f"{service.name}.__main__"} <= names
+        assert "?" in input, f"services/{service.name}/__init__.py asks nothing"
+
+
+# Who says what.
+
+
+def test_every_event_is_said_by_its_one_speaker() -> None:
+    said = {
+        name: [service.name for service in services() if name in service.outputs]
+        for name, kind in EVENTS.items()
+        if not issubclass(kind, Outcome) and name != "Wake"
+    }
+
+    expected = {
+        name: [] if name in UNSAID else [kind.speaker]
+        for name, kind in EVENTS.items()
+        if name in said and issubclass(kind, Event)
+    }
+    assert said == expected
+
+
+def test_the_clock_alone_says_wake() -> None:
+    assert events.Wake.speaker == "clock"
+    assert [service.name for service in services() if "Wake" in service.outputs] == []
+
+
+def test_an_outcome_is_said_by_every_service_that_hears_commands() -> None:
+    takers = [s.name for s in services() if any(name in COMMANDS for name in s.inputs)]
+
+    for outcome in ("CommandAccepted", "CommandRefused"):
+        assert [s.name for s in services() if outcome in s.outputs] == takers
+        assert EVENTS[outcome].__bases__[0] is Outcome
+
+
+def test_every_command_is_heard_by_exactly_one_service() -> None:
+    hearers = {name: sum(name in s.inputs for s in services()) for name in COMMANDS}
+
+    assert hearers == dict.fromkeys(COMMANDS, 1)
+
+
+def test_the_list_of_commands_names_them_all() -> None:
+    assert set(COMMANDS) == commands.COMMANDS
+
+
+def test_no_service_says_a_command() -> None:
+    assert [(s.name, name) for s in services() for name in s.outputs if name in COMMANDS] == []
+
+
+def test_every_event_is_heard_by_a_service_or_meant_for_people() -> None:
+    unheard = {name for name in EVENTS if not any(name in s.inputs for s in services())}
+
+    assert unheard == set(FOR_PEOPLE) | set(UNSAID)
+
+
+def test_a_service_hears_and_says_only_what_the_contracts_define() -> None:
+    known = {**COMMANDS, **EVENTS}
+
+    for service in services():
+        assert {**service.inputs, **service.outputs}.items() <= known.items()
+
+
+# What the seeds name.
+
+
+def test_every_event_of_the_seeds_tables_is_a_class_with_that_name_as_its_reason() -> None:
+    named = {**SEED_NODE_EVENTS, **SEED_POOL_EVENTS}
+
+    found = {
+        kind.reason: kind.regarding
+        for name, kind in EVENTS.items()
+        if issubclass(kind, events.KubernetesEvent) and name.startswith("CW")
+    }
+
+    assert found == named
+
+
+def test_every_preemption_reason_of_the_seed_is_an_event_on_node_and_nodepool() -> None:
+    found = {
+        kind.reason: (kind.severity, kind.regarding)
+        for kind in EVENTS.values()
+        if issubclass(kind, events.KubernetesEvent) and kind.speaker == "preemption"
+    }
+
+    assert found == dict.fromkeys(SEED_PREEMPTION_REASONS, ("Warning", ("Node", "NodePool")))
+
+
+def test_warnings_are_the_failures_over_quota_missing_capacity_and_preemptions() -> None:
+    warnings = {
+        kind.reason
+        for kind in EVENTS.values()
+        if issubclass(kind, events.KubernetesEvent) and kind.severity == "Warning"
+    }
+
+    assert warnings == {
+        "CWInstanceTypeNotInZone",
+        "CWInsufficientCapacity",
+        "CWInvalidInstanceType",
+        "CWNodeDeliverFail",
+        "CWNodePoolNodesRemoveError",
+        "CWNodePoolNodesRequestFailed",
+        "CWNodePoolQuotaCheckFailed",
+        "CWNodeRegistrationFailed",
+        "CWOverQuota",
+        "CWRegistrationFailedEvent",
+        *SEED_PREEMPTION_REASONS,
+    }
+
+
+# How it is written.
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    found = [module.name for module in modules() if not ast.get_docstring(module.tree)]
+
+    assert found == []
+
+
+def test_everything_public_has_a_docstring() -> None:
+    found = [
+        f"{module.name}.{name}"
+        for module in modules()
+        for name, node in _public(module.tree, "")
+        if not ast.get_docstring(node) and not _is_bare(node)
+    ]
+
+    assert [name for name in found if name.split(".")[-1] not in EXPLAINED_BY_BASE] == []
+
+
+def _public(parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[str, Definition]]:
+    for node in parent.body:
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            yield prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from _public(node, f"{prefix}{node.name}.")
+
+
+def _is_bare(node: Definition) -> bool:
+    """Whether it is what a protocol asks for, which the protocol explains."""
+    return len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
+
+
+def test_modules_and_functions_stay_small() -> None:
+    large = {m.name: m.lines for m in modules() if m.lines > MODULE_LINES_MAX}
+    functions = {
+        name: lines
+        for module in modules()
+        for name, node in module.definitions()
+        if not isinstance(node, ast.ClassDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    }
+
+    found = {**large, **functions}
+
+    assert {name: lines for name, lines in found.items() if name not in OVERSIZED} == {}
+    assert set(OVERSIZED) <= set(found), "an exception is no longer needed"
+
+
+def test_nothing_is_downloaded_by_an_address_of_our_own() -> None:
+    address = re.compile(r"https?://\S*(/simple|/packages/|registry|\.whl|\.tgz|\.deb)")
+
+    assert [path for path, text in written() if address.search(text)] == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    mark = re.compile(r"\bT[O]DO\b|\bF[I]XME\b|Not[I]mplementedError")
+
+    assert [path for path, text in written() if mark.search(text)] == []
+
+
+def test_no_test_sleeps_by_the_clock() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+    ]
+
+    assert found == []
+
+
+# What it asks for.
+
+
+def test_every_dependency_has_a_floor_that_the_lock_file_meets() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    extras = project["optional-dependencies"].values()
+
+    for wanted in (*project["dependencies"], *(one for extra in extras for one in extra)):
+        name, _, floor = wanted.partition(";")[0].partition(">=")
+
+        assert _version(locked[name.lower()]) >= _version(floor) > (), wanted
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def test_the_oldest_python_is_the_same_everywhere() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tools, project = config["tool"], config["project"]
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+
+    oldest = versions[0]
+
+    assert project["requires-python"] == f">={oldest}"
+    assert tools["mypy"]["python_version"] == oldest
+    assert tools["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+# What it shows.
+
+
+def test_the_readme_shows_the_flow_table() -> None:
+    inputs = {s.name: importlib.import_module(s.name).__doc__ or "" for s in services()}
+    flow = table(services(), inputs)
+
+    readme = README.read_text(encoding="utf-8")
+
+    told = f"README.md must say between two lines {FLOW_MARK}:\n\n{flow}\n"
+    shown = readme.split(FLOW_MARK)
+    if len(shown) != 3 or shown[1].strip() != flow:
+        pytest.fail(told, pytrace=False)
