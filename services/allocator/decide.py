@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
+from nodepool.state.persistent import Queue
 
 from allocator.choose import Member, reprieved, victims
 from allocator.pool import Pool, Removal
@@ -39,11 +40,11 @@ from nodepool.contract.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.contract.messages import FLEET, NOBODY, Message, PoolFields, pool_fields
+from nodepool.contract.keys import FLEET, UNNAMED
+from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from nodepool.service import IMMEDIATELY, Context, Failure, Service
 from nodepool.state.inventory import Inventory, Rank, rank
-from nodepool.state.persistent import Queue
 
 Hears = (
     NodePoolValidated
@@ -516,7 +517,7 @@ def _of(pool: Pool) -> PoolFields:
 def on_failure(failure: Failure) -> Iterable[Says]:
     """A NodePool whose Nodes cannot be decided upon is told so."""
     org, cluster, name = failure.address.path
-    if org == FLEET or name == NOBODY:
+    if org == FLEET or name == UNNAMED:
         return
     of = {"org": org, "cluster": cluster, "pool": name}
     told = f"internal error while allocating Nodes: {failure.cause}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
+from nodepool.state.persistent import Queue
 
 from nodepool.contract.conditions import HEALTHY, Capacity, Quota, Validated
 from nodepool.contract.events import (
@@ -23,11 +24,11 @@ from nodepool.contract.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.contract.messages import FLEET, NOBODY, Message
+from nodepool.contract.keys import FLEET, UNNAMED
+from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePoolSpec
 from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service
 from nodepool.state.inventory import Inventory, Rank, offering, rank
-from nodepool.state.persistent import Queue
 
 Hears = (
     NodePoolValidated
@@ -386,7 +387,7 @@ def _message(pool: Pool, reason: Capacity, available: int) -> str:
 def on_failure(failure: Failure) -> Iterable[Says]:
     """A NodePool whose capacity cannot be judged is told so."""
     org, cluster, pool = failure.address.path
-    if org != FLEET and pool != NOBODY:
+    if org != FLEET and pool != UNNAMED:
         told = f"internal error while checking capacity: {failure.cause}"
         yield CapacityCheckFailed(org=org, cluster=cluster, pool=pool, message=told)
 

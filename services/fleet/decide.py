@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from immutables import Map
+from nodepool.state.persistent import Deadlines
 
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
@@ -29,7 +30,6 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import Pod, PodClass
 from nodepool.service import Context, Failure, Service, refused
-from nodepool.state.persistent import Deadlines
 from nodepool.state.receipts import Receipts
 
 FleetCommand = AddMachines | BreakMachine | RepairMachine | RunPod | StopPod

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from immutables import Map
+from nodepool.state.persistent import Deadlines, Queue
 
 from lifecycle.node import Wish, labels, taints
 from nodepool.contract.events import (
@@ -33,7 +34,6 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import IMMEDIATELY, Context, Failure, Service
-from nodepool.state.persistent import Deadlines, Queue
 
 Hears = (
     NodePoolValidated

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
+from nodepool.state.persistent import Deadlines
 
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
@@ -21,7 +22,6 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message, PoolFields, path_fields, pool_fields
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass
 from nodepool.service import Context, Failure, Service, refused
-from nodepool.state.persistent import Deadlines
 from nodepool.state.receipts import Receipts
 from preemption.timetable import Stage, next_moment, stage
 

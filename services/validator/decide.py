@@ -29,7 +29,8 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
 )
-from nodepool.contract.messages import FLEET, Message, path_fields
+from nodepool.contract.keys import FLEET
+from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import NodePoolSpec, RemovalReason
 from nodepool.service import Context, Failure, Service, describe, refused
 from nodepool.state.receipts import Receipts, Result

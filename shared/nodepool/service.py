@@ -1,35 +1,48 @@
-"""A service as a value: what it hears, what it says, and the pure functions between."""
+"""What a service is: the messages it hears and says, and the pure functions between them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from nodepool.contract.events import CommandRefused, Wake
+from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
+from nodepool.contract.keys import PoolKey, as_pool_key
+from nodepool.contract.log import Entry
 from nodepool.contract.messages import (
     Address,
     Command,
+    Envelope,
     Event,
     Message,
     Unreadable,
+    decode,
     filter_of,
     members,
+    unknown_command,
 )
+from nodepool.contract.outcomes import CommandOutcome
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 S = TypeVar("S")
-OUTPUTS_MAX = 900
-"""The most that one decision may say: the engine takes 1,000 messages in an atomic batch."""
-IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
-"""The next moment of a service that has more to say than one decision may hold."""
+"""The state of a service."""
+I = TypeVar("I", bound=Message)  # noqa: E741  # It stands beside O, and is never a number.
+"""The union of what a service hears."""
+O = TypeVar("O", bound=Message)  # noqa: E741
+"""The union of the events that a service says."""
+K = TypeVar("K", bound=str)
+"""The keys in the work queue of a service."""
+
 FILTERS_MAX = 24
-"""A service that hears more kinds of event than this reads them all, and passes over the rest."""
+"""A service that hears more kinds of event than this reads all events and drops the others."""
 
 
 class Context(NamedTuple):
-    """When an input was asked, and which: its position in the log, the log's own time, its id.
+    """When and where a message was stored: its position in the log, the log's time, and its id.
 
-    It is the only clock there is, so replay sees what was seen live.
+    This is the only clock there is, so that a replay sees the same time as the live service.
     """
 
     position: int
@@ -39,9 +52,14 @@ class Context(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A input that could not be processed, and why; what a service says of it is up to it.
+    """An input that could not be processed.
 
-    `mistake` tells a broken invariant of ours from content that cannot be read.
+    address: what the input is about.
+    input: the name of its message.
+    field: the field at fault, where its content cannot be read.
+    cause: one sentence.
+    is_bug: whether an invariant of ours is broken, rather than content that cannot be read.
+    key: the key of the work queue that could not be reconciled; empty for the input itself.
     """
 
     address: Address
@@ -49,98 +67,149 @@ class Failure:
     field: str
     cause: str
     is_bug: bool = False
+    key: str = ""
+
+    @property
+    def pool(self) -> PoolKey | None:
+        """The NodePool that it is about; None where it is about something else."""
+        return as_pool_key(self.key or "/".join(self.address.path))
 
     @property
     def is_command(self) -> bool:
-        """Whether somebody waits for an outcome."""
+        """Whether a sender waits for an outcome."""
         return self.address.kind == "cmd"
 
 
-def _never(_state: object) -> datetime | None:
-    return None
-
-
-def _nothing(_trouble: Failure) -> Iterable[Message]:
+def _no_events(_failure: Failure) -> Iterable[Message]:
     return ()
 
 
-class Row(Protocol):
-    """A row of the read model; `version` is the position of the message that touched it last."""
+def _no_key(_message: Message) -> None:
+    return None
+
+
+def _no_outputs(_state: object, _message: Message, _context: Context) -> Iterable[Message]:
+    return ()
+
+
+class Object(Protocol):
+    """An object of the read model; `version` is the position of its last change."""
 
     @property
     def version(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Generic[S]):
-    """How a service's state shows in the read model.
+class Projection(Generic[S, I]):
+    """How the state of a service shows in the read model.
 
-    `touched(state, message)` names the rows (bucket, key) that a message may have changed,
-    `row(state, bucket, key)` is a row, None where there is none, `render` the object that readers
-    see, `keys(state, bucket)` every key there is. `render_deprecated` does as `render`, with what
-    is deprecated shown as well.
+    buckets: the key-value buckets that it fills.
+    touched: the objects (bucket, key) that a message may have changed, given the state after it.
+    get: one object of the state; None where there is none.
+    keys: every key of a bucket.
+    render: an object as readers see it.
+    render_deprecated: the same with what is deprecated shown as well.
     """
 
     buckets: tuple[str, ...]
-    touched: Callable[[S, Message], Iterable[tuple[str, str]]]
-    row: Callable[[S, str, str], Row | None]
-    render: Callable[[Row], Mapping[str, object]]
+    touched: Callable[[S, I], Iterable[tuple[str, str]]]
+    get: Callable[[S, str, str], Object | None]
     keys: Callable[[S, str], Iterable[str]]
-    render_deprecated: Callable[[Row], Mapping[str, object]] | None = None
+    render: Callable[[Object], Mapping[str, object]]
+    render_deprecated: Callable[[Object], Mapping[str, object]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciler(Generic[S, I, O, K]):
+    """How a service does work that may be more than one commit can hold.
+
+    `reconcile(state, key, context)` yields what is missing for a key; nothing once nothing is. It
+    is called for each key that is due in the work queue of the state, and for `concerns(message)`,
+    where that is a key, right after the decision on the message. It may be stopped after any
+    message it yields, and is then called again for the same key with the state after that.
+    """
+
+    reconcile: Callable[[S, K, Context], Iterable[O]]
+    concerns: Callable[[I], K | None] = _no_key
 
 
 @dataclass(frozen=True)
-class Service(Generic[S]):
-    """One service of the house.
+class Service(Generic[S, I, O]):
+    """A service as a value.
 
-    `evolve(state, message, now)` folds an input or an output; `decide(state, input, now)`
-    yields the outputs to an input that is folded already; `wakes(state)` names the next moment at
-    which the service wants a `Wake`; `cannot(failure)` is what it says when it cannot output.
-    `commands` names every command there is, for the one service that refuses those on any other
-    name: somebody waits for their outcome, too.
+    name: the package, the token in its subjects, and the label of its metrics.
+    hears, says: the unions of the messages it hears and of the events it says.
+    initial: the state before the first message.
+    evolve: the state after a message that was heard or said.
+    decide: what follows from a message, given the state after it: for a command one outcome, and
+        events. At most `OUTPUTS_MAX` messages; what may be more belongs to the reconciler.
+    reconciler: what the service does beyond that; the state then derives from `WithWork`.
+    on_failure: the events that tell of an input other than a command that could not be processed.
+    projection: how the state shows in the read model.
+    commands: the name of every command, for the one service that refuses unknown commands.
+
+    No function of a service reads a clock, draws a random number or does I/O.
     """
 
     name: str
-    hears: object
-    says: object
+    hears: "TypeForm[I]"
     initial: S
-    evolve: Callable[[S, Message, Context], S]
-    decide: Callable[[S, Message, Context], Iterable[Message]]
-    wakes: Callable[[S], datetime | None] = _never
-    on_failure: Callable[[Failure], Iterable[Message]] = _nothing
-    rows: Rows[S] | None = None
+    evolve: Callable[[S, I | O, Context], S]
+    says: "TypeForm[O] | None" = None
+    decide: Callable[[S, I, Context], Iterable[O | CommandOutcome]] = _no_outputs  # type: ignore[assignment]  # Of no message.
+    # Each reconciler has a key type of its own, which Python cannot leave open.
+    reconciler: Reconciler[S, I, O, Any] | None = None
+    on_failure: Callable[[Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
+    projection: Projection[S, I] | None = None
     commands: frozenset[str] = frozenset()
 
     @cached_property
-    def inputs(self) -> Mapping[str, type[Message]]:
-        """The message classes this service hears, by name."""
-        return {kind.__name__: kind for kind in members(self.hears)}
+    def inputs(self) -> Mapping[str, type[I | Wake]]:
+        """The message classes this service hears, by name; `Wake` where it has a reconciler."""
+        heard = {kind.__name__: kind for kind in members(self.hears)}
+        if self.reconciler is not None:
+            heard[Wake.__name__] = Wake
+        return cast("Mapping[str, type[I | Wake]]", heard)
 
     @cached_property
-    def outputs(self) -> Mapping[str, type[Message]]:
-        """The message classes this service says, by name."""
-        return {kind.__name__: kind for kind in members(self.says)}
+    def outputs(self) -> Mapping[str, type[O | CommandOutcome]]:
+        """The message classes this service says, by name; outcomes where it hears commands."""
+        said = {kind.__name__: kind for kind in members(self.says)}
+        if any(issubclass(kind, Command) for kind in self.inputs.values()):
+            for outcome in (CommandAccepted, CommandRefused):
+                said[outcome.__name__] = outcome
+        return cast("Mapping[str, type[O | CommandOutcome]]", said)
+
+    def read(self, entry: Entry) -> Envelope[I | Wake] | Unreadable | None:
+        """The input at an entry of the log; None where the service does not hear it."""
+        position, _, subject, content, headers = entry
+        kind = self.inputs.get(subject.rpartition(".")[2])
+        if kind is not None:
+            return decode(kind, subject, content, dict(headers), position)
+        if self.is_unknown_command(subject):
+            return unknown_command(subject, content, dict(headers), position)
+        return None
 
     def filters(self) -> tuple[str, ...]:
-        """The subjects that hold all a replica needs: inputs, wakes, own outputs and commits."""
+        """The subjects of all that a replica reads: its inputs, its own outputs and commits."""
         heard = {self._filter(kind) for kind in self.inputs.values()}
-        events = {one for one in heard if one.startswith("np.evt.")}
+        events = {subject for subject in heard if subject.startswith("np.evt.")}
         commands = {"np.cmd.*.*.*.*"} if self.commands else heard - events
-        if self.says is not None:
+        if self.outputs:
             events.add(f"np.evt.{self.name}.>")
-        # The engine refuses filters that overlap, so the filter for all of them stands alone.
-        told = events if len(events) <= FILTERS_MAX else {"np.evt.>"}
-        return (*sorted(commands), *sorted(told), commit_subject(self.name))
+        # The server refuses filters that overlap, so the filter for all events stands alone.
+        wanted = events if len(events) <= FILTERS_MAX else {"np.evt.>"}
+        return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
-        """Whether a replica needs the message on this subject; what `filters` says, in Python."""
+        """Whether a replica reads this subject; the same set as `filters`, decided here."""
         if subject.startswith("np.cmd."):
             return subject.rpartition(".")[2] in self.inputs or self.is_unknown_command(subject)
         if not subject.startswith("np.evt."):
             return subject in self._wanted
         speaker, _, rest = subject[7:].partition(".")
         if speaker == self.name:
-            return self.says is not None
+            return bool(self.outputs)
         if speaker == "clock":
             return Wake.__name__ in self.inputs and rest.startswith(f"{self.name}.")
         return f"{speaker}.{rest.rpartition('.')[2]}" in self._wanted
@@ -155,7 +224,7 @@ class Service(Generic[S]):
         return frozenset(events | {commit_subject(self.name)})
 
     def is_unknown_command(self, subject: str) -> bool:
-        """Whether this is a command that nobody knows and this service refuses."""
+        """Whether this is a command of an unknown name, and this service refuses those."""
         if not self.commands or not subject.startswith("np.cmd.") or subject.count(".") != 5:
             return False
         return subject.rpartition(".")[2] not in self.commands
@@ -164,8 +233,8 @@ class Service(Generic[S]):
         return f"np.evt.clock.{self.name}.*.*.Wake" if kind is Wake else filter_of(kind)
 
 
-AnyService = Service[Any]
-"""A service of whatever state: Python cannot say "some type that only the service knows"."""
+AnyService = Service[Any, Any, Any]
+"""A service whatever its state and messages, for lists of services of several kinds."""
 
 
 def commit_subject(service: str) -> str:
@@ -173,90 +242,6 @@ def commit_subject(service: str) -> str:
     return f"np.commit.{service}"
 
 
-class Step(NamedTuple, Generic[S]):
-    """What one input came to: the state after it, what is said, and the failure if any."""
-
-    state: S
-    outputs: tuple[Message, ...]
-    failure: Failure | None = None
-
-
-def step(service: Service[S], state: S, input: Message | Unreadable, now: Context) -> Step[S]:
-    """Folds an input, decides the outputs and folds those; the same live and on replay.
-
-    A input that breaks an invariant changes nothing but what the service says of the failure.
-    """
-    folded, failure = _asked(service, state, input, now)
-    if failure is None and not isinstance(input, Unreadable):
-        try:
-            outputs = _bounded(service, tuple(service.decide(folded, input, now)))
-            return Step(fold(service, folded, outputs, now), outputs)
-        except Exception as mistake:  # An invariant is broken: this input fails, others go on.
-            failure = _mistaken(input, mistake)
-    assert failure is not None
-    outputs = _bounded(service, tuple(service.on_failure(failure)))
-    return Step(fold(service, folded, outputs, now), outputs, failure)
-
-
-def replay(
-    service: Service[S],
-    state: S,
-    input: Message | Unreadable,
-    recorded: tuple[Message, ...],
-    now: Context,
-) -> S:
-    """The state after an input whose outputs the log holds already."""
-    folded, _ = _asked(service, state, input, now)
-    return fold(service, folded, recorded, now)
-
-
-def _asked(
-    service: Service[S], state: S, input: Message | Unreadable, now: Context
-) -> tuple[S, Failure | None]:
-    if isinstance(input, Unreadable):
-        address = input.address
-        return state, Failure(address, address.name, input.field, input.cause)
-    try:
-        return service.evolve(state, input, now), None
-    except Exception as mistake:  # The input is not folded at all, live and on replay alike.
-        return state, _mistaken(input, mistake)
-
-
-def _mistaken(input: Message, mistake: Exception) -> Failure:
-    return Failure(_address(input), type(input).__name__, "", describe(mistake), True)
-
-
-def fold(service: Service[S], state: S, messages: Iterable[Message], now: Context) -> S:
-    """The state after these messages."""
-    for message in messages:
-        state = service.evolve(state, message, now)
-    return state
-
-
-def _bounded(service: Service[S], outputs: tuple[Message, ...]) -> tuple[Message, ...]:
-    assert len(outputs) <= OUTPUTS_MAX, f"{service.name} says {len(outputs)} things at once"
-    return outputs
-
-
-def _address(input: Message) -> Address:
-    kind = "cmd" if isinstance(input, Command) else "evt"
-    return Address(kind, "", input.path, type(input).__name__)
-
-
-def refused(failure: Failure) -> CommandRefused:
-    """The outcome of a command that could not be taken."""
-    org, cluster, pool = failure.address.path
-    return CommandRefused(
-        org=org,
-        cluster=cluster,
-        pool=pool,
-        command=failure.input,
-        reason="InternalError" if failure.is_bug else "Invalid",
-        field=failure.field,
-        message=failure.cause,
-    )
-
-
-def describe(mistake: Exception) -> str:
-    """An exception as one sentence for people: its kind and its words."""
-    return f"{type(mistake).__name__}: {mistake}".removesuffix(": ")[:500]
+def describe(error: Exception) -> str:
+    """An exception as one sentence: its kind and its text, at most 500 characters."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")[:500]

@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nodepool.contract.messages import FLEET, NOBODY, subject_of
-from nodepool.contract.model import PoolPath
+from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.messages import subject_of
 from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import Host, Log, World
@@ -259,7 +259,7 @@ class Simulation:
 
     def _open_the_house(self) -> None:
         for (org, cluster), zone in CLUSTERS.items():
-            self._ask("RegisterCluster", (org, cluster, NOBODY), {"zone": zone})
+            self._ask("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
         for org, zone, kind in self._ledgers()[:-1]:
             self._limit(org, zone, kind, self.random.choice((3, 6, 9)))
         for zone, kind, count in ((ZONE, H100, 9), (ZONE, A100, 3), (WEST, H100, 3)):
@@ -373,7 +373,7 @@ class Simulation:
 
     def _limit(self, org: str, zone: str, kind: str, limit: int) -> None:
         content = {"zone": zone, "instanceType": kind, "limit": limit}
-        self._ask("SetQuota", (org, NOBODY, NOBODY), content)
+        self._ask("SetQuota", (org, UNNAMED, UNNAMED), content)
 
     def _add(self) -> None:
         zone, kind = self.random.choice(((ZONE, H100), (ZONE, A100), (WEST, H100)))
@@ -388,7 +388,7 @@ class Simulation:
             else {},
             "bootSeconds": self.random.choice((0, 0, 30, 400)),
         }
-        self._ask("AddMachines", (FLEET, zone, NOBODY), content)
+        self._ask("AddMachines", (FLEET, zone, UNNAMED), content)
 
     def _machine(self) -> PoolPath | None:
         known = list(self.auditor.machines)

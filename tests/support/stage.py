@@ -31,10 +31,9 @@ from nodepool.contract.events import (
     QuotaChecked,
     QuotaReleased,
 )
+from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import (
-    FLEET,
-    NOBODY,
     Envelope,
     Event,
     Message,
@@ -44,7 +43,6 @@ from nodepool.contract.messages import (
     decode,
     token,
 )
-from nodepool.contract.model import PoolPath
 from nodepool.engine.world import World
 from nodepool.service import AnyService, Rows
 
@@ -182,7 +180,7 @@ class Stage(ABC):
 
     def given_cluster(self, cluster: str = CLUSTER, org: str = ORG, zone: str = ZONE) -> None:
         """Registers a cluster."""
-        self._given("RegisterCluster", (org, cluster, NOBODY), {"zone": zone})
+        self._given("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
 
     def given_machines(
         self,
@@ -201,14 +199,14 @@ class Stage(ABC):
                 "labels": labels or {},
                 "bootSeconds": boot_s,
             }
-            self._given("AddMachines", (FLEET, zone, NOBODY), content)
+            self._given("AddMachines", (FLEET, zone, UNNAMED), content)
 
     def given_quota(
         self, limit: int, instance_type: str = H100, *, org: str = ORG, zone: str = ZONE
     ) -> None:
         """Sets a limit, for the first time or anew."""
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
-        self._given("SetQuota", (org, NOBODY, NOBODY), content)
+        self._given("SetQuota", (org, UNNAMED, UNNAMED), content)
 
     def given_house(self, machines: int = 10, quota: int = 100, boot_s: float = 0) -> None:
         """A cluster, machines and a quota: what a plain story begins with."""

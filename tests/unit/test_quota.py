@@ -25,14 +25,19 @@ from nodepool.contract.events import (
     QuotaSet,
     Wake,
 )
+from nodepool.contract.keys import PoolKey, ledger_key
 from nodepool.contract.messages import Address, Message, PoolFields, pool_fields
 from nodepool.contract.model import NodePoolSpec
-from nodepool.service import IMMEDIATELY, Context, Failure, step
-from quota.decide import SERVICE, Ledger, State
+from nodepool.engine.step import Folded, due, step
+from nodepool.service import Context, Failure
+from nodepool.state.work import IMMEDIATELY
+from quota.decide import SERVICE
+from quota.messages import Hears
+from quota.state import Ledger, State
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
-LEDGER = f"acme/{ZONE}/{H100}"
+LEDGER = ledger_key("acme", ZONE, H100)
 UNDER = "NodePool is within instance type quota."
 
 
@@ -40,27 +45,27 @@ UNDER = "NodePool is within instance type quota."
 class Story:
     """The quota service, told one message after another; a wake follows where one is wanted."""
 
-    state: State = SERVICE.initial
+    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
     position: int = 0
     generations: dict[str, int] = field(default_factory=dict)
 
-    def hears(self, message: Message, id: str = "") -> list[Message]:
+    def hears(self, message: Hears | Wake, id: str = "") -> list[Message]:
         """What is said to a message, and to the wakes that follow from it."""
         said = self.outputs(message, id)
-        while SERVICE.wakes(self.state) is not None:
+        while due(SERVICE, self.state) is not None:
             said += self.outputs(Wake(service="quota", due=IMMEDIATELY))
         return said
 
-    def outputs(self, message: Message, id: str = "") -> list[Message]:
+    def outputs(self, message: Hears | Wake, id: str = "") -> list[Message]:
         """What is said to a message itself."""
         self.position += 1
         now = Context(
             self.position, NOON + timedelta(seconds=self.position), id or f"c{self.position}"
         )
-        found = step(SERVICE, self.state, message, now)
-        assert found.failure is None, found.failure
-        self.state = found.state
-        return list(found.outputs)
+        result = step(SERVICE, self.folded, message, now)
+        assert result.failure is None, result.failure
+        self.folded = result.folded
+        return list(result.outputs)
 
     def limit(self, limit: int, org: str = "acme") -> list[Message]:
         """What is said when a limit is set, the outcome and the limit itself left out."""
@@ -95,6 +100,11 @@ class Story:
             assert self.hears(assigned(pool, number)) == []
 
     @property
+    def state(self) -> State:
+        """The state of the service."""
+        return self.folded.state
+
+    @property
     def used(self) -> int:
         """How many Nodes count against the limit."""
         return self.state.ledgers[LEDGER].used
@@ -104,7 +114,7 @@ def of(pool: str) -> PoolFields:
     """The identity of a NodePool, `name` or `org/cluster/name`."""
     *before, name = pool.split("/")
     org, cluster = before or ("acme", "prod")
-    return pool_fields((org, cluster, name))
+    return pool_fields(PoolKey(f"{org}/{cluster}/{name}"))
 
 
 def uid(pool: str, life: int = 1) -> str:
@@ -722,7 +732,7 @@ class House:
                 self.quota_at += 1
                 if type(message).__name__ in SERVICE.inputs:
                     self.quota_answers(message)
-            elif SERVICE.wakes(self.story.state) is not None:
+            elif due(SERVICE, self.story.state) is not None:
                 self.log.append(Wake(service="quota", due=IMMEDIATELY))
 
     def allocator(self, _pool: str, number: int) -> None:
@@ -847,11 +857,11 @@ def test_when_everything_is_said_whoever_waits_does_not_fit_and_nobody_else_wait
     for key, kept in state.pools.items():
         ledger = state.ledgers[kept.ledger]
         fits = (
-            ledger.limit is not None and ledger.used - kept.reserved + kept.wanted <= ledger.limit
+            ledger.limit is not None and ledger.used - kept.reserved + kept.target <= ledger.limit
         )
-        if kept.judged:
+        if kept.checked:
             assert (kept.reason is Quota.UNDER) is fits, key
             assert (key in ledger.waiting) is not fits, key
-            assert kept.granted <= kept.wanted
+            assert kept.granted <= kept.target
             assert kept.reserved == max(kept.granted, kept.held)
         assert kept.held == house.takers[key.split("/")[2]].held

@@ -3,7 +3,6 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from nodepool.state.persistent import Deadlines, Queue
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

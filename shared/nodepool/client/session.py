@@ -52,9 +52,9 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     NodePoolValidated,
 )
+from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import (
-    NOBODY,
     Command,
     Envelope,
     Event,
@@ -360,7 +360,7 @@ class Client:
 
     async def zone(self) -> str | None:
         """The zone in which the cluster lies; None for a cluster that is not registered."""
-        entry = await self._last_said(ClusterRegistered, NOBODY)
+        entry = await self._last_said(ClusterRegistered, UNNAMED)
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)

@@ -7,17 +7,21 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator
 
 from nodepool.contract.conditions import Capacity, Quota, Validated
-from nodepool.contract.messages import NOBODY, Event, OfCluster, OfMachine, OfOrg, OfPool, Outcome
+from nodepool.contract.keys import UNNAMED, PoolPath
+from nodepool.contract.messages import Event, OfCluster, OfMachine, OfNode, OfOrg, OfPool, Outcome
 from nodepool.contract.model import (
     NodePhase,
     NodePoolSpec,
     Pod,
-    PoolPath,
     RemovalReason,
     Taint,
 )
 
 Severity = Literal["Normal", "Warning"]
+Result = Literal["created", "configured", "unchanged", "deleted", "done"]
+"""What a command came to."""
+RefusalReason = Literal["Invalid", "Forbidden", "NotFound", "Conflict", "InternalError"]
+"""The kind of fault for which a command was refused."""
 QUOTED_MAX = 1_000
 """The longest field or sentence of a refusal, in characters."""
 
@@ -32,7 +36,7 @@ class Wake(Event):
 
     @property
     def path(self) -> PoolPath:
-        return self.service, NOBODY, NOBODY
+        return self.service, UNNAMED, UNNAMED
 
 
 # What became of a command.
@@ -47,7 +51,7 @@ class CommandAccepted(Outcome, OfPool):
     """The command changed what it asked for, or found it so; correlated with the command's id."""
 
     command: str
-    result: Literal["created", "configured", "unchanged", "deleted", "done"]
+    result: Result
     generation: int | None = None
     dry_run: bool = False
 
@@ -56,7 +60,7 @@ class CommandRefused(Outcome, OfPool):
     """The command changed nothing; `field` names what to mend, as a manifest writes it."""
 
     command: str
-    reason: Literal["Invalid", "Forbidden", "NotFound", "Conflict", "InternalError"]
+    reason: RefusalReason
     field: Annotated[str, AfterValidator(_quoted)]
     message: Annotated[str, AfterValidator(_quoted)]
 
@@ -259,14 +263,10 @@ class AllocationFailed(Event, OfPool):
     message: str
 
 
-class NodeRemovalCancelled(Event, OfPool):
+class NodeRemovalCancelled(Event, OfNode):
     """The NodePool wants this Node after all, unless it is gone already."""
 
     speaker: ClassVar[str] = "allocator"
-
-    zone: str
-    node: str
-    assignment: int
 
 
 class CWNodePoolScaledUp(KubernetesEvent):
@@ -287,15 +287,13 @@ class CWNodeRequestQueued(KubernetesEvent):
     granted: int
 
 
-class CWNodeAssigned(KubernetesEvent):
+class CWNodeAssigned(OfNode, KubernetesEvent):
     """A Node is assigned to a Node Pool; `assignment` tells this stay from the machine's others."""
 
     speaker: ClassVar[str] = "allocator"
 
-    zone: str
     uid: str
     instance_type: str
-    assignment: int
     labels: Mapping[str, str] = {}
 
 
@@ -308,7 +306,7 @@ class CWNodePoolRemoveNodes(KubernetesEvent):
     before: int
 
 
-class CWNodeDeletionRequestSuccess(KubernetesEvent):
+class CWNodeDeletionRequestSuccess(OfNode, KubernetesEvent):
     """A request to delete a Node was received; `idleOnly` lets it go if it became active.
 
     `request` counts the requests for this stay of the machine.
@@ -316,8 +314,6 @@ class CWNodeDeletionRequestSuccess(KubernetesEvent):
 
     speaker: ClassVar[str] = "allocator"
 
-    zone: str
-    assignment: int
     removal: RemovalReason
     idle_only: bool
     request: int = 0
@@ -360,7 +356,7 @@ class CWNodePoolNodesRequestFailed(KubernetesEvent):
 # The lifecycle service: where each Node is on its way.
 
 
-class NodeUpdated(Event, OfPool):
+class NodeUpdated(Event, OfNode):
     """A Node as it should now look in its cluster: everything that the control plane owns of it.
 
     `cordon` counts the cordons of this stay.
@@ -368,9 +364,6 @@ class NodeUpdated(Event, OfPool):
 
     speaker: ClassVar[str] = "lifecycle"
 
-    zone: str
-    node: str
-    assignment: int
     phase: NodePhase
     unschedulable: bool
     cordon: int = 0
@@ -380,19 +373,16 @@ class NodeUpdated(Event, OfPool):
     removal: RemovalReason | None = None
 
 
-class NodeActivityChanged(Event, OfPool):
+class NodeActivityChanged(Event, OfNode):
     """A Node became active or idle (CWActive); `message` names what runs there."""
 
     speaker: ClassVar[str] = "lifecycle"
 
-    zone: str
-    node: str
-    assignment: int
     active: bool
     message: str
 
 
-class NodeKept(Event, OfPool):
+class NodeKept(Event, OfNode):
     """A Node chosen for removal stays: it became active, or its NodePool wants it again.
 
     `request` is the request to delete it that is no longer followed.
@@ -400,27 +390,22 @@ class NodeKept(Event, OfPool):
 
     speaker: ClassVar[str] = "lifecycle"
 
-    zone: str
-    node: str
-    assignment: int
     request: int = 0
     message: str
 
 
-class CWNodeRegistered(KubernetesEvent):
+class CWNodeRegistered(OfNode, KubernetesEvent):
     """Node registration succeeds; on the Node and on the NodePool."""
 
     speaker: ClassVar[str] = "lifecycle"
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
 
-    zone: str
-    assignment: int
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
 
 
-class CWNodeRegistrationFailed(KubernetesEvent):
+class CWNodeRegistrationFailed(OfNode, KubernetesEvent):
     """Node registration fails; the message says why. The machine goes to triage."""
 
     speaker: ClassVar[str] = "lifecycle"
@@ -428,8 +413,6 @@ class CWNodeRegistrationFailed(KubernetesEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node",)
 
     uid: str
-    zone: str
-    assignment: int
 
 
 class CWRegistrationFailedEvent(KubernetesEvent):
@@ -440,25 +423,21 @@ class CWRegistrationFailedEvent(KubernetesEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node",)
 
 
-class CWDrainNode(KubernetesEvent):
+class CWDrainNode(OfNode, KubernetesEvent):
     """A Node is being drained; `force` lets no Pod block it."""
 
     speaker: ClassVar[str] = "lifecycle"
 
-    zone: str
-    assignment: int
     force: bool
 
 
-class CWNodeDeleted(KubernetesEvent):
+class CWNodeDeleted(OfNode, KubernetesEvent):
     """A Node has been deleted; its machine is free. `registered` tells one that had joined."""
 
     speaker: ClassVar[str] = "lifecycle"
 
     registered: bool
     uid: str
-    zone: str
-    assignment: int
 
 
 class CWNodePoolMetadata(KubernetesEvent):
@@ -477,7 +456,7 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
 # Preemption: taking a spot Node back (seed: Spot Node Pools).
 
 
-class PreemptionPending(KubernetesEvent):
+class PreemptionPending(OfNode, KubernetesEvent):
     """The Node is chosen for preemption and cordoned (0:00)."""
 
     speaker: ClassVar[str] = "preemption"
@@ -485,12 +464,10 @@ class PreemptionPending(KubernetesEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
     reason: ClassVar[str] = "Preemption pending"
 
-    zone: str
-    assignment: int
     since: datetime
 
 
-class PreemptionInProgress(KubernetesEvent):
+class PreemptionInProgress(OfNode, KubernetesEvent):
     """The Node's drain begins (2:00)."""
 
     speaker: ClassVar[str] = "preemption"
@@ -498,19 +475,14 @@ class PreemptionInProgress(KubernetesEvent):
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
     reason: ClassVar[str] = "Preemption in progress"
 
-    zone: str
-    assignment: int
     evicted_at: datetime
 
 
-class PreemptionOverdue(Event, OfPool):
+class PreemptionOverdue(Event, OfNode):
     """The window of seven minutes is over: the Node goes now, drained or not."""
 
     speaker: ClassVar[str] = "preemption"
 
-    zone: str
-    node: str
-    assignment: int
     message: str
 
 

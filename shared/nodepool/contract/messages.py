@@ -9,10 +9,20 @@ from typing import ClassVar, Generic, TypedDict, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json, to_json
 
-from nodepool.contract.model import PoolPath, Value
+from nodepool.contract.keys import (
+    FLEET,
+    UNNAMED,
+    MachineKey,
+    NodeKey,
+    PoolKey,
+    PoolPath,
+    machine_key,
+    node_key,
+    pool_key,
+    pool_path,
+)
+from nodepool.contract.model import Value
 
-NOBODY = "_"
-FLEET = "fleet"
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 COMMAND_BYTES_MAX = 256 << 10
 """The largest command that is taken. What is said to it is larger, and must still fit the bus."""
@@ -53,7 +63,7 @@ class OfOrg(Message):
 
     @property
     def path(self) -> PoolPath:
-        return self.org, NOBODY, NOBODY
+        return self.org, UNNAMED, UNNAMED
 
 
 class OfCluster(Message):
@@ -64,24 +74,42 @@ class OfCluster(Message):
 
     @property
     def path(self) -> PoolPath:
-        return self.org, self.cluster, NOBODY
+        return self.org, self.cluster, UNNAMED
 
 
 class OfPool(Message):
-    """About a NodePool; `key` is the one text that identifies it everywhere."""
+    """About a NodePool."""
 
     org: str = ""
     cluster: str = ""
     pool: str = ""
 
     @property
-    def key(self) -> str:
-        """`org/cluster/pool`."""
-        return f"{self.org}/{self.cluster}/{self.pool}"
+    def key(self) -> PoolKey:
+        """The key of the NodePool."""
+        return pool_key(self.org, self.cluster, self.pool)
 
     @property
     def path(self) -> PoolPath:
         return self.org, self.cluster, self.pool
+
+
+class OfNode(OfPool):
+    """About a Node: one stay of a machine in a NodePool, which `assignment` tells from others."""
+
+    node: str
+    zone: str
+    assignment: int
+
+    @property
+    def node_key(self) -> NodeKey:
+        """The key of the Node in its cluster."""
+        return node_key(self.org, self.cluster, self.node)
+
+    @property
+    def machine_key(self) -> MachineKey:
+        """The key of the machine that the Node is."""
+        return machine_key(self.zone, self.node)
 
 
 class OfZone(Message):
@@ -91,19 +119,19 @@ class OfZone(Message):
 
     @property
     def path(self) -> PoolPath:
-        return FLEET, self.zone, NOBODY
+        return FLEET, self.zone, UNNAMED
 
 
 class OfMachine(Message):
-    """About one machine; `machine_key` identifies it everywhere."""
+    """About one machine."""
 
     zone: str = ""
     machine: str = ""
 
     @property
-    def machine_key(self) -> str:
-        """`zone/machine`."""
-        return f"{self.zone}/{self.machine}"
+    def machine_key(self) -> MachineKey:
+        """The key of the machine."""
+        return machine_key(self.zone, self.machine)
 
     @property
     def path(self) -> PoolPath:
@@ -202,15 +230,16 @@ class PoolFields(TypedDict):
     pool: str
 
 
-def pool_fields(path: PoolPath) -> PoolFields:
-    """The three identity tokens as the fields of a message about a NodePool."""
-    org, cluster, pool = path
+def pool_fields(key: PoolKey) -> PoolFields:
+    """The identity of a NodePool as the fields of a message about it."""
+    org, cluster, pool = pool_path(key)
     return {"org": org, "cluster": cluster, "pool": pool}
 
 
 def path_fields(message: Message) -> PoolFields:
     """The identity of `message` as the fields of a message about a NodePool."""
-    return pool_fields(message.path)
+    org, cluster, pool = message.path
+    return {"org": org, "cluster": cluster, "pool": pool}
 
 
 def filter_of(message: type[Message]) -> str:

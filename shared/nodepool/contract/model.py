@@ -169,7 +169,6 @@ class RemovalReason(StrEnum):
     UNHEALTHY = "Unhealthy"
 
 
-PoolPath = tuple[str, str, str]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 

@@ -1,45 +1,48 @@
-"""On account of which command things happen: what an output to the clock is to name as its origin.
+"""Which command led to what is under way, for the outputs that follow from a `Wake`.
 
-A `Wake` comes from no command, yet what it sets in motion does: the machine that has booted was
-assigned for somebody's wish. This is kept beside the state, not in it, for no decision depends on
-it: after a restart the thread of what was under way is simply not known.
+A `Wake` follows from no command, but what it fires does: a machine that has booted was assigned
+because of some command. Decisions do not depend on this, so it is kept beside the state and not in
+it: after a restart, what was under way before has no correlation.
 """
 
 from typing import NamedTuple
 
-from nodepool.contract.messages import Message, OfMachine, OfPool
+from nodepool.contract.messages import Message, OfMachine, OfNode, OfPool
 
-THREADS_MAX = 20_000
-"""How many things are remembered; the one not heard of for longest is forgotten first."""
+CORRELATIONS_MAX = 20_000
+"""How many NodePools and machines are remembered; the least recently mentioned is dropped first."""
 
 
-class Thread(NamedTuple):
-    """The command that began it, by id, and the span of the message heard last about it."""
+class Correlation(NamedTuple):
+    """The id of the command that began it, and the span of the message processed last about it."""
 
     correlationid: str | None = None
     traceparent: str | None = None
 
 
-class Threads:
-    """The thread of each machine and NodePool that was heard of lately."""
+class Correlations:
+    """The correlation of each machine and NodePool that was mentioned lately."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Thread] = {}
+        self._known: dict[str, Correlation] = {}
 
-    def note(self, message: Message, thread: Thread) -> None:
-        """Remembers on whose account a NodePool, and a Node of it, was spoken of."""
-        if thread.correlationid is None or not isinstance(message, OfPool):
+    def note(self, message: Message, correlation: Correlation) -> None:
+        """Remembers the correlation of the NodePool, and of the Node, that a message is about."""
+        if correlation.correlationid is None or not isinstance(message, OfPool):
             return
-        node = getattr(message, "node", "")
-        for key in (message.key, *((f"{getattr(message, 'zone', '')}/{node}",) if node else ())):
-            self._known.pop(key, None)
-            self._known[key] = thread
-        while len(self._known) > THREADS_MAX:
+        self._put(message.key, correlation)
+        if isinstance(message, OfNode):
+            self._put(message.machine_key, correlation)
+        while len(self._known) > CORRELATIONS_MAX:
             del self._known[next(iter(self._known))]
 
-    def of(self, message: Message) -> Thread:
-        """On whose account this is to be said: its machine's, its NodePool's, or nobody's."""
+    def _put(self, key: str, correlation: Correlation) -> None:
+        self._known.pop(key, None)
+        self._known[key] = correlation
+
+    def of(self, message: Message) -> Correlation:
+        """The correlation of the machine or NodePool that a message is about; empty if unknown."""
         match message:
             case OfMachine(machine_key=key) | OfPool(key=key):
-                return self._known.get(key, Thread())
-        return Thread()
+                return self._known.get(key, Correlation())
+        return Correlation()

@@ -1,20 +1,20 @@
-"""Who hears what, and who says it: the flow table of the house, as Markdown."""
+"""The flow table: which service hears and says which messages, as Markdown."""
 
 from collections.abc import Iterable, Mapping
 
 from nodepool.contract.messages import Command, Event, Message
 from nodepool.service import AnyService
 
-HEADINGS = ("Service", "Input", "Commands heard", "Events heard", "Says")
+HEADINGS = ("Service", "Question", "Commands heard", "Events heard", "Says")
 
 
-def table(services: Iterable[AnyService], inputs: Mapping[str, str]) -> str:
-    """A row for each service: its input, what it hears (events by who says them), what it says.
+def table(services: Iterable[AnyService], questions: Mapping[str, str]) -> str:
+    """A row for each service: its question, what it hears (events by speaker), and what it says.
 
-    A service without an entry in `inputs` is shown without its input.
+    A service without an entry in `questions` is shown without its question.
     """
     rule = tuple("---" for _ in HEADINGS)
-    rows = (_row(service, inputs.get(service.name, "")) for service in services)
+    rows = (_row(service, questions.get(service.name, "")) for service in services)
     return "\n".join(map(_line, (HEADINGS, rule, *rows)))
 
 
@@ -22,7 +22,7 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _row(service: AnyService, input: str) -> tuple[str, ...]:
+def _row(service: AnyService, question: str) -> tuple[str, ...]:
     heard = service.inputs.values()
     commands = [kind for kind in heard if issubclass(kind, Command)]
     events: dict[str, list[type[Message]]] = {}
@@ -32,7 +32,7 @@ def _row(service: AnyService, input: str) -> tuple[str, ...]:
     by_speaker = (f"{speaker}: {_names(kinds)}" for speaker, kinds in sorted(events.items()))
     return (
         f"**{service.name}**",
-        input,
+        question,
         _names(commands),
         "<br>".join(by_speaker),
         _names(service.outputs.values()),

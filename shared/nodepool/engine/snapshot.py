@@ -1,4 +1,4 @@
-"""A service's state as lines of canonical JSON, and back; equal states make equal bytes."""
+"""What a replica has folded as lines of canonical JSON, and back; equal values make equal bytes."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,66 +6,70 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from types import UnionType
-from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from immutables import Map
 from pydantic import BaseModel
 
-S = TypeVar("S")
+from nodepool.engine.step import Folded
+from nodepool.service import S
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Decoder = Callable[[Json], object]
 
 
-def dump(state: object) -> Iterator[bytes]:
-    """The state, a line for each field and for each entry of a field that is a map.
+def dump(folded: Folded[S]) -> Iterator[bytes]:
+    """The state and the receipts, a line for each field; a map has a line for each entry.
 
     Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field that
     holds maps of its own is taken apart likewise: no line grows with the state.
     """
-    assert is_dataclass(state), "a service's state is a dataclass"
-    yield from _lines(state, "")
+    yield from _lines(folded, "")
 
 
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
     for field in fields(value):  # type: ignore[arg-type]  # Only dataclasses come here.
-        found, path = getattr(value, field.name), f"{prefix}{field.name}"
-        if isinstance(found, Map):
-            for key in sorted(found):
-                yield _line(path, key, encode(found[key]))
-        elif _holds_maps(type(found)):
-            yield from _lines(found, f"{path}.")
+        item, path = getattr(value, field.name), f"{prefix}{field.name}"
+        if isinstance(item, Map):
+            for key in sorted(item):
+                yield _line(path, key, encode(item[key]))
+        elif _holds_maps(type(item)):
+            yield from _lines(item, f"{path}.")
         else:
-            yield _line(path, encode(found))
+            yield _line(path, encode(item))
 
 
-def _holds_maps(kind: object) -> bool:
+def _holds_maps(hint: object) -> bool:
+    kind = get_origin(hint) or hint
     if not isinstance(kind, type) or not is_dataclass(kind):
         return False
     hints = get_type_hints(kind).values()
     return any(get_origin(hint) is Map or _holds_maps(hint) for hint in hints)
 
 
-def load(kind: type[S], lines: Iterable[bytes]) -> S:
-    """The state that these lines came from; raises ValueError where they are of another shape."""
-    builder = _Builder(kind)
+def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
+    """What these lines were made of, with a state of this class; raises ValueError for others."""
+    builder = _Builder(Folded, state=state)
     for line in lines:
         path, *rest = json.loads(line)
         builder.add(path, rest)
-    state = builder.build()
-    assert isinstance(state, kind), f"{kind.__name__} was built"
-    return state
+    folded = builder.build()
+    assert isinstance(folded, Folded)
+    return folded
 
 
 class _Builder:
     """Takes the lines of one dataclass, then makes it."""
 
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
+    def __init__(self, kind: object, **hints: object) -> None:
+        """`kind` is the dataclass; `hints` are the types of fields that its own leave open."""
+        self._kind = get_origin(kind) or kind
+        self._name = getattr(self._kind, "__name__", "")
         self._values: dict[str, object] = {}
         self._entries: dict[str, dict[object, object]] = {}
         self._nested: dict[str, _Builder] = {}
         self._decoders: dict[str, Decoder] = {}
-        for name, hint in get_type_hints(kind).items():
+        for name, hint in {**get_type_hints(self._kind), **hints}.items():
             if get_origin(hint) is Map:
                 self._entries[name] = {}
                 self._decoders[name] = decoder(get_args(hint)[1])
@@ -80,7 +84,7 @@ class _Builder:
         if deeper and name in self._nested:
             self._nested[name].add(deeper, rest)
         elif deeper or name not in self._decoders:
-            raise ValueError(f"{self._kind.__name__} has no field {path}")
+            raise ValueError(f"{self._name} has no field {path}")
         elif name in self._entries:
             self._entries[name][rest[0]] = self._decoders[name](rest[1])
         else:
@@ -90,10 +94,10 @@ class _Builder:
         """The dataclass; raises ValueError where a field is missing."""
         missing = set(self._decoders) - set(self._entries) - set(self._values)
         if missing:
-            raise ValueError(f"{self._kind.__name__} lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"{self._name} lacks {', '.join(sorted(missing))}")
         maps = {name: Map(found) for name, found in self._entries.items()}
         nested = {name: builder.build() for name, builder in self._nested.items()}
-        made: object = self._kind(**self._values, **maps, **nested)
+        made: object = self._kind(**self._values, **maps, **nested)  # type: ignore[operator]
         return made
 
 
@@ -117,8 +121,8 @@ def encode(value: object) -> Json:
         case tuple() | list():
             return [encode(item) for item in value]
         case BaseModel():
-            found: Json = value.model_dump(mode="json", exclude_defaults=True)
-            return found
+            document: Json = value.model_dump(mode="json", exclude_defaults=True)
+            return document
         case _ if is_dataclass(value):
             return [encode(getattr(value, field.name)) for field in fields(value)]
     raise TypeError(f"a state cannot hold {type(value).__name__}")
@@ -129,6 +133,10 @@ def decoder(hint: object) -> Decoder:
 
     It raises ValueError for what is of another shape.
     """
+    if isinstance(hint, NewType):
+        return decoder(hint.__supertype__)
+    if isinstance(hint, TypeVar):
+        return decoder(hint.__bound__)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _optional(args)

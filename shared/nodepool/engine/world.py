@@ -1,7 +1,7 @@
-"""A world in one thread: every service over an in-memory log, with time that passes when told to.
+"""Every service in one thread over a log in memory, with a clock that is moved by hand.
 
-The same replicas run here as on NATS; only the log, the clock and the readers are replaced. A
-message goes through its bytes, so what is proved here is proved of what lies on the bus.
+The replicas are those that run on NATS; only the log, the clock and the readers are replaced. Each
+message is encoded and decoded, so what a test shows here holds for the bytes on the bus.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ from nodepool.contract.messages import (
 )
 from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
 from nodepool.engine.snapshot import dump
-from nodepool.service import AnyService, Row
+from nodepool.service import AnyService, Object
 
 STEPS_MAX = 200_000
-"""A world that does not come to rest within so many commits is stuck."""
+"""A world that is not idle after so many rounds never will be."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 
@@ -55,7 +55,7 @@ class Log:
             self.last_commits[subject.removeprefix("np.commit.")] = position
         return position
 
-    def commit(self, proposal: Proposal[Any]) -> int | None:
+    def commit(self, proposal: Proposal[Any, Any]) -> int | None:
         """Stores all of a proposal and its commit record; None where another came before it."""
         if self.last_commits.get(proposal.service, 0) != proposal.expected_sequence:
             return None
@@ -69,12 +69,12 @@ class Host:
     """A replica and how far into the log it has read."""
 
     service: AnyService
-    replica: Replica[Any]
+    replica: Replica[Any, Any, Any]
     cursor: int = 0
 
 
 class World:
-    """Every service given, one replica of each unless told otherwise, over one log."""
+    """The services given, with so many replicas of each, over one log."""
 
     def __init__(self, services: Sequence[AnyService], replicas: int = 1) -> None:
         self.services = tuple(services)
@@ -102,7 +102,7 @@ class World:
         return id
 
     def publish(self, subject: str, content: bytes, id: str = "") -> int:
-        """Publishes bytes as anybody could; their position."""
+        """Publishes bytes as any client could; their position."""
         return self.log.append(subject, content, id, {"Nats-Msg-Id": id} if id else None)
 
     def read(self, host: Host, most: int = 1_000_000) -> int:
@@ -115,7 +115,7 @@ class World:
         return read
 
     def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
-        """Lets a replica output what it has read; True when the log changed."""
+        """Lets a replica process what it has read; True where the log changed."""
         proposal = host.replica.propose(even_if_quiet=even_if_quiet)
         if proposal is None or not proposal.worth_storing:
             return False
@@ -127,13 +127,13 @@ class World:
         return True
 
     def fire(self, host: Host) -> bool:
-        """Rings for a replica whose moment has come; True when the log changed."""
+        """Wakes a replica for which something is due; True where the log changed."""
         due = host.replica.due()
         if due is None or due > self.log.clock or host.replica.open:
             return False
-        rung = wake(host.service.name, due, host.replica.read_to)
+        message = wake(host.service.name, due, host.replica.read_to)
         before = len(self.log.entries)
-        self.log.append(subject_of(rung.data, CLOCK), rung.encode(), rung.id)
+        self.log.append(subject_of(message.data, CLOCK), message.encode(), message.id)
         return len(self.log.entries) > before
 
     def run_until_idle(self) -> None:
@@ -144,13 +144,13 @@ class World:
                 moved = bool(self.read(host)) | self.process(host) | moved
             if moved:
                 continue
-            rung = [self.fire(host) for host in self.hosts]
-            if not any(rung):
+            fired = [self.fire(host) for host in self.hosts]
+            if not any(fired):
                 return
-        raise AssertionError("the world does not come to rest")
+        raise AssertionError("the world is never idle")
 
     def pass_time(self, duration: timedelta) -> None:
-        """Lets time pass, moment by moment as services ask to be woken."""
+        """Lets time pass, from each moment at which something is due to the next."""
         self.run_until_idle()
         end = self.log.clock + duration
         for _ in range(STEPS_MAX):
@@ -170,34 +170,35 @@ class World:
         return [envelope.data for envelope in self.envelopes(*kinds)]
 
     def envelopes(self, *kinds: type[Message]) -> list[Envelope[Message]]:
-        """As `said`, in their envelopes."""
+        """As `messages`, in their envelopes."""
         wanted = {kind.__name__: kind for kind in kinds} or _everything(self.services)
-        found: list[Envelope[Message]] = []
+        envelopes: list[Envelope[Message]] = []
         for entry in self.log.entries:
             address = address_of(entry.subject)
             kind = wanted.get(address.name) if address is not None else None
             if kind is None:
                 continue
-            read = decode(kind, entry.subject, entry.content, {}, entry.position)
-            if not isinstance(read, Unreadable):
-                found.append(read)
-        return found
+            decoded = decode(kind, entry.subject, entry.content, {}, entry.position)
+            if not isinstance(decoded, Unreadable):
+                envelopes.append(decoded)
+        return envelopes
 
     def state(self, service: str) -> object:
         """The state of a service's first replica."""
         return next(host.replica.state for host in self.hosts if host.service.name == service)
 
-    def objects(self, bucket: str) -> dict[str, Row]:
-        """The rows of the read model, by key."""
+    def objects(self, bucket: str) -> dict[str, Object]:
+        """The objects of a bucket of the read model, by key."""
         for host in self.hosts:
-            rows, state = host.service.rows, host.replica.state
-            if rows is not None:
-                found = {key: rows.row(state, bucket, key) for key in rows.keys(state, bucket)}
-                return {key: row for key, row in sorted(found.items()) if row is not None}
-        raise AssertionError("no service of this world keeps rows")
+            projection, state = host.service.projection, host.replica.state
+            if projection is not None:
+                keys = sorted(projection.keys(state, bucket))
+                objects = {key: projection.get(state, bucket, key) for key in keys}
+                return {key: item for key, item in objects.items() if item is not None}
+        raise AssertionError("no service of this world has a read model")
 
     def replay_differs(self) -> list[str]:
-        """The services whose state, read again from the log, is not byte for byte what it was."""
+        """The services of which a replay of the log makes other bytes than what is folded."""
         self.run_until_idle()
         for host in self.hosts:
             self.process(host, even_if_quiet=True)

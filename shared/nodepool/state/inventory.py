@@ -1,34 +1,26 @@
-"""Which machines there are and who holds them, and the order in which NodePools are served."""
+"""Which machines there are, and which NodePool holds each of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from immutables import Map
 
 from nodepool.contract.affinity import Affinity, machine_labels, matches
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.events import MachineAdded
-from nodepool.contract.model import ComputeClass, NodePoolSpec
-from nodepool.state.persistent import Queue
+from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
+from nodepool.state.queue import Queue
 
 TRIAGE = "triage"
-Rank = tuple[int, int, datetime, str]
-
-
-def rank(spec: NodePoolSpec, since: datetime, key: str) -> Rank:
-    """Where a NodePool stands: class, then priority, then first come; smaller is served first."""
-    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, key
-
-
-def offering(zone: str, instance_type: str) -> str:
-    """The text that names all machines of one type in one zone."""
-    return f"{zone}/{instance_type}"
+"""The holder of a machine that is out of service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine and who holds it: a NodePool's key, `TRIAGE`, or nobody."""
+    """A machine; `holder` is a NodePool's key, `TRIAGE`, or empty for a free one.
+
+    `assignment` is the number of its last stay in a NodePool.
+    """
 
     zone: str
     name: str
@@ -38,64 +30,64 @@ class Machine:
     assignment: int = 0
 
     @property
-    def offering(self) -> str:
+    def offering(self) -> OfferingKey:
         """The offering it belongs to."""
-        return offering(self.zone, self.instance_type)
+        return offering_key(self.zone, self.instance_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Machines by `zone/machine`; the free ones of each offering in the order they became free."""
+    """All machines; and the free ones of each offering, in the order in which they became free."""
 
-    machines: Map[str, Machine] = Map()
-    free: Map[str, Queue] = Map()
+    machines: Map[MachineKey, Machine] = Map()
+    free: Map[OfferingKey, Queue[MachineKey]] = Map()
 
-    def add(self, said: MachineAdded) -> "Inventory":
+    def add(self, event: MachineAdded) -> "Inventory":
         """The inventory with a new machine, free; one that is known already stays as it is."""
-        if said.machine_key in self.machines:
+        if event.machine_key in self.machines:
             return self
-        machine = Machine(said.zone, said.machine, said.instance_type, said.labels)
-        return self._with(said.machine_key, machine)
+        machine = Machine(event.zone, event.machine, event.instance_type, event.labels)
+        return self._with(event.machine_key, machine)
 
-    def assign(self, key: str, holder: str, assignment: int) -> "Inventory":
+    def assign(self, key: MachineKey, holder: str, assignment: int) -> "Inventory":
         """The inventory with this free machine held by a NodePool."""
         machine = self.machines[key]
         assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
         return self._with(key, replace(machine, holder=holder, assignment=assignment))
 
-    def release(self, key: str, assignment: int) -> "Inventory":
+    def release(self, key: MachineKey, assignment: int) -> "Inventory":
         """The inventory with this machine free, if this stay is still its last."""
         return self._leave(key, assignment, "")
 
-    def triage(self, key: str, assignment: int) -> "Inventory":
+    def triage(self, key: MachineKey, assignment: int) -> "Inventory":
         """The inventory with this machine out of service, if this stay is still its last."""
         return self._leave(key, assignment, TRIAGE)
 
-    def repair(self, key: str) -> "Inventory":
+    def repair(self, key: MachineKey) -> "Inventory":
         """The inventory with this machine free again, if it was out of service."""
         machine = self.machines.get(key)
         if machine is None or machine.holder != TRIAGE:
             return self
         return self._with(key, replace(machine, holder=""))
 
-    def _leave(self, key: str, assignment: int, holder: str) -> "Inventory":
+    def _leave(self, key: MachineKey, assignment: int, holder: str) -> "Inventory":
         machine = self.machines.get(key)
         if machine is None or machine.assignment != assignment or not machine.holder:
             return self
         return self._with(key, replace(machine, holder=holder))
 
-    def _with(self, key: str, machine: Machine) -> "Inventory":
-        queue = self.free.get(machine.offering, Queue())
+    def _with(self, key: MachineKey, machine: Machine) -> "Inventory":
+        queue: Queue[MachineKey] = self.free.get(machine.offering, Queue())
         queue = queue.drop(key) if machine.holder else queue.put(key)
         return Inventory(self.machines.set(key, machine), self.free.set(machine.offering, queue))
 
-    def count(self, name: str) -> int:
+    def count(self, offering: OfferingKey) -> int:
         """How many machines of an offering are free."""
-        return len(self.free.get(name, ()))
+        return len(self.free.get(offering, ()))
 
-    def fitting(self, name: str, affinity: Affinity | None) -> Iterator[str]:
+    def fitting(self, offering: OfferingKey, affinity: Affinity | None) -> Iterator[MachineKey]:
         """The free machines of an offering that satisfy the affinity, longest free first."""
-        for key in self.free.get(name, ()):
+        for key in self.free.get(offering, ()):
             if affinity is None or matches(affinity, labels_of(self.machines[key])):
                 yield key
 

@@ -1,65 +1,64 @@
-"""What became of the last commands, by id, so that one sent again is not done again."""
+"""The outcomes of the last commands, by id, so that one sent again is not done again."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from immutables import Map
 
-from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.messages import Command, Message, path_fields
-from nodepool.state.persistent import Queue
+from nodepool.contract.outcomes import CommandOutcome
+from nodepool.state.queue import Queue
 
 RECEIPTS_MAX = 20_000
-"""How many commands a service knows by id; the oldest is forgotten first."""
-Result = Literal["created", "configured", "unchanged", "deleted", "done"]
-Reason = Literal["Invalid", "Forbidden", "NotFound", "Conflict", "InternalError"]
+"""How many commands are remembered for each service; the oldest is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a command: its result, or why it was refused."""
+    """The outcome of a command without its identity: the result, or why it was refused."""
 
     result: Result | None = None
     generation: int | None = None
-    reason: Reason | None = None
+    reason: RefusalReason | None = None
     field: str = ""
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """Receipts by what was asked of whom and the command's id, at most `RECEIPTS_MAX` of them.
+    """Receipts by identity, name and id of the command, at most `RECEIPTS_MAX` of them.
 
-    Ids are the senders' own: that of one organisation must not answer for another's.
+    Ids are chosen by the senders, so the id alone would let one organisation's command stand for
+    another's.
     """
 
     known: Map[str, Receipt] = Map()
-    order: Queue = Queue()
+    order: Queue[str] = Queue()
 
-    def again(self, command: Command, id: str) -> CommandAccepted | CommandRefused | None:
-        """The outcome to repeat for a command that was sent before; None for a new one."""
-        name, of = type(command).__name__, path_fields(command)
+    def outcome_of(self, command: Command, id: str) -> CommandOutcome | None:
+        """The outcome of a command that was processed before; None for a new one."""
+        name, identity = type(command).__name__, path_fields(command)
         receipt = self.known.get(_key(command, name, id))
         if receipt is None:
             return None
         if receipt.result is not None:
             return CommandAccepted(
-                **of, command=name, result=receipt.result, generation=receipt.generation
+                **identity, command=name, result=receipt.result, generation=receipt.generation
             )
-        assert receipt.reason is not None, f"the receipt of {id} says nothing"
+        assert receipt.reason is not None, f"the receipt of {id} has no reason"
         return CommandRefused(
-            **of,
+            **identity,
             command=name,
             reason=receipt.reason,
             field=receipt.field,
             message=receipt.message,
         )
 
-    def put(self, id: str, outcome: CommandAccepted | CommandRefused) -> "Receipts":
+    def put(self, id: str, outcome: CommandOutcome) -> "Receipts":
         """The receipts with this outcome; the first of two for the same id stays.
 
-        What changed nothing by intent or by our own fault may be asked again: a dry run, and a
-        refusal for an internal error.
+        A dry run and a refusal for an internal error leave no receipt: sent again, such a command
+        is processed again.
         """
         match outcome:
             case CommandAccepted(dry_run=False):

@@ -1,0 +1,29 @@
+"""What the quota service hears and says."""
+
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodePoolQuotaCheckFailed,
+    CWNodeRegistrationFailed,
+    CWOverQuota,
+    GrantAcknowledged,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+    QuotaReleased,
+    QuotaSet,
+)
+
+Hears = (
+    SetQuota
+    | NodePoolValidated
+    | NodePoolDeleting
+    | CWNodePoolDeleted
+    | GrantAcknowledged
+    | CWNodeAssigned
+    | CWNodeDeleted
+    | CWNodeRegistrationFailed
+)
+Says = QuotaSet | QuotaChecked | QuotaReleased | CWOverQuota | CWNodePoolQuotaCheckFailed

@@ -1,0 +1,36 @@
+"""How many Nodes a NodePool may have under its limit, and the message that says why."""
+
+from nodepool.contract.conditions import HEALTHY, Quota
+from nodepool.contract.events import QuotaChecked
+from nodepool.contract.keys import ledger_parts
+from nodepool.contract.messages import pool_fields
+from quota.state import Ledger, Pool
+
+
+def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
+    """The whole target if it fits beside what others have reserved, else what it had before."""
+    others = ledger.used - pool.reserved
+    fits = ledger.limit is not None and others + pool.target <= ledger.limit
+    granted = pool.target if fits else min(pool.granted, pool.target)
+    _, zone, instance_type = ledger_parts(pool.ledger)
+    return QuotaChecked(
+        **pool_fields(pool.key),
+        generation=pool.generation,
+        uid=pool.uid,
+        reason=Quota.UNDER if fits else Quota.NOT_SET if ledger.limit is None else Quota.OVER,
+        granted=granted,
+        zone=zone,
+        instance_type=instance_type,
+        limit=ledger.limit,
+        used=others + max(pool.reserved, granted),
+        message=HEALTHY[Quota.UNDER] if fits else _over(pool, ledger, others),
+    )
+
+
+def _over(pool: Pool, ledger: Ledger, others: int) -> str:
+    _, zone, instance_type = ledger_parts(pool.ledger)
+    if ledger.limit is None:
+        return f"no quota is set for {instance_type} in {zone}, and targetNodes is {pool.target}"
+    count = ledger.holders - (pool.reserved > 0)
+    used = f" ({others} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
+    return f"targetNodes {pool.target} exceeds quota {ledger.limit} for {instance_type}{used}"

@@ -1,0 +1,85 @@
+"""The keys under which things are kept: one type for each kind, made and taken apart only here."""
+
+from typing import NewType
+
+UNNAMED = "_"
+"""The token that stands where there is nothing to name."""
+FLEET = "fleet"
+"""The token that stands for the organisation in messages about machines."""
+PoolPath = tuple[str, str, str]
+"""The three identity tokens of a subject, general to particular; a NodePool's own are its path."""
+
+ClusterKey = NewType("ClusterKey", str)
+"""A cluster: `org/cluster`."""
+PoolKey = NewType("PoolKey", str)
+"""A NodePool: `org/cluster/pool`."""
+NodeKey = NewType("NodeKey", str)
+"""A Node in its cluster: `org/cluster/node`."""
+MachineKey = NewType("MachineKey", str)
+"""A machine: `zone/machine`. A Node has the name of its machine, so this is a Node's key too."""
+OfferingKey = NewType("OfferingKey", str)
+"""All machines of one type in one zone: `zone/instance type`."""
+LedgerKey = NewType("LedgerKey", str)
+"""One limit: `org/zone/instance type`."""
+
+
+def cluster_key(org: str, cluster: str) -> ClusterKey:
+    """The key of a cluster."""
+    return ClusterKey(f"{org}/{cluster}")
+
+
+def pool_key(org: str, cluster: str, pool: str) -> PoolKey:
+    """The key of a NodePool."""
+    return PoolKey(f"{org}/{cluster}/{pool}")
+
+
+def node_key(org: str, cluster: str, node: str) -> NodeKey:
+    """The key of a Node in its cluster."""
+    return NodeKey(f"{org}/{cluster}/{node}")
+
+
+def machine_key(zone: str, machine: str) -> MachineKey:
+    """The key of a machine, and of the Node that it is."""
+    return MachineKey(f"{zone}/{machine}")
+
+
+def offering_key(zone: str, instance_type: str) -> OfferingKey:
+    """The key of all machines of a type in a zone."""
+    return OfferingKey(f"{zone}/{instance_type}")
+
+
+def ledger_key(org: str, zone: str, instance_type: str) -> LedgerKey:
+    """The key of an organisation's limit for a type in a zone."""
+    return LedgerKey(f"{org}/{zone}/{instance_type}")
+
+
+def pool_path(key: PoolKey) -> PoolPath:
+    """Organisation, cluster and name of a NodePool."""
+    org, cluster, pool = key.split("/", 2)
+    return org, cluster, pool
+
+
+def machine_parts(key: MachineKey) -> tuple[str, str]:
+    """Zone and name of a machine."""
+    zone, _, machine = key.partition("/")
+    return zone, machine
+
+
+def offering_parts(key: OfferingKey) -> tuple[str, str]:
+    """Zone and instance type of an offering."""
+    zone, _, instance_type = key.partition("/")
+    return zone, instance_type
+
+
+def ledger_parts(key: LedgerKey) -> tuple[str, str, str]:
+    """Organisation, zone and instance type of a limit."""
+    org, zone, instance_type = key.split("/", 2)
+    return org, zone, instance_type
+
+
+def as_pool_key(text: str) -> PoolKey | None:
+    """The text as the key of a NodePool; None where it is the key of something else."""
+    parts = text.split("/")
+    if len(parts) != 3 or parts[0] == FLEET or UNNAMED in parts:
+        return None
+    return PoolKey(text)

@@ -1,0 +1,128 @@
+"""A commit to be: the inputs that were processed, their outputs, and the record that ends it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+from nodepool.contract.events import Wake
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope, Message, Unreadable, subject_of
+from nodepool.engine.step import Folded
+from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
+
+LETTER_MAX = 4_096
+"""How much of an input its dead letter shows, in bytes; the log holds the rest."""
+
+
+class Input(Generic[I]):
+    """An entry of the log that a service hears, decoded when it is first needed."""
+
+    __slots__ = ("_decoded", "_envelope", "_service", "entry")
+
+    def __init__(self, entry: Entry, service: Service[S, I, O]) -> None:
+        self.entry = entry
+        self._service = service
+        self._decoded = False
+        self._envelope: Envelope[I | Wake] | Unreadable | None = None
+
+    @property
+    def envelope(self) -> Envelope[I | Wake] | Unreadable | None:
+        """The message in its envelope; None where the service does not hear it."""
+        if not self._decoded:
+            self._decoded = True
+            self._envelope = self._service.read(self.entry)
+        return self._envelope
+
+    @property
+    def message(self) -> I | Wake | Unreadable | None:
+        """The message itself."""
+        envelope = self.envelope
+        return envelope.data if isinstance(envelope, Envelope) else envelope
+
+    @property
+    def context(self) -> Context:
+        """When and under which id it was stored."""
+        envelope = self.envelope
+        return Context(self.entry.position, self.entry.time, envelope.id if envelope else "")
+
+
+class Processed(NamedTuple, Generic[I]):
+    """An input, its outputs in their envelopes, and the failure if there was one."""
+
+    input: Input[I]
+    envelopes: tuple[Envelope[Message], ...]
+    failure: Failure | None
+
+
+class Outgoing(NamedTuple):
+    """One message of a commit, as bytes."""
+
+    subject: str
+    id: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Proposal(Generic[S, I]):
+    """A commit to be stored whole or not at all.
+
+    service: the name of the service.
+    processed: the inputs up to `position`, with their outputs.
+    position: the position of the last of them.
+    expected_sequence: where the service's last commit record must lie for this one to be stored.
+    folded: what the replica has folded once it is stored.
+    worth_storing: False for one without outputs, whose inputs may as well wait for the next.
+    """
+
+    service: str
+    processed: tuple[Processed[I], ...]
+    position: int
+    expected_sequence: int
+    folded: Folded[S]
+    worth_storing: bool
+
+    @property
+    def messages(self) -> list[Outgoing]:
+        """All outputs and dead letters, in the order in which they are to lie in the log."""
+        return [outgoing for processed in self.processed for outgoing in self._outgoing(processed)]
+
+    def _outgoing(self, processed: Processed[I]) -> Iterator[Outgoing]:
+        for envelope in processed.envelopes:
+            subject = subject_of(envelope.data, self.service)
+            yield Outgoing(subject, envelope.id, envelope.encode())
+        if processed.failure is not None:
+            entry = processed.input.entry
+            subject = f"np.dead.{self.service}"
+            id = f"{entry.position}.{self.service}.dead"
+            yield Outgoing(subject, id, _dead_letter(entry, processed.failure))
+
+    @property
+    def subject(self) -> str:
+        """The subject of the commit record, which ends the batch."""
+        return commit_subject(self.service)
+
+    def record(self) -> bytes:
+        """The content of the commit record."""
+        return json.dumps({"position": self.position}).encode()
+
+
+def committed_position(record: Entry) -> int | None:
+    """The position in a commit record; None where the content is not that of a commit record."""
+    try:
+        position = json.loads(record.content)["position"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return position if type(position) is int and 0 <= position < record.position else None
+
+
+def _dead_letter(entry: Entry, failure: Failure) -> bytes:
+    letter = {
+        "position": entry.position,
+        "subject": entry.subject,
+        "time": entry.time.isoformat(),
+        "field": failure.field,
+        "cause": f"{failure.key}: {failure.cause}" if failure.key else failure.cause,
+        "content": entry.content[:LETTER_MAX].decode(errors="replace"),
+    }
+    return json.dumps(letter).encode()
