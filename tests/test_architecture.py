@@ -200,7 +200,7 @@ def concrete(module: object, kind: type[Message]) -> dict[str, type[Message]]:
         for name, found in vars(module).items()
         if isinstance(found, type)
         and issubclass(found, kind)
-        and found.__module__ == getattr(module, "__name__", "")
+        and found.__module__.startswith(getattr(module, "__name__", ""))
         and not found.__subclasses__()
     }
 

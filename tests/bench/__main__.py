@@ -21,8 +21,9 @@ import uvloop
 from bench.bare import Bare, set_up
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, envelope_of, subject_of
+from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer, find_server, free_port
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader

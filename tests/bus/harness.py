@@ -12,7 +12,8 @@ from typing import TypeVar
 from urllib.request import urlopen
 
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
+from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.subjects import address_of, subject_of
 from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer, find_server

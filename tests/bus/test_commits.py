@@ -15,7 +15,8 @@ from bus.harness import connected, fill, restart, until, whole
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Message, envelope_of, subject_of
+from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
 from nodepool.nats import bus

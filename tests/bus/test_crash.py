@@ -10,8 +10,9 @@ import pytest
 from nodepool.client import Client, Row
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
+from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.subjects import address_of, subject_of
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
 from support.audit import faults

@@ -24,7 +24,8 @@ from bus.harness import (
 )
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet, Wake
-from nodepool.contract.messages import Envelope, Message, subject_of
+from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
 from nodepool.host.runtime import Runtime

@@ -13,6 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import NamedTuple, cast
 
+from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.events import (
     CapacityChecked,
     CommandAccepted,
@@ -33,16 +34,8 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Envelope,
-    Event,
-    Message,
-    OfPool,
-    Unreadable,
-    address_of,
-    decode,
-    token,
-)
+from nodepool.contract.messages import Envelope, Event, Message, OfPool
+from nodepool.contract.subjects import address_of, token
 from nodepool.engine.world import World
 from nodepool.service import AnyService, Rows
 

@@ -6,7 +6,8 @@ from nodepool.client.outcomes import FILTERS_MAX, misnamed, outcome_filters, sho
 from nodepool.contract.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
 from nodepool.contract.events import CWNodeRegistrationFailed, CWOverQuota, PreemptionPending
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, envelope_of, subject_of
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import START
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}

@@ -16,25 +16,19 @@ from nodepool.contract.commands import (
     ScaleNodePool,
     SetQuota,
 )
+from nodepool.contract.decode import Unreadable, decode, explain
 from nodepool.contract.events import CWNodeDeleted, MachineAdded, NodePoolValidated, Wake
 from nodepool.contract.messages import (
-    Address,
     Envelope,
     Event,
     Message,
     Outcome,
-    Unreadable,
-    address_of,
-    decode,
     envelope_of,
-    explain,
-    filter_of,
     members,
     path_fields,
-    subject_of,
-    token,
 )
 from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec
+from nodepool.contract.subjects import Address, address_of, filter_of, subject_of, token
 from unit.samples import NOON, SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden.jsonl"
@@ -57,7 +51,7 @@ def known(kind: type[Message]) -> dict[str, type[Message]]:
         for name, found in vars(module).items()
         if isinstance(found, type)
         and issubclass(found, kind)
-        and found.__module__ == module.__name__
+        and found.__module__.startswith(module.__name__)
         and not found.__subclasses__()
     }
 

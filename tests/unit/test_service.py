@@ -6,7 +6,8 @@ import pytest
 
 from nodepool.contract.commands import COMMANDS, ScaleNodePool
 from nodepool.contract.events import CommandRefused, QuotaSet, Wake
-from nodepool.contract.messages import Address, Message, subject_of
+from nodepool.contract.messages import Message
+from nodepool.contract.subjects import Address, subject_of
 from nodepool.service import (
     FILTERS_MAX,
     AnyService,

@@ -13,7 +13,8 @@ import pytest
 
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import envelope_of, subject_of
+from nodepool.contract.messages import envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Proposal, Replica
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.host.telemetry import Telemetry

@@ -5,9 +5,11 @@ from datetime import datetime
 from typing import Final
 
 from nodepool.contract import events
+from nodepool.contract.decode import decode
 from nodepool.contract.events import KubernetesEvent, Severity
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, address_of, decode
+from nodepool.contract.messages import Envelope
+from nodepool.contract.subjects import address_of
 
 KINDS: Final[dict[str, type[KubernetesEvent]]] = {
     kind.__name__: kind

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.messages import explain
+from nodepool.contract.decode import explain
 from nodepool.contract.model import API_VERSION, KIND
 
 try:

@@ -8,9 +8,11 @@ from types import TracebackType
 
 from nats.errors import Error as NatsError
 
+from nodepool.contract.decode import decode
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, Envelope, decode, token
+from nodepool.contract.messages import Command, Envelope
+from nodepool.contract.subjects import token
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
 

@@ -46,6 +46,7 @@ from nodepool.contract.commands import (
     SetQuota,
     StopPod,
 )
+from nodepool.contract.decode import decode
 from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
@@ -54,16 +55,9 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Command,
-    Envelope,
-    Event,
-    decode,
-    envelope_of,
-    subject_of,
-    token,
-)
+from nodepool.contract.messages import Command, Envelope, Event, envelope_of
 from nodepool.contract.model import ConditionStatus, Pod
+from nodepool.contract.subjects import subject_of, token
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
 

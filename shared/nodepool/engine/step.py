@@ -6,9 +6,11 @@ from datetime import datetime
 from itertools import islice
 from typing import Generic, NamedTuple
 
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
-from nodepool.contract.messages import Address, Command, Message, Unreadable
+from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.subjects import Address
 from nodepool.service import Context, Failure, I, O, S, Service, describe
 from nodepool.state.receipts import Receipts
 from nodepool.state.work import WithWork, WorkQueue

@@ -20,7 +20,8 @@ from nats.errors import Error as NatsError
 
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Message, subject_of
+from nodepool.contract.messages import Message
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Processed, Proposal, Replica, wake
 from nodepool.host.settings import Settings, SettingsError, read
 from nodepool.host.telemetry import Sample, Telemetry
