@@ -314,7 +314,7 @@ affinities = st.lists(st.lists(expressions, max_size=5), min_size=1, max_size=3)
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(affinities)
 def test_unsatisfiable_means_exactly_that_no_possible_machine_matches(affinity: Affinity) -> None:
     machines = (

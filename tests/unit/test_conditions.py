@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -20,7 +19,6 @@ from nodepool.contract.conditions import (
     Validated,
     changed,
     deprecated,
-    observed,
     rfc3339,
     status_of,
 )
@@ -165,12 +163,6 @@ def test_the_transition_time_is_always_that_of_the_last_change_of_status(
         assert condition == Condition(
             "AtTarget", status_of(reason), str(reason), message, expected, generation
         )
-
-
-def test_a_condition_judged_again_for_a_newer_generation_keeps_its_time() -> None:
-    before = changed(None, Quota.UNDER, "within", 3, NOON)
-
-    assert observed(before, 4) == replace(before, generation=4)
 
 
 def test_a_condition_is_shown_as_kubernetes_shows_it() -> None:

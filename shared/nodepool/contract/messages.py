@@ -1,4 +1,4 @@
-"""What all messages on the bus have in common: what they are about, and the envelope they are in."""
+"""What all messages on the bus have in common: what they are about, and their envelope."""
 
 from collections.abc import Iterator
 from datetime import datetime
