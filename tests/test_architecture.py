@@ -52,7 +52,7 @@ FORBIDDEN = frozenset(
     ["asyncio", "os", "random", "secrets", "socket", "subprocess", "threading", "time"]
 )
 """Modules of the standard library through which the world would reach a decision."""
-PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core"])
+PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core", "typing_extensions"])
 """What a pure room may import beside the standard library."""
 IMPURE_CALLS = frozenset(["now", "today", "utcnow", "uuid1", "uuid4"])
 """Calls whose output is another one at replay."""

@@ -54,7 +54,7 @@ def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]
         yield observed(key, machine, pods)
 
 
-def concerns(message: Hears) -> MachineKey | None:
+def concerns(_state: State, message: Hears) -> MachineKey | None:
     """A machine that is assigned reports in the same step where its boot takes no time."""
     return message.machine_key if isinstance(message, CWNodeAssigned) else None
 
