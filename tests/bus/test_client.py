@@ -163,7 +163,7 @@ def test_objects_are_those_of_the_organisation_and_cluster_by_key(server: NatsSe
                 await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
             await put(connection, f"nodepools.{ORG}.other.c", pool("c"))
             await put(connection, f"quotas.{ORG}.Z.t", {"limit": 3})
-            keys = [found.key for found in await client.list("nodepools")]
+            keys = [each.key for each in await client.list("nodepools")]
             return keys, await client.get("quotas", "Z.t"), await client.get("nodepools", "c")
 
     keys, quota, missing = asyncio.run(story())

@@ -242,11 +242,11 @@ def test_an_event_about_a_node_and_its_nodepool_is_shown_for_each() -> None:
 
     events = object_events(entry(event))
 
-    assert [(found.kind, found.name, found.reason, found.severity) for found in events] == [
+    assert [(each.kind, each.name, each.reason, each.severity) for each in events] == [
         ("Node", "g1", "Preemption pending", "Warning"),
         ("NodePool", "training", "Preemption pending", "Warning"),
     ]
-    assert {found.component for found in events} == {"preemption"}
+    assert {each.component for each in events} == {"preemption"}
 
 
 def test_an_event_about_a_node_alone_is_not_one_of_its_nodepool() -> None:

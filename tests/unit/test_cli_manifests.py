@@ -69,11 +69,11 @@ def test_what_get_prints_can_be_applied_again() -> None:
         "status": {"currentNodes": 1},
     }
     from nodepool.cli.names import NODEPOOL
-    from nodepool.cli.output import printed
+    from nodepool.cli.output import formatted
 
     for form in ("json", "yaml"):
-        assert names(printed(NODEPOOL, [item], form, single=True)) == ["a"]
-        assert names(printed(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
+        assert names(formatted(NODEPOOL, [item], form, single=True)) == ["a"]
+        assert names(formatted(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
 
 
 def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:

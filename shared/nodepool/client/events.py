@@ -63,7 +63,10 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
 
 
 def regards(event: ObjectEvent, pool: str, node: str) -> bool:
-    """Whether the event is of this Node, or else of this NodePool; an empty name stands for any."""
+    """Whether the event regards this Node, or this NodePool where `node` is empty.
+
+    With both empty, every event does.
+    """
     if node:
         return (event.kind, event.name) == ("Node", node)
     return not pool or (event.kind, event.name) == ("NodePool", pool)

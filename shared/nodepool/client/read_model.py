@@ -59,7 +59,7 @@ class ReadModel(Session):
                 if isinstance(change, Listed):
                     break
                 objects[change.key] = change
-        return [found for _, found in sorted(objects.items()) if found.document is not None]
+        return [objects[key] for key in sorted(objects) if objects[key].document is not None]
 
     async def watch(
         self, bucket: Bucket, prefix: str = ""
