@@ -137,12 +137,12 @@ def test_stop_and_kill_do_nothing_for_a_server_that_does_not_run(server: NatsSer
     server.stop()
     server.kill()
 
-    # then it does not run, and nobody complains
+    # then it does not run, and no error is raised
     assert not server.running
 
 
 def test_a_server_that_died_on_its_own_can_be_started_again(server: NatsServer) -> None:
-    # given a server that something else has killed
+    # given a server that was killed from outside
     server.start()
     first = server.pid
     assert first is not None
@@ -173,7 +173,7 @@ def test_only_this_machine_can_connect(server: NatsServer, tmp_path: Path) -> No
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
 
-    # when somebody else wants its port on another loopback address
+    # when another program wants its port on another loopback address
     # then that address is free, so the server does not listen on all of them
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", port))
@@ -196,7 +196,7 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
     port = free_port()
     with (
         NatsServer(tmp_path, free_port(), BINARY, monitor_port=port),
-        # when somebody asks for its health
+        # when a client asks for its health
         socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
     ):
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
@@ -209,7 +209,7 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
 
 
 def test_a_port_taken_by_a_silent_listener_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the port and says nothing
+    # given a program that listens on the port and sends nothing
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -243,7 +243,7 @@ def test_a_port_taken_by_another_nats_server_is_not_mistaken_for_ours(
 
 
 def test_a_taken_monitor_port_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the monitor port
+    # given a program that listens on the monitor port
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -391,11 +391,11 @@ def test_the_wheel_helps_out_when_the_one_on_path_will_not_do(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     # when none is set
-    found = find_server(None)
+    binary = find_server(None)
 
     # then another one is taken
-    assert found != on_path
-    assert found.is_file()
+    assert binary != on_path
+    assert binary.is_file()
 
 
 def test_one_that_was_set_but_is_too_old_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is written for operators agrees with the code: compose file, server, README, examples."""
+"""The compose file, the server's configuration, the README and the examples fit the code."""
 
 import ast
 import re
@@ -133,9 +133,9 @@ def test_one_machine_runs_every_service_with_a_port_and_a_log_of_its_own() -> No
     environments = up.service_environments("nats://127.0.0.1:4222", Path("logs"), ports)
 
     assert list(environments) == list(SERVICES)
-    found = [settings.read(environment) for environment in environments.values()]
-    assert [each.metrics_port for each in found] == list(ports)
-    assert [each.log_file for each in found] == [f"logs/{name}.log" for name in SERVICES]
+    parsed = [settings.read(environment) for environment in environments.values()]
+    assert [each.metrics_port for each in parsed] == list(ports)
+    assert [each.log_file for each in parsed] == [f"logs/{name}.log" for name in SERVICES]
 
 
 def test_each_container_runs_the_service_it_is_named_after(compose: Mapping[str, Any]) -> None:
@@ -150,9 +150,9 @@ def test_each_container_runs_the_service_it_is_named_after(compose: Mapping[str,
 def test_the_settings_of_each_container_are_ones_that_a_service_takes(
     compose: Mapping[str, Any],
 ) -> None:
-    found = {settings.read(compose["services"][name]["environment"]) for name in SERVICES}
+    parsed = {settings.read(compose["services"][name]["environment"]) for name in SERVICES}
 
-    assert found == {Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464)}
+    assert parsed == {Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464)}
 
 
 def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[str, Any]) -> None:
@@ -166,9 +166,9 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[s
 
 
 def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
-    found = {key for name in SERVICES for key in compose["services"][name]}
+    keys = {key for name in SERVICES for key in compose["services"][name]}
 
-    assert found.isdisjoint({"container_name", "ports"})
+    assert keys.isdisjoint({"container_name", "ports"})
 
 
 def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str, Any]) -> None:

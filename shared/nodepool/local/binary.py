@@ -16,9 +16,9 @@ _NO_VERSION = (0, 0)
 
 
 def find_server(setting: str | None) -> Path:
-    """The nats-server to run: the one that `setting` names, else from PATH, else from the wheel.
+    """The nats-server to run: the one that `setting` names; without it, from PATH or the wheel.
 
-    Raises `ServerError` where there is none, or where the one named by `setting` does not do.
+    Raises `ServerError` where none is new enough, or where `setting` names something else.
     """
     if setting:
         return _from_setting(setting)

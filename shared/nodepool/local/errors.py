@@ -2,7 +2,7 @@
 
 
 class ServerError(Exception):
-    """A nats-server cannot be found, started or kept: the cause and the fix, in one line."""
+    """A nats-server cannot be found or started: the cause and the fix, in one line."""
 
 
 class UpError(Exception):

@@ -8,7 +8,7 @@ _PORTS_END = 65_000
 
 
 def free_port() -> int:
-    """A port that the kernel chose among those in use by no socket at this moment."""
+    """A port that no socket is using, chosen by the kernel."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

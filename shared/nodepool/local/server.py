@@ -181,7 +181,7 @@ class NatsServer:
 
 
 def _server_info(port: int) -> dict[str, object]:
-    """What a NATS server sends to each new client; empty where no NATS server answers.
+    """What a NATS server sends to each new client; empty where no NATS server responds.
 
     docs.nats.io/reference/reference-protocols/nats-protocol describes it as `INFO`.
     """
