@@ -14,21 +14,11 @@ import pytest
 
 from nodepool.contract import commands, events
 from nodepool.contract.messages import Command, Event, Message, Outcome
+from nodepool.contract.services import SERVICES
 from nodepool.engine.flow import table
 from nodepool.service import AnyService
 
 ROOT = Path(__file__).parents[1]
-READING_ORDER = (
-    "validator",
-    "quota",
-    "capacity",
-    "allocator",
-    "lifecycle",
-    "preemption",
-    "aggregator",
-    "autoscaler",
-    "fleet",
-)
 README = ROOT / "README.md"
 FLOW_MARK = "<!-- flow -->"
 
@@ -189,7 +179,7 @@ def modules() -> tuple[Module, ...]:
 def services() -> tuple[AnyService, ...]:
     """Every service that decides, in the order in which the README tells of them."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
-    names = (*(name for name in READING_ORDER if name in found), *sorted(found - {*READING_ORDER}))
+    names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
 
 

@@ -15,7 +15,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
 from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
 from nodepool.host.settings import Settings
-from nodepool.local.server import NatsServer, find_server
+from nodepool.local.binary import find_server
+from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.bus import Connection
 from nodepool.nats.reader import Reader
