@@ -211,7 +211,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
 def test_the_readme_names_every_setting_and_no_other() -> None:
     known = {name.upper() for name in Settings.__slots__} | settings.OTHERS
 
-    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("README.md")))
+    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("shared", "README.md")))
 
     assert named == known
 
