@@ -27,7 +27,7 @@ from nodepool.contract.commands import (
     StopPod,
 )
 from nodepool.contract.events import CommandAccepted
-from nodepool.contract.messages import Command, PoolFields, pool_fields
+from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.model import Pod
 from nodepool.nats import bus
 
@@ -188,7 +188,7 @@ class Commands(Session):
                 listening.cancel()
 
     def _of(self, pool: str) -> PoolFields:
-        return pool_fields((self.org, self.cluster, pool))
+        return {"org": self.org, "cluster": self.cluster, "pool": pool}
 
 
 def _apply_command(manifest: ApplyNodePool | Document | str) -> ApplyNodePool:
