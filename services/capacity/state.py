@@ -75,7 +75,7 @@ class Pool:
         """Its place among those that wait for the offering; None where it wants no more Nodes."""
         if not self.shortfall:
             return None
-        assert self.since is not None, f"{self.key} waits since no moment"
+        assert self.since is not None, f"{self.key} wants Nodes before its quota was checked"
         return rank(self.spec, self.since, self.key)
 
     @property
