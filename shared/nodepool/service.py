@@ -75,7 +75,7 @@ def _no_events(_failure: Failure) -> Iterable[Message]:
     return ()
 
 
-def _no_key(_message: Message) -> None:
+def _no_key(_state: object, _message: Message) -> None:
     return None
 
 
@@ -115,13 +115,13 @@ class Reconciler(Generic[S, I, O, K]):
     """How a service does work that may be more than one commit can hold.
 
     `reconcile(state, key, context)` yields what is missing for a key; nothing once nothing is. It
-    is called for each key that is due in the work queue of the state, and for `concerns(message)`,
-    where that is a key, right after the decision on the message. It may be stopped after any
+    is called for each key that is due in the work queue of the state, and right after the decision
+    on a message for `concerns(state, message)`, where that is a key. It may be stopped after any
     message it yields, and is then called again for the same key with the state after that.
     """
 
     reconcile: Callable[[S, K, Context], Iterable[O]]
-    concerns: Callable[[I], K | None] = _no_key
+    concerns: Callable[[S, I], K | None] = _no_key
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,9 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.subjects import subject_of
-from nodepool.local.server import NatsServer, find_server, free_port
+from nodepool.local.binary import find_server
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
 from support.processes import House

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bus.harness import BINARY
-from nodepool.local.server import NatsServer, free_port
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 
 COULD_NOT_RUN = pytest.StashKey[list[str]]()
 

@@ -16,7 +16,8 @@ from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
 from nodepool.host.settings import Settings
-from nodepool.local.server import NatsServer, find_server
+from nodepool.local.binary import find_server
+from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.bus import Connection
 from nodepool.nats.reader import Reader

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.client import Client, Row
+from nodepool.client import Client, Object
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
@@ -86,7 +86,7 @@ async def _conditions(house: House) -> dict[str, int]:
     async with Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         found: dict[str, str] = {}
         async for seen in client.watch("nodepools"):
-            if isinstance(seen, Row) and seen.document is not None:
+            if isinstance(seen, Object) and seen.document is not None:
                 row = json.loads(json.dumps(seen.document))
                 conditions = {c["type"]: c["reason"] for c in row["status"]["conditions"]}
                 found[row["metadata"]["name"]] = conditions.get("AtTarget", "")

@@ -24,12 +24,14 @@ from bus.harness import (
 )
 from nodepool.client import Client
 from nodepool.contract.commands import PreemptNode, SetQuota
-from nodepool.local.server import NatsServer, free_port
+from nodepool.contract.services import SERVICES
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.bus import STREAM, Connection
 from nodepool.nats.reader import Reader
 from support.audit import faults
-from support.processes import SERVICES, House
+from support.processes import House
 from support.stage import H100, ZONE
 
 TAKEOVER_S = 1.0

@@ -10,7 +10,8 @@ from pathlib import Path
 from bus.harness import Replica, connected, launched, send, until, whole
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.local.server import NatsServer, free_port
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from support.stage import H100, ZONE
 

@@ -10,18 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nodepool.local.server import NatsServer, find_server, free_port
-
-SERVICES = (
-    "validator",
-    "quota",
-    "capacity",
-    "allocator",
-    "lifecycle",
-    "preemption",
-    "aggregator",
-    "fleet",
-)
+from nodepool.contract.services import SERVICES
+from nodepool.local.binary import find_server
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 
 
 class House:

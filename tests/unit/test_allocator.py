@@ -1,7 +1,8 @@
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from allocator.decide import SERVICE, State
+from allocator.decide import SERVICE
+from allocator.messages import Hears, Says
+from allocator.state import State
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityChecked,
@@ -13,36 +14,23 @@ from nodepool.contract.events import (
     QuotaChecked,
     Wake,
 )
-from nodepool.contract.messages import Message, PoolFields
+from nodepool.contract.messages import PoolFields
 from nodepool.contract.model import NodePoolSpec
-from nodepool.service import IMMEDIATELY, Context, step
+from nodepool.state.work import IMMEDIATELY
+from support.single import SingleService
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
 OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train"}
 
 
-@dataclass
-class Story:
-    """The allocator, told one message after another."""
-
-    state: State = SERVICE.initial
-    position: int = 0
-
-    def hears(self, *messages: Message) -> list[Message]:
-        """What is said to these messages."""
-        said: list[Message] = []
-        for message in messages:
-            self.position += 1
-            found = step(SERVICE, self.state, message, Context(self.position, NOON))
-            assert found.failure is None, found.failure
-            self.state = found.state
-            said += found.outputs
-        return said
+def allocator() -> SingleService[State, Hears, Says]:
+    """The allocator alone."""
+    return SingleService(SERVICE)
 
 
-def wish(generation: int, target: int, uid: str = "u1") -> NodePoolValidated:
-    """A NodePool wants so many Nodes."""
+def specified(generation: int, target: int, uid: str = "u1") -> NodePoolValidated:
+    """A valid NodePool with a target of so many Nodes."""
     return NodePoolValidated(
         **OF,
         uid=uid,
@@ -72,7 +60,7 @@ def granted(generation: int, count: int, uid: str = "u1") -> QuotaChecked:
     )
 
 
-def cleared(generation: int, count: int) -> CapacityChecked:
+def checked(generation: int, count: int) -> CapacityChecked:
     """Capacity was checked for a grant."""
     return CapacityChecked(
         **OF,
@@ -88,59 +76,61 @@ def cleared(generation: int, count: int) -> CapacityChecked:
 
 
 def machine(name: str) -> MachineAdded:
-    """A machine is there to be had."""
+    """A new machine, free."""
     return MachineAdded(zone=ZONE, machine=name, instance_type=H100)
 
 
-def confirmed(generation: int, count: int) -> GrantAcknowledged:
-    """The allocator works to a smaller grant."""
+def acknowledged(generation: int, count: int) -> GrantAcknowledged:
+    """The allocator works to a smaller grant from here on."""
     return GrantAcknowledged(**OF, uid="u1", generation=generation, granted=count)
 
 
-def test_a_smaller_grant_is_confirmed_so_that_others_may_have_the_rest() -> None:
-    story = Story()
-    story.hears(wish(1, 5), granted(1, 5), wish(2, 2))
+def test_a_smaller_grant_is_acknowledged_so_that_others_may_have_the_rest() -> None:
+    service = allocator()
+    service.hears(specified(1, 5), granted(1, 5), specified(2, 2))
 
-    said = story.hears(granted(2, 2))
+    outputs = service.hears(granted(2, 2))
 
-    assert said == [confirmed(2, 2)]
-    assert story.hears(granted(2, 2)) == []
-
-
-def test_a_grant_for_a_wish_that_was_overtaken_is_given_back_with_the_next() -> None:
-    story = Story()
-
-    said = story.hears(wish(1, 5), wish(2, 2), granted(1, 5), granted(2, 2))
-
-    assert said == [confirmed(2, 2)]
+    assert outputs == [acknowledged(2, 2)]
+    assert service.hears(granted(2, 2)) == []
 
 
-def test_a_grant_for_a_wish_that_was_overtaken_is_not_used() -> None:
-    story = Story()
-    story.hears(machine("g1"), wish(1, 1), wish(2, 0))
+def test_a_grant_for_an_older_generation_is_given_back_with_the_next() -> None:
+    service = allocator()
 
-    said = story.hears(granted(1, 1), cleared(1, 1), Wake(service="allocator", due=IMMEDIATELY))
+    outputs = service.hears(specified(1, 5), specified(2, 2), granted(1, 5), granted(2, 2))
 
-    assert said == []
+    assert outputs == [acknowledged(2, 2)]
+
+
+def test_a_grant_for_an_older_generation_is_not_used() -> None:
+    service = allocator()
+    service.hears(machine("g1"), specified(1, 1), specified(2, 0))
+
+    outputs = service.hears(
+        granted(1, 1), checked(1, 1), Wake(service="allocator", due=IMMEDIATELY)
+    )
+
+    assert outputs == []
 
 
 def test_a_grant_of_an_earlier_nodepool_of_the_same_name_is_passed_over() -> None:
-    story = Story()
+    service = allocator()
 
-    said = story.hears(wish(1, 2, "u1"), wish(1, 2, "u2"), granted(1, 2, "u1"))
+    outputs = service.hears(specified(1, 2, "u1"), specified(1, 2, "u2"), granted(1, 2, "u1"))
 
-    assert said == []
+    assert outputs == []
 
 
 def test_nodes_are_assigned_once_grant_and_capacity_are_there() -> None:
-    story = Story()
-    story.hears(machine("g1"), machine("g2"), wish(1, 1))
-    before = story.hears(granted(1, 1))
+    service = allocator()
+    service.hears(machine("g1"), machine("g2"), specified(1, 1))
+    before = service.hears(granted(1, 1))
 
-    said = story.hears(cleared(1, 1))
+    outputs = service.hears(checked(1, 1))
 
     assert before == []
-    assert said == [
+    assert outputs == [
         CWNodeRequestQueued(**OF, count=1, granted=1, message=f"requested 1 Nodes of {H100}"),
         CWNodeAssigned(
             **OF,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.choose import Member, reprieved, victims
+from allocator.choose import reprieved, victims
+from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
 IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
@@ -42,33 +43,33 @@ def active(assignment: int, removal: RemovalReason | None = None) -> Member:
 def test_nodes_not_yet_registered_go_before_idle_ones_and_those_before_active_ones() -> None:
     nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
 
-    assert victims(nodes, 3, PREFER_IDLE) == ("b", "i", "a")
+    assert victims(nodes.items(), 3, PREFER_IDLE) == ("b", "i", "a")
 
 
 def test_idle_only_never_takes_an_active_node() -> None:
     nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
 
-    assert victims(nodes, 3, IDLE_ONLY) == ("b", "i")
+    assert victims(nodes.items(), 3, IDLE_ONLY) == ("b", "i")
 
 
 def test_among_equals_the_newest_goes_first_then_by_name() -> None:
     nodes = {"old": idle(1), "z": idle(7), "y": idle(7), "new": idle(8)}
 
-    assert victims(nodes, 4, IDLE_ONLY) == ("new", "y", "z", "old")
+    assert victims(nodes.items(), 4, IDLE_ONLY) == ("new", "y", "z", "old")
 
 
 def test_no_more_are_chosen_than_are_too_many() -> None:
     nodes = {"one": idle(1), "two": idle(2)}
 
-    assert victims(nodes, 1, IDLE_ONLY) == ("two",)
-    assert victims(nodes, 0, IDLE_ONLY) == ()
+    assert victims(nodes.items(), 1, IDLE_ONLY) == ("two",)
+    assert victims(nodes.items(), 0, IDLE_ONLY) == ()
 
 
 @pytest.mark.parametrize("removal", list(RemovalReason))
 def test_a_node_that_is_leaving_is_not_chosen_again(removal: RemovalReason) -> None:
     nodes = {"leaving": idle(9, removal), "staying": idle(1)}
 
-    assert victims(nodes, 2, IDLE_ONLY) == ("staying",)
+    assert victims(nodes.items(), 2, IDLE_ONLY) == ("staying",)
 
 
 def test_an_empty_pool_has_no_victims() -> None:
@@ -87,7 +88,7 @@ def rank(name: str, member: Member) -> tuple[bool, bool, int, str]:
 def test_whoever_stays_ranks_behind_everybody_who_goes(
     nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
 ) -> None:
-    chosen = victims(nodes, count, strategy)
+    chosen = victims(nodes.items(), count, strategy)
 
     may_go = {
         name
@@ -108,15 +109,18 @@ def test_the_choice_depends_on_the_nodes_and_not_on_how_they_are_listed(
 ) -> None:
     backwards = {name: nodes[name] for name in reversed(list(nodes))}
 
-    assert victims(backwards, count, strategy) == victims(nodes, count, strategy)
-    assert reprieved(backwards, count) == reprieved(nodes, count)
+    assert victims(backwards.items(), count, strategy) == victims(nodes.items(), count, strategy)
+    assert reprieved(backwards.items(), count) == reprieved(nodes.items(), count)
 
 
 @given(members, counts, strategies)
 def test_choosing_more_only_adds_to_the_choice(
     nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
 ) -> None:
-    fewer, more = victims(nodes, count, strategy), victims(nodes, count + 1, strategy)
+    fewer, more = (
+        victims(nodes.items(), count, strategy),
+        victims(nodes.items(), count + 1, strategy),
+    )
 
     assert more[: len(fewer)] == fewer
 
@@ -132,13 +136,13 @@ def test_the_last_who_would_have_gone_is_the_first_to_be_kept() -> None:
         "booting": Member(2, removal=SCALE_DOWN),
     }
 
-    assert reprieved(nodes, 9) == ("active", "old", "new", "booting")
-    assert reprieved(nodes, 2) == ("active", "old")
+    assert reprieved(nodes.items(), 9) == ("active", "old", "new", "booting")
+    assert reprieved(nodes.items(), 2) == ("active", "old")
 
 
 @pytest.mark.parametrize("removal", [None, *(set(RemovalReason) - {SCALE_DOWN})])
 def test_only_a_scale_down_is_taken_back(removal: RemovalReason | None) -> None:
-    assert reprieved({"node": idle(1, removal)}, 1) == ()
+    assert reprieved({"node": idle(1, removal)}.items(), 1) == ()
 
 
 @given(members, counts)
@@ -147,7 +151,7 @@ def test_whoever_is_kept_is_a_victim_of_the_scale_down_in_backward_order(
 ) -> None:
     leaving = {name: member for name, member in nodes.items() if member.removal is SCALE_DOWN}
 
-    kept = reprieved(nodes, count)
+    kept = reprieved(nodes.items(), count)
 
     ranks = [rank(name, leaving[name])[:3] for name in kept]
     assert len(kept) == min(count, len(leaving))

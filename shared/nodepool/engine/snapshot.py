@@ -148,8 +148,9 @@ def decoder(hint: object) -> Decoder:
         return _tuple(args)
     if origin is not None and issubclass(origin, Mapping):
         return lambda raw: raw
-    assert isinstance(hint, type), f"a state cannot hold {hint}"
-    return _plain(hint)
+    kind = origin if is_dataclass(origin) else hint
+    assert isinstance(kind, type), f"a state cannot hold {hint}"
+    return _plain(kind)
 
 
 def _items(raw: Json) -> list[Json]:
@@ -191,6 +192,8 @@ def _tuple(args: tuple[object, ...]) -> Decoder:
 
 
 def _plain(kind: type) -> Decoder:
+    if issubclass(kind, tuple):
+        return _named_tuple(kind)
     if issubclass(kind, datetime):
         return lambda raw: datetime.fromisoformat(str(raw)).astimezone(UTC)
     if issubclass(kind, BaseModel):
@@ -200,6 +203,11 @@ def _plain(kind: type) -> Decoder:
     if is_dataclass(kind):
         return _record(kind)
     return lambda raw: raw
+
+
+def _named_tuple(kind: type) -> Decoder:
+    parts = _each(*map(decoder, get_type_hints(kind).values()))
+    return lambda raw: kind(*parts(raw))
 
 
 def _record(kind: type) -> Decoder:

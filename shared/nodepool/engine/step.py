@@ -114,7 +114,9 @@ def _taken(
         return Folded(_with_work(before.state, work), before.receipts), keys
     folded = Folded(service.evolve(before.state, message, context), before.receipts)
     reconciler = service.reconciler
-    concerned: str | None = None if reconciler is None else reconciler.concerns(message)
+    concerned: str | None = None
+    if reconciler is not None:
+        concerned = reconciler.concerns(folded.state, message)
     return folded, () if concerned is None else (concerned,)
 
 

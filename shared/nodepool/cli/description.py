@@ -1,28 +1,28 @@
-"""The layout of `kubectl describe` for an object whose type it does not know."""
+"""The text of `describe`, as kubectl prints it for a custom resource."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from nodepool.cli.documents import Document, field, items
-from nodepool.cli.event_table import Told, interval
+from nodepool.cli.event_table import CountedEvent, interval
 from nodepool.cli.layout import aligned, escaped
 
 ANNOTATION_MAX = 140
-"""kubectl breaks an annotation longer than this."""
+"""An annotation with more characters is printed on lines of its own, as kubectl does."""
 _INDENT = "  "
 _SKIPPED = frozenset(
     f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
 )
-_UNWRITTEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+_HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _ACRONYMS = frozenset(("API", "URL", "UID", "OSB", "GUID"))
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|-+")
 _LETTERS = re.compile(r"[A-Za-z-]+")
 
 
-def described(document: Document, events: Sequence[Told], now: datetime) -> str:
+def described(document: Document, events: Sequence[CountedEvent], now: datetime) -> str:
     """The text kubectl prints for this object and its events, without a newline at its end."""
-    shown = settled(document)
+    shown = without_internals(document)
     lines = [
         ["Name:", str(field(shown, "metadata", "name"))],
         ["Namespace:", ""],
@@ -36,35 +36,38 @@ def described(document: Document, events: Sequence[Told], now: datetime) -> str:
     return "\n".join([*aligned(lines), *_events(events, now)])
 
 
-def settled(document: Document) -> Document:
-    """The object without what only concerns the machinery: the lines that the reference shows."""
+def without_internals(document: Document) -> Document:
+    """The object without the fields that the documentation's example of `describe` leaves out.
+
+    These are `observedGeneration` of conditions, and finalizers until it is being deleted.
+    """
     metadata = dict(_mapping(field(document, "metadata")))
     if "deletionTimestamp" not in metadata:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
     conditions = [
-        {key: value for key, value in _mapping(known).items() if key != "observedGeneration"}
-        for known in items(document, "status", "conditions")
+        {key: value for key, value in _mapping(shown).items() if key != "observedGeneration"}
+        for shown in items(document, "status", "conditions")
     ]
     if conditions:
         status["conditions"] = conditions
     return {**document, "metadata": metadata, "status": status}
 
 
-def _mapping(found: object) -> Mapping[str, object]:
-    return found if isinstance(found, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _labels(document: Document) -> Iterator[list[str]]:
-    found = _mapping(field(document, "metadata", "labels"))
-    yield from _titled("Labels:", [f"{key}={value}" for key, value in sorted(found.items())])
+    labels = _mapping(field(document, "metadata", "labels"))
+    yield from _titled("Labels:", [f"{key}={value}" for key, value in sorted(labels.items())])
 
 
 def _annotations(document: Document) -> Iterator[list[str]]:
-    found = _mapping(field(document, "metadata", "annotations"))
+    annotations = _mapping(field(document, "metadata", "annotations"))
     shown: list[str] = []
-    for key, value in sorted(found.items()):
-        if key == _UNWRITTEN_ANNOTATION:
+    for key, value in sorted(annotations.items()):
+        if key == _HIDDEN_ANNOTATION:
             continue
         text = str(value).removesuffix("\n")
         if len(text) + len(key) + 2 > ANNOTATION_MAX or "\n" in text:
@@ -86,25 +89,25 @@ def _titled(title: str, values: Sequence[str]) -> Iterator[list[str]]:
         yield ["", escaped(value)]
 
 
-def _content(found: Mapping[str, object], level: int, path: str) -> Iterator[list[str]]:
-    for key, value in sorted(found.items()):
-        here = f"{path}.{key}"
-        if here in _SKIPPED:
+def _content(fields: Mapping[str, object], level: int, path: str) -> Iterator[list[str]]:
+    for key, value in sorted(fields.items()):
+        key_path = f"{path}.{key}"
+        if key_path in _SKIPPED:
             continue
         name = f"{_INDENT * level}{label(key)}:"
         match value:
             case Mapping():
                 yield [name]
-                yield from _content(value, level + 1, here)
+                yield from _content(value, level + 1, key_path)
             case list() | tuple():
                 yield [name]
-                yield from _list(value, level + 1, here)
+                yield from _list(value, level + 1, key_path)
             case _:
                 yield [name, _scalar(value)]
 
 
-def _list(found: Sequence[object], level: int, path: str) -> Iterator[list[str]]:
-    for item in found:
+def _list(values: Sequence[object], level: int, path: str) -> Iterator[list[str]]:
+    for item in values:
         if isinstance(item, Mapping):
             yield from _content(item, level, path)
         else:
@@ -121,7 +124,7 @@ def _scalar(value: object) -> str:
 
 
 def label(name: str) -> str:
-    """A field's name in words: `targetNodes` is `Target Nodes`, `uid` is `UID`."""
+    """The name of a field as words: `targetNodes` becomes `Target Nodes`, `uid` becomes `UID`."""
     if not _LETTERS.fullmatch(name):
         return name
     return " ".join(
@@ -130,11 +133,11 @@ def label(name: str) -> str:
     )
 
 
-def _events(events: Sequence[Told], now: datetime) -> list[str]:
+def _events(events: Sequence[CountedEvent], now: datetime) -> list[str]:
     header = ["Type", "Reason", "Age", "From", "Message"]
     rows = [
-        [told.severity, told.reason, interval(told, now), told.component, told.message.strip()]
-        for told in events
+        [event.severity, event.reason, interval(event, now), event.component, event.message.strip()]
+        for event in events
     ]
     rules = ["----", "------", "----", "----", "-------"]
     lines = [header, rules, *rows]

@@ -1,0 +1,74 @@
+"""The Nodes of a NodePool as the allocator knows them, and how many of them are leaving."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from immutables import Map
+
+from nodepool.contract.model import RemovalReason
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Node of a NodePool.
+
+    assignment: the number of this stay of the machine; a higher one came later.
+    registered: whether it joined its cluster.
+    active: whether workloads run on it.
+    removal: why it is leaving; None for one that stays.
+    requests: how often its deletion was requested.
+    """
+
+    assignment: int
+    registered: bool = False
+    active: bool = False
+    removal: RemovalReason | None = None
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The Nodes of one NodePool by name; `leaving` and `deleted` are counts that follow from them.
+
+    leaving: Nodes that leave, for whatever reason.
+    deleted: those of them that leave because the NodePool is deleted.
+    """
+
+    nodes: Map[str, Member] = Map()
+    leaving: int = 0
+    deleted: int = 0
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[tuple[str, Member]]:
+        return iter(self.nodes.items())
+
+    def __getitem__(self, node: str) -> Member:
+        return self.nodes[node]
+
+    def get(self, node: str, assignment: int) -> Member | None:
+        """The Node of this name, if it is in this stay."""
+        member = self.nodes.get(node)
+        return member if member is not None and member.assignment == assignment else None
+
+    def put(self, node: str, member: Member) -> "Members":
+        """The members with this Node, instead of what was known of it."""
+        return self._counted(self.nodes.get(node), member, self.nodes.set(node, member))
+
+    def drop(self, node: str) -> "Members":
+        """The members without this Node."""
+        return self._counted(self.nodes[node], None, self.nodes.delete(node))
+
+    def _counted(
+        self, before: Member | None, after: Member | None, nodes: Map[str, Member]
+    ) -> "Members":
+        was = before.removal if before is not None else None
+        now = after.removal if after is not None else None
+        return Members(
+            nodes,
+            self.leaving + (now is not None) - (was is not None),
+            self.deleted
+            + (now is RemovalReason.POOL_DELETED)
+            - (was is RemovalReason.POOL_DELETED),
+        )
