@@ -24,9 +24,12 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of, subject_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.local.server import NatsServer, find_server, free_port
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.connection import connect
+from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
-from support.processes import House
+from nodepool.nats.streams import STREAM, provision
+from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 PATIENCE_S = 300
@@ -95,8 +98,8 @@ def _bare_row(entry: Entry) -> str | None:
 
 async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
     """Keeps `window` commands in flight; seconds for all, and the seconds of each."""
-    connection = await bus.connect(url, "bench")
-    publisher = bus.Publisher(connection, window)
+    connection = await connect(url, "bench")
+    publisher = Publisher(connection, window)
     await publisher.open()
     rows = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
     await rows.open()
@@ -131,13 +134,13 @@ async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]
 
 
 async def _prepare(url: str, site: Sequence[Command]) -> None:
-    connection = await bus.connect(url, "bench")
-    await bus.provision(connection)
-    outcomes = Reader(connection, bus.STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
+    connection = await connect(url, "bench")
+    await provision(connection)
+    outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
     await outcomes.open()
     for number, command in enumerate(site):
         subject, content, id = _envelope(command, f"site-{number}")
-        await bus.publish(connection, subject, content, id=id)
+        await api.publish(connection, subject, content, id=id)
     heard = 0
     while heard < len(site):
         heard += len(await outcomes.next(timeout_s=60))
@@ -154,10 +157,10 @@ class Sizes:
 
 
 async def _sizes(url: str) -> Sizes:
-    connection = await bus.connect(url, "bench")
+    connection = await connect(url, "bench")
     hops: dict[str, list[int]] = {}
     for name in ("validator", "quota", "capacity"):
-        reader = Reader(connection, bus.STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
+        reader = Reader(connection, STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
         await reader.open()
         hops[name] = [len(entry.content) for entry in await reader.next(timeout_s=5)]
         await reader.close()
@@ -172,7 +175,7 @@ def _house(count: int, target: int, window: int) -> tuple[float, list[float], Si
     """`count` NodePools of `target` Nodes: from nothing until every status says so."""
     messages = [_envelope(_pool(number, target), f"c{number}") for number in range(count)]
     finished = _at_target if target else _judged
-    with tempfile.TemporaryDirectory() as folder, House(Path(folder)) as house:
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as house:
         uvloop.run(_prepare(house.server.url, _site(count * target)))
         work = Work(messages, "nodepools", finished)
         seconds, took = uvloop.run(_drive(house.server.url, work, window))

@@ -13,12 +13,15 @@ from urllib.request import urlopen
 
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
-from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
+from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
+from nodepool.host.snapshots import SNAPSHOT_AFTER
 from nodepool.local.server import NatsServer, find_server
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
 from nodepool.service import Service
 
 S = TypeVar("S")
@@ -36,9 +39,9 @@ OUTCOMES = ("CommandAccepted", "CommandRefused")
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
     """A connection to a bus on which everything is set up."""
-    connection = await bus.connect(url, "test", patience_s=PATIENCE_S)
+    connection = await connect(url, "test", patience_s=PATIENCE_S)
     try:
-        await bus.provision(connection)
+        await provision(connection)
         yield connection
     finally:
         await connection.close()
@@ -74,7 +77,7 @@ async def fill(connection: Connection, said: Sequence[tuple[str, bytes]]) -> Non
                 await connection.publish(subject, content, headers=headers)
             else:
                 headers["Nats-Batch-Commit"] = "1"
-                await bus.publish(connection, subject, content, headers=headers)
+                await api.publish(connection, subject, content, headers=headers)
 
 
 async def read(reader: Reader, count: int) -> list[Entry]:
@@ -86,9 +89,9 @@ async def read(reader: Reader, count: int) -> list[Entry]:
     return found
 
 
-async def whole(connection: Connection, stream: str = bus.STREAM) -> list[Entry]:
+async def whole(connection: Connection, stream: str = STREAM) -> list[Entry]:
     """Everything that lies in a stream now."""
-    last = await bus.last_position(connection, stream)
+    last = await api.last_position(connection, stream)
     reader = Reader(connection, stream, [">"])
     await reader.open()
     found: list[Entry] = []
@@ -109,11 +112,11 @@ async def send(connection: Connection, command: Command, id: str, trace: str | N
     )
     while True:
         try:
-            await bus.publish(
+            await api.publish(
                 connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=2
             )
             return
-        except bus.InDoubt:
+        except InDoubt:
             await asyncio.sleep(PAUSE_S)
 
 
@@ -130,7 +133,7 @@ async def outcomes(connection: Connection) -> dict[str, list[str]]:
 
 async def outcome(connection: Connection, id: str) -> dict[str, object]:
     """The envelope of the outcome of a command, as soon as there is one."""
-    reader = Reader(connection, bus.STREAM, [f"np.evt.*.*.*.*.{name}" for name in OUTCOMES])
+    reader = Reader(connection, STREAM, [f"np.evt.*.*.*.*.{name}" for name in OUTCOMES])
     await reader.open()
     try:
         async with asyncio.timeout(PATIENCE_S):

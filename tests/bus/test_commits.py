@@ -18,8 +18,12 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of, subject_of
 from nodepool.engine.replica import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import STREAM, Committer, Conflict, Connection, InDoubt, ServerRefusal
+from nodepool.nats import api
+from nodepool.nats.committer import Committer
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, Unreachable
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import OUTPUTS_MAX, Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,7 +81,7 @@ def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
             # given an empty log
             # when a commit of three outputs is stored
             proposed = proposal(["a", "b", "c"], position=17)
-            position = await Committer(connection).commit("clerk", proposed)
+            position = await Committer(connection).commit(proposed)
 
             # then the outputs lie there in their order, and then the record with its position
             entries = await whole(connection)
@@ -97,11 +101,11 @@ def test_a_commit_without_answers_moves_the_cursor_alone(server: NatsServer) -> 
         async with connected(server.url) as connection:
             # given a commit
             committer = Committer(connection)
-            expected_sequence = await committer.commit("clerk", proposal(["a"], position=3))
+            expected_sequence = await committer.commit(proposal(["a"], position=3))
 
             # when one with nothing to say follows it
             position = await committer.commit(
-                "clerk", proposal([], position=9, expected_sequence=expected_sequence)
+                proposal([], position=9, expected_sequence=expected_sequence)
             )
 
             # then the log holds one record more, which is the new expected_sequence
@@ -119,7 +123,7 @@ def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) ->
             ids = [f"a{number}" for number in range(OUTPUTS_MAX)]
 
             # when it is committed
-            await Committer(connection).commit("clerk", proposal(ids))
+            await Committer(connection).commit(proposal(ids))
 
             # then all of it is there
             assert await stored(connection) == [*ids, "commit"]
@@ -135,11 +139,11 @@ def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
         async with connected(server.url) as connection:
             # given a service whose last commit was another replica's
             committer = Committer(connection)
-            await committer.commit("clerk", proposal(["a"]))
+            await committer.commit(proposal(["a"]))
 
             # when a replica that has not seen it commits
             with pytest.raises(Conflict):
-                await committer.commit("clerk", proposal(ids, expected_sequence=0))
+                await committer.commit(proposal(ids, expected_sequence=0))
 
             # then the log is as it was
             assert await stored(connection) == ["a", "commit"]
@@ -153,10 +157,10 @@ def test_an_id_that_somebody_used_before_does_not_keep_a_commit_from_being_store
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a message of somebody else with the id that an output will have
-            await bus.publish(connection, "np.note", b'{"id": "note"}', id="a")
+            await api.publish(connection, "np.note", b'{"id": "note"}', id="a")
 
             # when a service says that output among others
-            await Committer(connection).commit("clerk", proposal(["b", "a", "c"]))
+            await Committer(connection).commit(proposal(["b", "a", "c"]))
 
             # then all of it is there
             assert await stored(connection) == ["note", "b", "a", "c", "commit"]
@@ -174,7 +178,7 @@ def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
                     ids = [f"{name}{number}.{part}" for part in range(3)]
                     made = proposal(ids, position=number, expected_sequence=expected_sequence)
                     renamed = replace(made, service=name)
-                    expected_sequence = await committer.commit(name, renamed)
+                    expected_sequence = await committer.commit(renamed)
 
             # when both are done
             async with asyncio.timeout(20):
@@ -199,7 +203,7 @@ def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServe
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             before = connection.stats["out_msgs"]
-            committing = asyncio.create_task(committer.commit("clerk", proposal(["a"])))
+            committing = asyncio.create_task(committer.commit(proposal(["a"])))
             await sent(connection, before)
 
             # when the server is killed
@@ -234,11 +238,11 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
                     ids = [f"{commits}.{part}" for part in range(size)]
                     try:
                         expected_sequence = await committer.commit(
-                            "clerk", proposal(ids, expected_sequence=expected_sequence)
+                            proposal(ids, expected_sequence=expected_sequence)
                         )
                     except InDoubt:
                         await until(lambda: connection.is_connected)
-                        last = await bus.last_of(connection, STREAM, "np.commit.clerk")
+                        last = await api.last_message(connection, STREAM, "np.commit.clerk")
                         if last is None or last.position == expected_sequence:
                             continue
                         expected_sequence = last.position
@@ -273,10 +277,10 @@ def test_what_is_published_twice_under_one_id_is_stored_once(server: NatsServer)
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a message that was published
-            first = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+            first = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
 
             # when it is published again
-            again = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+            again = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
 
             # then it is the one that was there
             assert first == again
@@ -289,7 +293,7 @@ def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a publisher that waits for no output before it sends more
-            publisher = bus.Publisher(connection, window=4)
+            publisher = Publisher(connection, window=4)
             await publisher.open()
             sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
 
@@ -308,7 +312,7 @@ def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsSe
     async def story() -> None:
         async with connected(server.url) as connection:
             # given messages that the server is too busy to output
-            publisher = bus.Publisher(connection)
+            publisher = Publisher(connection)
             await publisher.open()
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
@@ -335,7 +339,7 @@ def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServ
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             before = connection.stats["out_msgs"]
-            publishing = asyncio.create_task(bus.publish(connection, "np.cmd.a.b.c.D", b""))
+            publishing = asyncio.create_task(api.publish(connection, "np.cmd.a.b.c.D", b""))
             await sent(connection, before)
 
             # when the server is killed
@@ -352,17 +356,17 @@ def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServ
 # --- how the log is set up ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(bus.streams()))
+@pytest.mark.parametrize("name", list(streams()))
 def test_every_stream_is_set_up_as_it_is_written(server: NatsServer, name: str) -> None:
     async def story() -> None:
         # given a bus that was just set up
         async with connected(server.url) as connection:
             # when the server is asked how a stream is set up
-            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{name}"))["config"]
+            config = (await api.request(connection, f"$JS.API.STREAM.INFO.{name}"))["config"]
             assert isinstance(config, dict)
 
             # then it is as it is written, every setting of it
-            wanted = bus.streams()[name]
+            wanted = streams()[name]
             assert {setting: config.get(setting) for setting in wanted} == dict(wanted)
 
     asyncio.run(story())
@@ -373,10 +377,10 @@ def test_setting_up_a_bus_again_changes_nothing_and_loses_nothing(server: NatsSe
         async with connected(server.url) as connection:
             # given a bus that is in use
             await fill(connection, [("np.cmd.a.b.c.D", b"1"), ("np.cmd.a.b.c.D", b"2")])
-            await bus.publish(connection, "$KV.nodes.a", b"row")
+            await api.publish(connection, "$KV.nodes.a", b"row")
 
             # when everything sets it up again, side by side
-            await asyncio.gather(*(bus.provision(connection) for _ in range(5)))
+            await asyncio.gather(*(provision(connection) for _ in range(5)))
 
             # then all is still there
             assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
@@ -389,17 +393,17 @@ def test_a_stream_with_other_settings_is_put_right(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a log that somebody set up in another way, in use
-            other = {**bus.streams()[STREAM], "duplicate_window": 60_000_000_000}
-            await bus.ask(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", other)
+            other = {**streams()[STREAM], "duplicate_window": 60_000_000_000}
+            await api.request(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", other)
             await fill(connection, [("np.cmd.a.b.c.D", b"1")])
 
             # when a service starts and sets it up
-            await bus.provision(connection)
+            await provision(connection)
 
             # then it is as it is written, and nothing is lost
-            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{STREAM}"))["config"]
+            config = (await api.request(connection, f"$JS.API.STREAM.INFO.{STREAM}"))["config"]
             assert isinstance(config, dict)
-            assert config["duplicate_window"] == bus.streams()[STREAM]["duplicate_window"]
+            assert config["duplicate_window"] == streams()[STREAM]["duplicate_window"]
             assert len(await whole(connection)) == 1
 
     asyncio.run(story())
@@ -420,7 +424,7 @@ def test_nobody_can_take_anything_out_of_the_log(
 
             # when somebody with every right on the server wants to delete from it
             with pytest.raises(ServerRefusal):
-                await bus.ask(connection, f"$JS.API.{request_}.{STREAM}", body)
+                await api.request(connection, f"$JS.API.{request_}.{STREAM}", body)
 
             # then the server refuses, and all is still there
             assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
@@ -431,11 +435,11 @@ def test_nobody_can_take_anything_out_of_the_log(
 def test_no_server_is_one_line_that_says_what_to_do() -> None:
     # given nobody who listens
     # when somebody connects
-    with pytest.raises(bus.Unreachable) as error:
-        asyncio.run(bus.connect("nats://127.0.0.1:1", "test", patience_s=0.3))
+    with pytest.raises(Unreachable) as error:
+        asyncio.run(connect("nats://127.0.0.1:1", "test", patience_s=0.3))
 
     # then the message says where, and what to do
     assert str(error.value) == (
-        "no NATS server outputs at nats://127.0.0.1:1: "
+        "no NATS server answers at nats://127.0.0.1:1: "
         "start one with 'make run', or set NODEPOOL_URL"
     )

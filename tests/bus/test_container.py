@@ -12,7 +12,8 @@ import pytest
 from bus.harness import BINARY, connected, outcome, send, serving
 from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
 
@@ -99,6 +100,6 @@ def test_a_bus_in_a_container_takes_a_command_and_gives_its_outcome(
 
             # then there is an outcome, and it lies in the log
             assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
-            assert await bus.last_position(connection, bus.STREAM) > 1
+            assert await api.last_position(connection, STREAM) > 1
 
     asyncio.run(story())

@@ -12,10 +12,13 @@ from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterClust
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
 from support.audit import faults
-from support.processes import House
+from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 POOLS, NODES = 200, 2
@@ -30,7 +33,7 @@ PATIENCE_S = 100
 def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
     tmp_path: Path, replicas: int
 ) -> None:
-    with House(tmp_path, replicas) as house:
+    with ControlPlane(tmp_path, replicas) as house:
         log, conditions = asyncio.run(_under_fire(house))
         errors = house.errors()
 
@@ -40,10 +43,10 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
     assert errors == ""
 
 
-async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
-    connection = await bus.connect(house.server.url, "test", patience_s=20)
-    await bus.provision(connection)
-    reader = Reader(connection, bus.STREAM, ["np.>"])
+async def _under_fire(house: ControlPlane) -> tuple[Sequence[Entry], dict[str, int]]:
+    connection = await connect(house.server.url, "test", patience_s=20)
+    await provision(connection)
+    reader = Reader(connection, STREAM, ["np.>"])
     await reader.open()
     log: list[Entry] = []
     await _send(connection, _site())
@@ -56,7 +59,7 @@ async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
         await _grown(reader, log, STEP)
     async with asyncio.timeout(PATIENCE_S):
         conditions = await _conditions(house)
-    while reader.pending or log[-1].position < await bus.last_position(connection, bus.STREAM):
+    while reader.pending or log[-1].position < await api.last_position(connection, STREAM):
         log += await reader.next(timeout_s=5)
     await reader.close()
     await connection.close()
@@ -73,14 +76,14 @@ async def _grown(reader: Reader, log: list[Entry], by: int) -> None:
         log += found
 
 
-async def _kill(house: House, victim: str) -> None:
+async def _kill(house: ControlPlane, victim: str) -> None:
     if victim == "server":
         await asyncio.to_thread(house.kill_server)
     else:
         house.kill(victim)
 
 
-async def _conditions(house: House) -> dict[str, int]:
+async def _conditions(house: ControlPlane) -> dict[str, int]:
     """How many NodePools have which AtTarget reason, once all have the one they should."""
     async with Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         found: dict[str, str] = {}
@@ -115,7 +118,7 @@ def _pools() -> list[Command]:
     ]
 
 
-async def _send(connection: bus.Connection, commands: Sequence[Command]) -> None:
+async def _send(connection: Connection, commands: Sequence[Command]) -> None:
     """Publishes each until it is stored; the id makes that once."""
     for command in commands:
         id = f"{type(command).__name__}-{'/'.join(command.path)}"
@@ -124,11 +127,11 @@ async def _send(connection: bus.Connection, commands: Sequence[Command]) -> None
         )
         while True:
             try:
-                await bus.publish(
+                await api.publish(
                     connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=1
                 )
                 break
-            except bus.InDoubt:
+            except InDoubt:
                 await asyncio.sleep(0.02)
 
 

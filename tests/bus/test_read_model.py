@@ -15,9 +15,11 @@ from bus.harness import connected, crash, restart, serving, until
 from nodepool.client import Client
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import provision
 from support.stage import H100, NAMES, ZONE, services
 
 API = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool"}
@@ -80,7 +82,7 @@ async def right(connection: Connection, aggregator: Runtime[object]) -> bool:
     """Whether what is stored is what the aggregator knows, no more and no less."""
     try:
         rows = await stored(connection)
-    except (bus.InDoubt, bus.ServerRefusal):
+    except (InDoubt, ServerRefusal):
         return False
     return {(*place, version(json.loads(content))) for place, content in rows.items()} == known(
         aggregator
@@ -113,7 +115,7 @@ def test_a_row_is_the_whole_object_with_the_version_of_its_last_change(
             found = await stored(connection)
             assert len([key for bucket, key in found if bucket == "nodes"]) == 2
             assert {bucket for bucket, _ in found} == set(AGGREGATOR_BUCKETS)
-            entry = await bus.last_of(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+            entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
             assert entry is not None
             assert entry.headers["Nodepool-Version"] == version(json.loads(entry.content))
             assert to_json(json.loads(entry.content)) == entry.content
@@ -141,7 +143,7 @@ def test_a_deleted_pool_leaves_a_tombstone_and_is_gone_for_readers(
             assert await client.list("nodes") == []
 
             # and a mark says so for a while
-            entry = await bus.last_of(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+            entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
             assert entry is not None
             assert entry.headers["KV-Operation"] == "DEL"
             assert entry.headers["Nats-TTL"] == "3600s"
@@ -210,8 +212,8 @@ def test_a_bucket_that_was_dropped_is_made_again_with_every_row(
             await until(lambda: right(connection, aggregator))
 
             # when their bucket is deleted and set up anew, and one of them changes
-            await bus.ask(connection, "$JS.API.STREAM.DELETE.KV_nodepools")
-            await bus.provision(connection)
+            await api.request(connection, "$JS.API.STREAM.DELETE.KV_nodepools")
+            await provision(connection)
             assert await stored(connection) != {}
             await client.scale("p", 2)
 
@@ -233,8 +235,8 @@ def test_rows_that_were_lost_while_nobody_was_there_are_made_again_at_the_start(
             await until(lambda: right(connection, aggregator))
         async with connected(server.url) as connection:
             for bucket in AGGREGATOR_BUCKETS:
-                await bus.ask(connection, f"$JS.API.STREAM.DELETE.KV_{bucket}")
-            await bus.provision(connection)
+                await api.request(connection, f"$JS.API.STREAM.DELETE.KV_{bucket}")
+            await provision(connection)
 
             # when one starts, and nothing else happens
             async with serving(AGGREGATOR, server, tmp_path / "again.log") as again:

@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from bus.harness import ROUNDS, connected, fill, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
-from nodepool.nats.reader import BEHIND, WAITING_MAX, Reader
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt
+from nodepool.nats.reader import BEHIND, BUFFER_MAX, Reader
+from nodepool.nats.streams import STREAM
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
 RESTARTS = 10
@@ -31,7 +33,7 @@ async def reading(
     start: int = 1,
     wants: Callable[[str], bool] | None = None,
 ) -> AsyncIterator[Reader]:
-    reader = Reader(connection, bus.STREAM, [WANTED], start=start, wants=wants)
+    reader = Reader(connection, STREAM, [WANTED], start=start, wants=wants)
     await reader.open()
     try:
         yield reader
@@ -40,14 +42,14 @@ async def reading(
 
 
 async def consumers(connection: Connection) -> list[str]:
-    found = (await bus.ask(connection, f"$JS.API.CONSUMER.NAMES.{bus.STREAM}"))["consumers"]
+    found = (await api.request(connection, f"$JS.API.CONSUMER.NAMES.{STREAM}"))["consumers"]
     assert isinstance(found, list)
     return found
 
 
 async def filters(connection: Connection) -> list[object]:
     """The filters of every consumer there is."""
-    listed = (await bus.ask(connection, f"$JS.API.CONSUMER.LIST.{bus.STREAM}"))["consumers"]
+    listed = (await api.request(connection, f"$JS.API.CONSUMER.LIST.{STREAM}"))["consumers"]
     assert isinstance(listed, list)
     return [one["config"].get("filter_subjects") for one in listed]
 
@@ -55,8 +57,8 @@ async def filters(connection: Connection) -> list[object]:
 async def publish_until_stored(connection: Connection, number: int) -> None:
     while True:
         try:
-            await bus.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
-        except bus.InDoubt:
+            await api.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
+        except InDoubt:
             continue
         return
 
@@ -145,7 +147,7 @@ def test_newest_hands_over_only_the_last_row_of_each_key_and_then_each_change(
             # given rows that were written more than once
             rows = [(f"$KV.nodes.{key}", b"%d" % number) for number in (1, 2, 3) for key in "abc"]
             for subject, content in rows:
-                await bus.publish(connection, subject, content)
+                await api.publish(connection, subject, content)
 
             # when a reader wants the newest of each
             reader = Reader(connection, "KV_nodes", ["$KV.nodes.>"], newest=True)
@@ -157,7 +159,7 @@ def test_newest_hands_over_only_the_last_row_of_each_key_and_then_each_change(
             assert contents(found) == [3, 3, 3]
 
             # and then what changes
-            await bus.publish(connection, "$KV.nodes.b", b"4")
+            await api.publish(connection, "$KV.nodes.b", b"4")
             assert contents(await read(reader, 1)) == [4]
             await reader.close()
 
@@ -170,18 +172,18 @@ def test_a_reader_takes_no_more_than_it_has_room_for_and_loses_nothing_of_the_re
     async def story() -> None:
         async with connected(server.url) as connection:
             # given more messages than a reader keeps
-            count = WAITING_MAX + 3_000
+            count = BUFFER_MAX + 3_000
             await fill(connection, numbers(0, count))
 
             # when nobody takes them from it for a while
             async with reading(connection) as reader:
-                await until(lambda: reader.last >= WAITING_MAX)
+                await until(lambda: reader.last >= BUFFER_MAX)
                 for _ in range(3):
                     await connection.flush()
-                waiting = await reader.taken()
+                waiting = await reader.take()
 
                 # then it has taken in as many as it keeps, and the rest follows when asked for
-                assert len(waiting) == WAITING_MAX
+                assert len(waiting) == BUFFER_MAX
                 rest = await read(reader, count - len(waiting))
                 assert contents(waiting + rest) == list(range(count))
 
@@ -297,7 +299,7 @@ def test_a_reader_whose_server_goes_while_it_asks_for_a_consumer_is_soon_back(
                 # given a reader that has lost its consumer just before the server goes
                 async with reading(connection, start=number * 2 + 1) as reader:
                     for name in await consumers(connection):
-                        await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
+                        await api.request(connection, f"$JS.API.CONSUMER.DELETE.{STREAM}.{name}")
                     asked = asyncio.create_task(publish_until_stored(connection, number * 2))
 
                     # when the server comes back
@@ -325,7 +327,7 @@ def test_a_deleted_consumer_is_made_anew_where_the_reader_stands(server: NatsSer
 
             # when its consumer is deleted under it, and more is said
             for name in await consumers(connection):
-                await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
+                await api.request(connection, f"$JS.API.CONSUMER.DELETE.{STREAM}.{name}")
             await fill(connection, numbers(10, 20))
             after = await read(reader, 10)
 

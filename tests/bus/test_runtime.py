@@ -29,10 +29,11 @@ from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import SNAPSHOTS, STREAM, Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
-from nodepool.nats.restore import restored
+from nodepool.nats.snapshots import restore
+from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from nodepool.service import Context, Service
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
@@ -49,8 +50,8 @@ def limit(number: int, org: str = "acme") -> SetQuota:
 
 def handled(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
     """How many messages of a kind this replica has processed."""
-    registry = runtime.telemetry.registry
-    name, found = "nodepool_messages_handled", 0.0
+    registry = runtime.telemetry.metrics.registry
+    name, found = "nodepool_messages_processed", 0.0
     for family in registry.collect():
         for sample in family.samples if family.name == name else ():
             given = {"message": message, **labels}
@@ -95,7 +96,7 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
                     await send(connection, limit(number), f"c{number}")
                 await processed(connection, 5)
                 too_early = wake("quota", datetime(2100, 1, 1, tzinfo=UTC), 0)
-                position = await bus.publish(
+                position = await api.publish(
                     connection, subject_of(too_early.data, CLOCK), too_early.encode()
                 )
                 replica = first.replica
@@ -152,7 +153,7 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
                 await several(connection, 40, 60)
 
             # when one starts from the snapshot, and one from the start of the log
-            saved = await restored(connection, QUOTA)
+            saved = await restore(connection, QUOTA)
             async with serving(QUOTA, server, tmp_path / "three.log") as third:
                 await until(lambda: third.replica.open == 0)
                 again = third.replica
@@ -179,41 +180,41 @@ async def several(connection: Connection, first: int, last: int) -> None:
 
 
 async def snapshot_there(connection: Connection) -> bool:
-    return await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest") is not None
+    return await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest") is not None
 
 
 async def chunk_of(connection: Connection) -> str:
     """The subject of the only chunk of the snapshot."""
-    entry = await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
+    entry = await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
     assert entry is not None
     return f"np-snapshot.quota.{json.loads(entry.content)['id']}.0"
 
 
 async def cut(connection: Connection) -> None:
-    await bus.publish(connection, await chunk_of(connection), b"not packed")
+    await api.publish(connection, await chunk_of(connection), b"not packed")
 
 
 async def lose(connection: Connection) -> None:
     body = {"filter": await chunk_of(connection)}
-    await bus.ask(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", body)
+    await api.request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", body)
 
 
 async def garble(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b"\x00\xff")
+    await api.publish(connection, "np-snapshot.quota.manifest", b"\x00\xff")
 
 
 async def other_shape(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b'{"id": 1}')
+    await api.publish(connection, "np-snapshot.quota.manifest", b'{"id": 1}')
 
 
 async def no_object(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b"[]")
+    await api.publish(connection, "np-snapshot.quota.manifest", b"[]")
 
 
 async def other_log(connection: Connection) -> None:
     """The log is gone, and only its snapshots are left."""
-    await bus.ask(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
-    await bus.provision(connection)
+    await api.request(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
+    await provision(connection)
 
 
 @pytest.mark.parametrize("damage", [cut, lose, garble, other_shape, no_object, other_log])
@@ -238,7 +239,7 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
 
             # then it knows what the log says, and the next snapshot is good
             assert state_of(after) == state_of(await replayed(connection, QUOTA))
-            again = await restored(connection, QUOTA)
+            again = await restore(connection, QUOTA)
             assert 0 < again.committed <= after.committed
 
     asyncio.run(story())
@@ -265,7 +266,7 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
                 "b6": b"[" * 100_000,
             }
             for number, (id, content) in enumerate(broken.items()):
-                await bus.publish(connection, ERROR, content, id=id)
+                await api.publish(connection, ERROR, content, id=id)
                 await send(connection, limit(number), f"c{number}")
 
             # when they are processed
@@ -290,7 +291,7 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
             assert letters[1]["content"] == '{"zone": "Z"}'
 
             # and counted
-            value = runtime.telemetry.registry.get_sample_value
+            value = runtime.telemetry.metrics.registry.get_sample_value
             assert value("nodepool_dead_letters_total", {"service": "quota"}) == len(broken)
             assert handled(runtime, outcome="failure") == len(broken)
 
@@ -307,7 +308,7 @@ def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
         ):
             # given an event whose content is broken
             subject = "np.evt.validator.acme.prod.p.NodePoolValidated"
-            position = await bus.publish(connection, subject, b'{"data": 1}')
+            position = await api.publish(connection, subject, b'{"data": 1}')
 
             # when a command follows it
             await send(connection, limit(1), "c1")
@@ -409,7 +410,7 @@ def test_a_wake_before_its_moment_finds_nothing_due_and_is_rung_again(
 
             # when somebody whose clock is ahead rings at once, in the very words of its own ring
             rung = wake("kitchen", due, position)
-            await bus.publish(connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id)
+            await api.publish(connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id)
 
             # then it finds nothing due, and is rung again when its moment has come
             said = await first_said(connection, "QuotaSet")
@@ -517,17 +518,17 @@ def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: Nats
         # when a replica starts
         async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
             # then it is not ready
-            assert not runtime.telemetry.ready()
+            assert not runtime.is_ready()
 
             # and once the server is there it is
             await asyncio.to_thread(server.start)
-            await until(runtime.telemetry.ready)
+            await until(runtime.is_ready)
 
             # and when the server is gone again it is not, until it is back
             await asyncio.to_thread(server.kill)
-            await until(lambda: not runtime.telemetry.ready())
+            await until(lambda: not runtime.is_ready())
             await asyncio.to_thread(server.start)
-            await until(runtime.telemetry.ready)
+            await until(runtime.is_ready)
 
     asyncio.run(story())
 

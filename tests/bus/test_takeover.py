@@ -25,11 +25,12 @@ from bus.harness import (
 from nodepool.client import Client
 from nodepool.contract.commands import PreemptNode, SetQuota
 from nodepool.local.server import NatsServer, free_port
-from nodepool.nats import bus
-from nodepool.nats.bus import STREAM, Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
 from support.audit import faults
-from support.processes import SERVICES, House
+from support.processes import SERVICES, ControlPlane
 from support.stage import H100, ZONE
 
 TAKEOVER_S = 1.0
@@ -141,7 +142,7 @@ def test_a_leader_that_slept_writes_nothing_that_was_said_without_it(
 
 @pytest.mark.timeout(240)
 def test_every_service_is_at_work_within_a_second_of_a_killed_server(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+    async def story(house: ControlPlane) -> None:
         async with (
             connected(house.server.url) as connection,
             Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client,
@@ -156,7 +157,7 @@ def test_every_service_is_at_work_within_a_second_of_a_killed_server(tmp_path: P
             took: list[float] = []
             for number in range(ROUNDS):
                 # when the server is killed and comes back, and somebody asks for something
-                before = await bus.last_position(connection, STREAM)
+                before = await api.last_position(connection, STREAM)
                 await asyncio.to_thread(house.kill_server)
                 began = asyncio.get_running_loop().time()
                 asking = asyncio.create_task(ask_everybody(house.server.url, number + 2))
@@ -170,7 +171,7 @@ def test_every_service_is_at_work_within_a_second_of_a_killed_server(tmp_path: P
                     break
             assert min(took) <= AT_WORK_S, took
 
-    with House(tmp_path) as house:
+    with ControlPlane(tmp_path) as house:
         asyncio.run(story(house))
         assert house.errors() == ""
 
@@ -184,7 +185,7 @@ async def ask_everybody(url: str, target: int) -> None:
         preempt = PreemptNode(org="acme", cluster="prod", pool="p", node="nobody")
         await send(connection, preempt, f"preempt-{target}")
         subject = "np.cmd.acme.prod.p.ScaleNodePool"
-        await bus.publish(connection, subject, json.dumps({"targetNodes": target}).encode())
+        await api.publish(connection, subject, json.dumps({"targetNodes": target}).encode())
 
 
 async def heard(connection: Connection, start: int) -> None:
@@ -198,7 +199,7 @@ async def heard(connection: Connection, start: int) -> None:
     await log.close()
 
     async def row_is_new() -> bool:
-        entry = await bus.last_of(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+        entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
         return entry is not None and int(entry.headers["Nodepool-Version"]) > start
 
     await until(row_is_new)

@@ -11,7 +11,8 @@ from bus.harness import Replica, connected, launched, send, until, whole
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.local.server import NatsServer, free_port
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
 from support.stage import H100, ZONE
 
 CHAIN = ("validator", "quota", "capacity", "allocator", "fleet", "lifecycle")
@@ -43,7 +44,7 @@ async def one_pool(server: NatsServer) -> list[dict[str, object]]:
         last = "np.evt.lifecycle.acme.prod.p.CWNodeRegistered"
 
         async def registered() -> bool:
-            return await bus.last_of(connection, bus.STREAM, last) is not None
+            return await api.last_message(connection, STREAM, last) is not None
 
         await until(registered)
         log = await whole(connection)

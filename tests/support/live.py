@@ -20,8 +20,11 @@ from nodepool.engine.snapshot import dump
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.connection import connect
+from nodepool.nats.errors import Conflict, ServerRefusal
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import AnyService
 from support.stage import Stage, services
 
@@ -33,31 +36,22 @@ PAUSE_S = 0.002
 Document = Mapping[str, object]
 
 
-class Watched(Runtime[Any]):
-    """A replica at work of which one can see whether a commit is on its way."""
+def is_idle(runtime: Runtime[Any], wanted: int, last: int) -> bool:
+    """Whether a replica has processed everything up to `wanted`, and has nothing due.
 
-    committing = False
-
-    async def _commit(self, proposal: Any) -> bool:
-        self.committing = True
-        try:
-            return await super()._commit(proposal)
-        finally:
-            self.committing = False
-
-    def rests(self, wanted: int, last: int) -> bool:
-        """Whether it has processed everything up to here, and waits for nothing that is due."""
-        replica = self.replica
-        due = replica.due()
-        return (
-            self.ready.is_set()
-            and not self.committing
-            and not replica.open
-            and not replica.is_behind
-            and replica.read_to >= wanted
-            and replica.expected_sequence <= last
-            and (due is None or due > datetime.now(UTC))
-        )
+    `last` is the last position of the log; a commit beyond it is not read yet by the stage.
+    """
+    replica = runtime.replica
+    due = replica.due()
+    return (
+        runtime.ready.is_set()
+        and not runtime.committing
+        and not replica.open
+        and not replica.is_behind
+        and replica.read_to >= wanted
+        and replica.expected_sequence <= last
+        and (due is None or due > datetime.now(UTC))
+    )
 
 
 class LiveStage(Stage):
@@ -73,7 +67,7 @@ class LiveStage(Stage):
         self._thread.start()
         settings = Settings(url=server.url, log_file=str(log_file))
         self._stop = asyncio.Event()
-        self.runtimes = [Watched(service, settings) for service in self.services]
+        self.runtimes = [Runtime(service, settings) for service in self.services]
         self._tasks: list[asyncio.Task[None]] = []
         self._do(self._open(server.url))
 
@@ -81,9 +75,9 @@ class LiveStage(Stage):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(2 * PATIENCE_S)
 
     async def _open(self, url: str) -> None:
-        self._connection = await bus.connect(url, "stage", patience_s=PATIENCE_S)
+        self._connection = await connect(url, "stage", patience_s=PATIENCE_S)
         await self._clear()
-        self._reader = Reader(self._connection, bus.STREAM, ["np.>"])
+        self._reader = Reader(self._connection, STREAM, ["np.>"])
         await self._reader.open()
         self._tasks = [asyncio.create_task(runtime.run(self._stop)) for runtime in self.runtimes]
         async with asyncio.timeout(PATIENCE_S):
@@ -92,11 +86,11 @@ class LiveStage(Stage):
 
     async def _clear(self) -> None:
         """Makes every stream anew; the server may need a moment to forget the old ones."""
-        for stream in bus.streams():
-            await _whatever(bus.ask(self._connection, f"$JS.API.STREAM.DELETE.{stream}"))
+        for stream in streams():
+            await _whatever(api.request(self._connection, f"$JS.API.STREAM.DELETE.{stream}"))
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                if await _whatever(bus.provision(self._connection)) is None:
+                if await _whatever(provision(self._connection)) is None:
                     return
                 await asyncio.sleep(PAUSE_S)
 
@@ -117,7 +111,7 @@ class LiveStage(Stage):
         await self._connection.close()
 
     def put(self, subject: str, content: bytes, id: str) -> None:
-        self._do(bus.publish(self._connection, subject, content, id=id))
+        self._do(api.publish(self._connection, subject, content, id=id))
 
     def entries(self) -> Sequence[Entry]:
         return self._entries
@@ -127,9 +121,9 @@ class LiveStage(Stage):
 
     async def _settled(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not self._rests(await bus.last_position(self._connection, bus.STREAM)):
+            while not self._rests(await api.last_position(self._connection, STREAM)):
                 await asyncio.sleep(PAUSE_S)
-                self._entries += await self._reader.taken()
+                self._entries += await self._reader.take()
 
     def _rests(self, last: int) -> bool:
         if (self._entries[-1].position if self._entries else 0) != last:
@@ -141,7 +135,7 @@ class LiveStage(Stage):
         self._seen = len(self._entries)
         wanted = [self._wanted[service.name] for service in self.services]
         return all(
-            runtime.rests(position, last)
+            is_idle(runtime, position, last)
             for runtime, position in zip(self.runtimes, wanted, strict=True)
         )
 
@@ -214,6 +208,6 @@ async def _whatever(asked: Awaitable[object]) -> Exception | None:
     """Waits for an output; what the server refused, if it did."""
     try:
         await asked
-    except (bus.Conflict, bus.ServerRefusal) as refusal:
+    except (Conflict, ServerRefusal) as refusal:
         return refusal
     return None

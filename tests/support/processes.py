@@ -24,7 +24,7 @@ SERVICES = (
 )
 
 
-class House:
+class ControlPlane:
     """A nats-server and so many replicas of every service; what ends is started again."""
 
     def __init__(self, folder: Path, replicas: int = 1) -> None:

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, decode, token
-from nodepool.nats import bus
+from nodepool.nats import errors
 from nodepool.nats.reader import Reader
 
 FILTERS_MAX = 16
@@ -67,11 +67,11 @@ class Speaking:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(error, bus.ServerRefusal):
+        if isinstance(error, errors.ServerRefusal):
             raise Unreachable(
                 f"no control plane is set up at {shown(self._url)}: start one with 'nodepool up'"
             ) from None
-        if isinstance(error, bus.Unreachable | bus.InDoubt | NatsError | OSError):
+        if isinstance(error, errors.Unreachable | errors.InDoubt | NatsError | OSError):
             raise silent(self._url) from None
 
 

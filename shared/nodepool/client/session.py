@@ -64,8 +64,10 @@ from nodepool.contract.messages import (
     token,
 )
 from nodepool.contract.model import ConditionStatus, Pod
-from nodepool.nats import bus
+from nodepool.nats import api, errors
+from nodepool.nats.connection import RETRY_S, Connection, connect
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
 
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
@@ -120,12 +122,12 @@ class Client:
         self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
         self._source = f"{source}/{_user()}"
-        self._connection: bus.Connection | None = None
+        self._connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
         try:
-            self._connection = await bus.connect(self.url, self._source)
-        except bus.Unreachable:
+            self._connection = await connect(self.url, self._source)
+        except errors.Unreachable:
             raise Unreachable(
                 f"no NATS server answers at {shown(self.url)}: start one with 'nodepool up', or set"
                 " NODEPOOL_URL"
@@ -290,7 +292,7 @@ class Client:
             async with asyncio.timeout(self.timeout_s):
                 position = await self._publish(subject_of(command, ""), envelope.encode(), id)
                 return await outcome
-        except bus.ServerRefusal as refusal:
+        except errors.ServerRefusal as refusal:
             return NoOutcome(f"{name} is not stored: {refusal}")
         except TimeoutError:
             return unanswered(name, self.timeout_s, stored=position > 0)
@@ -301,14 +303,14 @@ class Client:
         """The position; an uncertain publish is said again under its id until the time is up."""
         while True:
             try:
-                return await bus.publish(self._bus, subject, content, id=id, timeout_s=2.0)
-            except bus.InDoubt:
-                await asyncio.sleep(bus.RETRY_S)
+                return await api.publish(self._bus, subject, content, id=id, timeout_s=2.0)
+            except errors.InDoubt:
+                await asyncio.sleep(RETRY_S)
 
     @asynccontextmanager
     async def _outcomes(self, commands: Sequence[Command]) -> AsyncIterator[Outcomes]:
         filters = outcome_filters(commands)
-        async with self._reader(bus.STREAM, filters, at_end=True) as reader:
+        async with self._reader(STREAM, filters, at_end=True) as reader:
             outcomes = Outcomes(reader)
             listening = asyncio.create_task(outcomes.listen())
             try:
@@ -325,7 +327,7 @@ class Client:
         capacity's.
         """
         with self._speaking():
-            entry = await bus.last_of(
+            entry = await api.last_message(
                 self._bus, f"KV_{bucket}", self._scope(bucket) + checked("name", key)
             )
         return _document(entry) if entry is not None else None
@@ -435,7 +437,7 @@ class Client:
         """The newest event of that kind about a NodePool, or about the cluster as a whole (`_`)."""
         subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
         with self._speaking():
-            return await bus.last_of(self._bus, bus.STREAM, subject)
+            return await api.last_message(self._bus, STREAM, subject)
 
     # Events.
 
@@ -453,7 +455,7 @@ class Client:
         """
         start = 1 if since is None else await self._position_at(since)
         filters = self._event_filters(pool)
-        async with self._reader(bus.STREAM, filters, start=start) as reader:
+        async with self._reader(STREAM, filters, start=start) as reader:
             while follow or reader.pending:
                 for entry in await self._next(reader, endless=follow):
                     for seen in object_events(entry):
@@ -468,7 +470,7 @@ class Client:
     async def _position_at(self, moment: datetime) -> int:
         """A position such that nothing at or after that moment lies before it."""
         with self._speaking():
-            high = await self._last_position(bus.STREAM) + 1
+            high = await self._last_position(STREAM) + 1
             low = 1
             while low < high:
                 middle = (low + high) // 2
@@ -481,13 +483,13 @@ class Client:
     async def _time_of(self, position: int) -> datetime | None:
         """When the first message at or after a position was stored."""
         manager = self._bus.jsm()
-        found = await manager.get_msg(bus.STREAM, seq=position, subject=">", next=True)
+        found = await manager.get_msg(STREAM, seq=position, subject=">", next=True)
         return found.time
 
     # What they share.
 
     @property
-    def _bus(self) -> bus.Connection:
+    def _bus(self) -> Connection:
         assert self._connection is not None, "use the client in `async with`"
         return self._connection
 
@@ -532,12 +534,12 @@ class Client:
         end = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             try:
-                return await bus.last_position(self._bus, stream)
-            except bus.ServerRefusal as refusal:
+                return await api.last_position(self._bus, stream)
+            except errors.ServerRefusal as refusal:
                 left = end - asyncio.get_running_loop().time()
                 if refusal.code != STREAM_NOT_FOUND or left <= 0:
                     raise
-            await asyncio.sleep(bus.RETRY_S)
+            await asyncio.sleep(RETRY_S)
 
     async def _next(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """What is read next; `endless` waits for it, else it is known to be there."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nodepool.client import Client, ClientError, Document
 from nodepool.local.server import NatsServer, ServerError, find_server
-from nodepool.nats.bus import InDoubt
+from nodepool.nats.errors import InDoubt
 
 SERVICES = (
     "validator",
