@@ -27,7 +27,7 @@ class Snapshots:
         if self._saving is not None and self._saving.done():
             saving, self._saving = self._saving, None
             if not saving.cancelled() and (error := saving.exception()) is not None:
-                self._log.warning("no snapshot", cause=str(error))
+                self._log.warning("snapshot failed", cause=str(error))
         return self._processed >= self._every and self._saving is None
 
     def start(self, save: Coroutine[None, None, int]) -> None:

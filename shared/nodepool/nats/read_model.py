@@ -72,6 +72,11 @@ class ReadModelWriter(Generic[S]):
         """Whether what lies in the buckets is known; if not it is read before the next write."""
         return self._is_current
 
+    @property
+    def unwritten(self) -> int:
+        """How many objects have changed and are not written yet."""
+        return len(self._changed)
+
     def update(self, state: S, messages: Iterable[Message], committed: int) -> None:
         """Takes the newest state, and writes what these messages may have changed in it soon.
 
