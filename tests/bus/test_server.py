@@ -86,8 +86,8 @@ async def last_message(url: str) -> bytes | None:
 # --- start and stop -----------------------------------------------------------------------------
 
 
-def test_jetstream_answers_as_soon_as_start_comes_back(server: NatsServer) -> None:
-    # given a server that has just come back from its start
+def test_jetstream_is_available_as_soon_as_start_returns(server: NatsServer) -> None:
+    # given a server whose start has just returned
     server.start()
 
     # when a client publishes to a stream at once
@@ -130,16 +130,16 @@ def test_a_stopped_server_is_gone_and_leaves_its_port_and_directory_free(tmp_pat
 
 def test_stop_and_kill_do_nothing_for_a_server_that_does_not_run(server: NatsServer) -> None:
     # given a server that was never started
-    # when it is stopped and killed all the same
+    # when it is stopped and killed
     server.stop()
     server.kill()
 
-    # then it does not run, and nobody complains
+    # then it does not run, and nothing is raised
     assert not server.running
 
 
 def test_a_server_that_died_on_its_own_can_be_started_again(server: NatsServer) -> None:
-    # given a server that something else has killed
+    # given a server that was killed from outside
     server.start()
     first = server.pid
     assert first is not None
@@ -160,7 +160,7 @@ def test_ctrl_c_at_the_terminal_does_not_reach_the_server(server: NatsServer) ->
     server.start()
     assert server.pid is not None
 
-    # when the terminal signals its foreground process group, which is ours
+    # when the terminal signals its foreground process group, which is that of the test
     # then the server is in another one
     assert os.getpgid(server.pid) != os.getpgrp()
 
@@ -170,7 +170,7 @@ def test_only_this_machine_can_connect(server: NatsServer, tmp_path: Path) -> No
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
 
-    # when somebody else wants its port on another loopback address
+    # when another program binds its port on another loopback address
     # then that address is free, so the server does not listen on all of them
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", port))
@@ -193,12 +193,12 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
     port = free_port()
     with (
         NatsServer(tmp_path, free_port(), BINARY, monitor_port=port),
-        # when somebody asks for its health
+        # when its health is requested
         socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
     ):
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
 
-        # then it is well
+        # then it is healthy
         assert b"200 OK" in connection.makefile("rb").readline()
 
 
@@ -206,7 +206,7 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
 
 
 def test_a_port_taken_by_a_silent_listener_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the port and says nothing
+    # given a program that listens on the port and sends nothing
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -221,7 +221,7 @@ def test_a_port_taken_by_a_silent_listener_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_port_taken_by_another_nats_server_is_not_mistaken_for_ours(
+def test_a_port_taken_by_another_nats_server_is_an_error(
     server: NatsServer, tmp_path: Path
 ) -> None:
     # given a server that is ready on its port
@@ -233,14 +233,14 @@ def test_a_port_taken_by_another_nats_server_is_not_mistaken_for_ours(
     with pytest.raises(ServerError) as error:
         second.start()
 
-    # then it does not take the first for itself
+    # then it does not mistake the first one for itself
     assert f"port {port} on 127.0.0.1 is taken" in one_line(error)
     assert not second.running
     assert server.running
 
 
 def test_a_taken_monitor_port_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the monitor port
+    # given a program that listens on the monitor port
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -347,7 +347,7 @@ def test_a_server_that_dies_at_its_start_gives_its_reason(tmp_path: Path) -> Non
     with pytest.raises(ServerError) as error:
         server.start()
 
-    # then the message holds its last words, and nothing is left running
+    # then the message holds the last line of its log, and no process is left
     assert "JetStream" in one_line(error)
     assert not server.running
 
@@ -355,17 +355,17 @@ def test_a_server_that_dies_at_its_start_gives_its_reason(tmp_path: Path) -> Non
 # --- finding a binary ---------------------------------------------------------------------------
 
 
-def test_the_binary_that_was_set_comes_first(
+def test_a_configured_binary_comes_before_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a newer nats-server on PATH
     program(tmp_path / "bin" / "nats-server", "nats-server: v9.0.0")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-    # when one is set
+    # when another is configured
     chosen = program(tmp_path / "mine", "nats-server: v2.14.0")
 
-    # then that one is taken
+    # then that one is used
     assert find_server(str(chosen)) == chosen
 
 
@@ -374,42 +374,42 @@ def test_path_comes_before_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyP
     on_path = program(tmp_path / "nats-server", "nats-server: v2.14.0")
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    # when none is set
-    # then the one on PATH is taken
+    # when none is configured
+    # then the one on PATH is used
     assert find_server(None) == on_path
 
 
 @pytest.mark.parametrize("says", ["nats-server: v2.13.9", "nats-server: v1.4.1", "hello"])
-def test_the_wheel_helps_out_when_the_one_on_path_will_not_do(
+def test_the_wheel_is_used_when_the_program_on_path_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     # given a program on PATH that is too old, or no nats-server at all
     on_path = program(tmp_path / "nats-server", says)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    # when none is set
-    found = find_server(None)
+    # when none is configured
+    server = find_server(None)
 
-    # then another one is taken
-    assert found != on_path
-    assert found.is_file()
+    # then another one is used
+    assert server != on_path
+    assert server.is_file()
 
 
-def test_one_that_was_set_but_is_too_old_is_refused(tmp_path: Path) -> None:
+def test_a_configured_binary_that_is_too_old_is_an_error(tmp_path: Path) -> None:
     # given an old nats-server
     old = program(tmp_path / "old", "nats-server: v2.10.3")
 
-    # when it is set
+    # when it is configured
     with pytest.raises(ServerError) as error:
         find_server(str(old))
 
-    # then it is refused, although another one could be found
+    # then it is refused, although there is another one
     assert f"{old} (version 2.10), but 2.14 or newer is needed" in one_line(error)
 
 
-def test_one_that_was_set_but_is_missing_is_refused(tmp_path: Path) -> None:
-    # given a path with nothing there
-    # when it is set
+def test_a_configured_binary_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    # given a path without a file
+    # when it is configured
     with pytest.raises(ServerError) as error:
         find_server(str(tmp_path / "nowhere"))
 
