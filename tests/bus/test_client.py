@@ -26,8 +26,8 @@ from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
 from validator.decide import SERVICE as VALIDATOR
 
 ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"
@@ -50,14 +50,14 @@ async def opened(
 
 async def put(connection: Connection, key: str, document: Mapping[str, object]) -> None:
     """Stores an object of the read model; `key` is its bucket and its subject in there."""
-    await bus.publish(connection, f"$KV.{key}", json.dumps(document).encode())
+    await api.publish(connection, f"$KV.{key}", json.dumps(document).encode())
 
 
 async def say(connection: Connection, event: Event) -> int:
     """Stores an event of the service that is its speaker; its position."""
     kind = type(event)
     envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
-    return await bus.publish(connection, subject_of(event, kind.speaker), envelope.encode())
+    return await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
 
 
 def pool(name: str, generation: int = 1, observed: int = 1) -> dict[str, object]:
@@ -189,7 +189,7 @@ def test_watching_gives_what_there_is_then_each_change_and_deletion(server: Nats
                             seen.append("q")
                             headers = {"KV-Operation": "DEL"}
                             subject = f"$KV.nodepools.{ORG}.{CLUSTER}.q"
-                            await bus.publish(connection, subject, b"", headers=headers)
+                            await api.publish(connection, subject, b"", headers=headers)
                         case Object(key="q", document=None):
                             seen.append("q is gone")
                             break

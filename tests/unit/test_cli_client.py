@@ -26,8 +26,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import START
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
@@ -179,8 +179,8 @@ def test_an_error_never_shows_the_password_of_an_address() -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (bus.ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
-        (bus.InDoubt("?"), "the server at nats://bus does not respond"),
+        (ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
+        (InDoubt("?"), "the server at nats://bus does not respond"),
         (NoServersError(), "the server at nats://bus does not respond"),
         (TimeoutError(), "the server at nats://bus does not respond"),
     ],

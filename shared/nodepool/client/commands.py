@@ -29,7 +29,7 @@ from nodepool.contract.commands import (
 from nodepool.contract.events import CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.model import Pod
-from nodepool.nats import bus
+from nodepool.nats.streams import STREAM
 
 WINDOW: Final = 256
 """How many commands are in flight at a time by default."""
@@ -177,7 +177,7 @@ class Commands(Session):
     async def _sender(self, commands: Sequence[Command]) -> AsyncIterator[Sender]:
         """A sender for these commands, which listens for their outcomes inside the context."""
         filters = outcome_filters(command for command in commands if misnamed(command) is None)
-        async with self._reader(bus.STREAM, filters, at_end=True) as reader:
+        async with self._reader(STREAM, filters, at_end=True) as reader:
             outcomes = PendingOutcomes(reader)
             listening = asyncio.create_task(outcomes.listen())
             try:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 from nats.errors import Error as NatsError
 
-from nodepool.nats import bus
+from nodepool.nats import errors
+from nodepool.nats.errors import InDoubt, ServerRefusal
 
 
 class ClientError(Exception):
@@ -48,11 +49,11 @@ def translated(url: str) -> Iterator[None]:
     """Turns errors of the bus that are raised inside it into `Unreachable`."""
     try:
         yield
-    except bus.ServerRefusal:
+    except ServerRefusal:
         raise Unreachable(
             f"no control plane is set up at {without_password(url)}: start one with 'nodepool up'"
         ) from None
-    except (bus.Unreachable, bus.InDoubt, NatsError, OSError):
+    except (errors.Unreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
 
 

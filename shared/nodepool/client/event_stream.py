@@ -8,7 +8,7 @@ from nodepool.client.events import KINDS, ObjectEvent, object_events, regards
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.subjects import token
-from nodepool.nats import bus
+from nodepool.nats.streams import STREAM
 
 
 class EventStream(Session):
@@ -30,7 +30,7 @@ class EventStream(Session):
         """
         start = 1 if since is None else await self._position_at(since)
         filters = self._event_filters(pool)
-        async with self._reader(bus.STREAM, filters, start=start) as reader:
+        async with self._reader(STREAM, filters, start=start) as reader:
             while follow or reader.pending:
                 for entry in await self._read(reader, endless=follow):
                     for event in object_events(entry):
@@ -48,7 +48,7 @@ class EventStream(Session):
         Past the end of the log where there is none.
         """
         with translated(self.url):
-            high = await self._last_position(bus.STREAM) + 1
+            high = await self._last_position(STREAM) + 1
             low = 1
             while low < high:
                 middle = (low + high) // 2
@@ -62,5 +62,5 @@ class EventStream(Session):
     async def _time_of(self, position: int) -> datetime | None:
         """When the first message at or after a position was stored."""
         manager = self._connection.jsm()
-        message = await manager.get_msg(bus.STREAM, seq=position, subject=">", next=True)
+        message = await manager.get_msg(STREAM, seq=position, subject=">", next=True)
         return message.time

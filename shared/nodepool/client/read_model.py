@@ -14,7 +14,6 @@ from nodepool.contract.events import ClusterRegistered
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
-from nodepool.nats import bus
 
 Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
 Document = Mapping[str, object]

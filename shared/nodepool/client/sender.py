@@ -9,7 +9,9 @@ from nodepool.client.names import misnamed
 from nodepool.client.outcomes import Outcome, PendingOutcomes
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.connection import RETRY_S, Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
 
 PUBLISH_S = 2.0
 """How long one attempt to publish may take, in seconds."""
@@ -24,7 +26,7 @@ class Sender:
 
     def __init__(
         self,
-        connection: bus.Connection,
+        connection: Connection,
         outcomes: PendingOutcomes,
         *,
         source: str,
@@ -49,7 +51,7 @@ class Sender:
             async with asyncio.timeout(self._timeout_s):
                 position = await self._publish(subject_of(command, ""), content, id)
                 return await outcome
-        except bus.ServerRefusal as error:
+        except ServerRefusal as error:
             return NoOutcome(f"{name} is not stored: {error}")
         except TimeoutError:
             return no_outcome(name, self._timeout_s, stored=position > 0)
@@ -63,11 +65,11 @@ class Sender:
         """
         while True:
             try:
-                return await bus.publish(
+                return await api.publish(
                     self._connection, subject, content, id=id, timeout_s=PUBLISH_S
                 )
-            except bus.InDoubt:
-                await asyncio.sleep(bus.RETRY_S)
+            except InDoubt:
+                await asyncio.sleep(RETRY_S)
 
 
 def encoded(command: Command, id: str, source: str) -> bytes:

@@ -13,8 +13,11 @@ from nodepool.client.errors import Unreachable, not_responding, translated, with
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event
-from nodepool.nats import bus
+from nodepool.nats import api, errors
+from nodepool.nats.connection import RETRY_S, Connection, connect
+from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
 
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
@@ -45,13 +48,13 @@ class Session:
         self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
         self._source = f"{source}/{_user()}"
-        self._open_connection: bus.Connection | None = None
+        self._open_connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
         address = without_password(self.url)
         try:
-            self._open_connection = await bus.connect(self.url, self._source)
-        except bus.Unreachable:
+            self._open_connection = await connect(self.url, self._source)
+        except errors.Unreachable:
             raise Unreachable(
                 f"no NATS server responds at {address}: start one with 'nodepool up', or set"
                 " NODEPOOL_URL"
@@ -73,7 +76,7 @@ class Session:
                 await self._open_connection.close()
 
     @property
-    def _connection(self) -> bus.Connection:
+    def _connection(self) -> Connection:
         assert self._open_connection is not None, "use the client in `async with`"
         return self._open_connection
 
@@ -118,12 +121,12 @@ class Session:
         deadline = asyncio.get_running_loop().time() + self.timeout_s
         while True:
             try:
-                return await bus.last_position(self._connection, stream)
-            except bus.ServerRefusal as refusal:
+                return await api.last_position(self._connection, stream)
+            except ServerRefusal as refusal:
                 left = deadline - asyncio.get_running_loop().time()
                 if refusal.code != STREAM_NOT_FOUND or left <= 0:
                     raise
-            await asyncio.sleep(bus.RETRY_S)
+            await asyncio.sleep(RETRY_S)
 
     async def _read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """The next messages of a reader, at least one.
@@ -140,7 +143,7 @@ class Session:
         """The newest event of a kind on this cluster and `pool`, which is one subject token."""
         subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
         with translated(self.url):
-            return await bus.last_of(self._connection, bus.STREAM, subject)
+            return await bus.last_of(self._connection, STREAM, subject)
 
 
 def _user() -> str:

@@ -17,7 +17,7 @@ from nodepool.local.errors import ServerError, UpError
 from nodepool.local.ports import HOST, free_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_server, keep_service
-from nodepool.nats.bus import InDoubt
+from nodepool.nats.errors import InDoubt
 
 METRICS_PORT = 9464
 """The first of the ports on which services serve metrics; a port that is taken is skipped."""
