@@ -17,7 +17,7 @@ from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import Input, Processed, Proposal
+from nodepool.engine.proposal import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.committer import Committer

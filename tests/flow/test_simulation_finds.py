@@ -26,7 +26,7 @@ from nodepool.contract.events import (
     Wake,
 )
 from nodepool.contract.messages import Message
-from nodepool.engine.replica import Proposal
+from nodepool.engine.proposal import Proposal
 from nodepool.engine.world import Log
 from nodepool.service import IMMEDIATELY, AnyService, Context
 from support.simulation import Simulation

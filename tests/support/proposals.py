@@ -6,7 +6,8 @@ from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
 from quota.decide import SERVICE, State
 from support.stage import H100, ZONE
 

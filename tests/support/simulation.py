@@ -16,7 +16,8 @@ from typing import Any
 
 from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import Host, Log, World
 from nodepool.service import AnyService

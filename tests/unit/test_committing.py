@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nodepool.contract.log import Entry
-from nodepool.engine.replica import Proposal, Replica
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import Replica
 from nodepool.host.committing import QUIET_S, Committing, Stale
 from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
 from nodepool.host.projector import Projector

@@ -8,7 +8,8 @@ from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import Proposal, Replica
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import Replica
 from nodepool.host.projector import SWEEP_AFTER_S, Projector, writer_for
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher

@@ -11,15 +11,8 @@ from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import CommandRefused, MachineAdded, QuotaSet, Wake
 from nodepool.contract.messages import Command, Message, envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import (
-    CLOCK,
-    INPUTS_MAX,
-    LETTER_MAX,
-    QUIET_MAX,
-    Proposal,
-    Replica,
-    wake,
-)
+from nodepool.engine.proposal import LETTER_MAX, Proposal
+from nodepool.engine.replica import CLOCK, INPUTS_MAX, QUIET_MAX, Replica, wake
 from nodepool.engine.world import Log
 from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service, refused
 

@@ -13,7 +13,8 @@ from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
-from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
 from nodepool.service import AnyService, Object
 
