@@ -14,7 +14,7 @@ from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from quota.decide import SERVICE as QUOTA
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 PORT = 4222
 DOCKERFILE = f"""

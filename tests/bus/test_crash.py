@@ -14,7 +14,7 @@ from nodepool.contract.messages import Command, address_of, envelope_of, subject
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
-from support.audit import faults
+from support.audit.auditor import violations
 from support.processes import House
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
@@ -35,7 +35,7 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
         errors = house.errors()
 
     assert conditions == {"TargetMet": POOLS}
-    assert faults(log) == []
+    assert violations(log) == []
     assert _unanswered(log) == []
     assert errors == ""
 

@@ -18,7 +18,8 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.bus import Connection
 from nodepool.nats.reader import Reader
-from support.stage import H100, NAMES, ZONE, services
+from support.constants import H100, ZONE
+from support.services import NAMES, services
 
 API = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool"}
 OTHERS = services(*(name for name in NAMES if name != "aggregator"))

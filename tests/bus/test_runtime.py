@@ -35,7 +35,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.restore import restored
 from nodepool.service import Context, Service
 from quota.decide import SERVICE as QUOTA
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 S = TypeVar("S")
 Damage = Callable[[Connection], Awaitable[None]]

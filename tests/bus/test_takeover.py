@@ -28,9 +28,9 @@ from nodepool.local.server import NatsServer, free_port
 from nodepool.nats import bus
 from nodepool.nats.bus import STREAM, Connection
 from nodepool.nats.reader import Reader
-from support.audit import faults
+from support.audit.auditor import violations
+from support.constants import H100, ZONE
 from support.processes import SERVICES, House
-from support.stage import H100, ZONE
 
 TAKEOVER_S = 1.0
 AT_WORK_S = 1.0
@@ -133,7 +133,7 @@ def test_a_leader_that_slept_writes_nothing_that_was_said_without_it(
                     found = await outcomes(connection)
                     assert {f"c{command}" for command in asked} <= found.keys()
                     assert set(map(len, found.values())) == {1}
-                assert faults(await whole(connection)) == []
+                assert violations(await whole(connection)) == []
                 assert (one.errors(), other.errors()) == ("", "")
 
     asyncio.run(story())

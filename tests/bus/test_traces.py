@@ -12,7 +12,7 @@ from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterClust
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.local.server import NatsServer, free_port
 from nodepool.nats import bus
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 CHAIN = ("validator", "quota", "capacity", "allocator", "fleet", "lifecycle")
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -23,7 +23,8 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import bus
 from nodepool.nats.reader import Reader
 from nodepool.service import AnyService
-from support.stage import Stage, services
+from support.harness import Harness
+from support.services import services
 
 T = TypeVar("T")
 PATIENCE_S = 30.0
@@ -60,7 +61,7 @@ class Watched(Runtime[Any]):
         )
 
 
-class LiveStage(Stage):
+class LiveHarness(Harness):
     """Tells a story on a real bus; what is asked has come to rest when a word returns."""
 
     def __init__(self, server: NatsServer, log_file: Path) -> None:

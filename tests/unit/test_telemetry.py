@@ -18,7 +18,7 @@ from nodepool.engine.replica import Proposal, Replica
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.host.telemetry import Telemetry
 from quota.decide import SERVICE, State
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TRACE = "0af7651916cd43dd8448eb211c80319c"
