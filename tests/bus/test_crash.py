@@ -19,7 +19,7 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
-from support.audit import faults
+from support.audit.auditor import violations
 from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
@@ -40,7 +40,7 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
         errors = plane.errors()
 
     assert conditions == {"TargetMet": POOLS}
-    assert faults(log) == []
+    assert violations(log) == []
     assert _without_outcome(log) == []
     assert errors == ""
 

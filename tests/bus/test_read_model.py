@@ -20,7 +20,10 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import provision
-from support.stage import H100, NAMES, ZONE, services
+from support.constants import H100
+from support.services import NAMES
+from ?? import ZONE
+from support.services import services
 
 API = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool"}
 OTHERS = services(*(name for name in NAMES if name != "aggregator"))

@@ -37,7 +37,7 @@ from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from nodepool.service import Context, Service
 from quota.decide import SERVICE as QUOTA
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 S = TypeVar("S")
 Damage = Callable[[Connection], Awaitable[None]]

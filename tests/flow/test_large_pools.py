@@ -6,15 +6,16 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.engine.step import OUTPUTS_MAX
-from support.stage import PREFER_IDLE, WorldStage
+from support.constants import PREFER_IDLE
+from support.world_harness import WorldHarness
 
 NODES = 2_000
 
 
 @pytest.fixture
-def world() -> Iterator[WorldStage]:
+def world() -> Iterator[WorldHarness]:
     """Services that, whatever a story does, stay within the bound and lose nothing."""
-    stage = WorldStage()
+    stage = WorldHarness()
     yield stage
     outputs = Counter((envelope.source, envelope.causeposition) for envelope in stage.envelopes())
     assert max(outputs.values()) <= OUTPUTS_MAX
@@ -22,12 +23,14 @@ def world() -> Iterator[WorldStage]:
     assert stage.replay_differs() == []
 
 
-def names(world: WorldStage, pool: str) -> Counter[str]:
+def names(world: WorldHarness, pool: str) -> Counter[str]:
     """How often each event of a NodePool was published since the story began."""
     return Counter(line.split()[0] for line in world.story(pool))
 
 
-def test_validator_says_one_verdict_however_many_nodes_a_change_concerns(world: WorldStage) -> None:
+def test_validator_says_one_verdict_however_many_nodes_a_change_concerns(
+    world: WorldHarness,
+) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("train", NODES)
     world.listen()
@@ -39,7 +42,7 @@ def test_validator_says_one_verdict_however_many_nodes_a_change_concerns(world: 
 
 
 def test_fleet_boots_two_thousand_machines_that_are_due_at_the_same_moment(
-    world: WorldStage,
+    world: WorldHarness,
 ) -> None:
     world.given_house(machines=NODES, quota=NODES, boot_s=60)
     world.apply("train", NODES)
@@ -50,7 +53,7 @@ def test_fleet_boots_two_thousand_machines_that_are_due_at_the_same_moment(
     assert world.counts("train") == (NODES, 0, NODES)
 
 
-def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldStage) -> None:
+def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldHarness) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("train", NODES, lifecycle=PREFER_IDLE)
     world.listen()
@@ -67,7 +70,9 @@ def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldStage) -
     assert names(world, "train")["CWNodeDeleted"] == 0
 
 
-def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(world: WorldStage) -> None:
+def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(
+    world: WorldHarness,
+) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("train", NODES, lifecycle=PREFER_IDLE)
     world.listen()
@@ -92,7 +97,7 @@ def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(world: W
 
 
 def test_quota_and_capacity_tell_a_thousand_waiting_pools_when_two_thousand_nodes_go(
-    world: WorldStage,
+    world: WorldHarness,
 ) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("train", NODES)
@@ -110,7 +115,7 @@ def test_quota_and_capacity_tell_a_thousand_waiting_pools_when_two_thousand_node
 
 
 def test_capacity_warns_a_thousand_pools_for_which_two_thousand_nodes_leave_nothing(
-    world: WorldStage,
+    world: WorldHarness,
 ) -> None:
     world.given_house(machines=NODES, quota=3 * NODES)
     waiting = [f"small-{number}" for number in range(NODES // 2)]
@@ -126,7 +131,7 @@ def test_capacity_warns_a_thousand_pools_for_which_two_thousand_nodes_leave_noth
         assert all(names(world, pool)["CWInsufficientCapacity"] == 1 for pool in waiting)
 
 
-def test_lifecycle_brings_new_labels_to_two_thousand_nodes(world: WorldStage) -> None:
+def test_lifecycle_brings_new_labels_to_two_thousand_nodes(world: WorldHarness) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("train", NODES)
     world.listen()
@@ -139,7 +144,7 @@ def test_lifecycle_brings_new_labels_to_two_thousand_nodes(world: WorldStage) ->
     assert all("'team': 'blue'" in text for text in labels)
 
 
-def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: WorldStage) -> None:
+def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: WorldHarness) -> None:
     world.given_house(machines=NODES, quota=NODES)
     world.apply("cheap", NODES, computeClass="spot")
     world.listen()
@@ -155,7 +160,7 @@ def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: Wo
     assert times == {"2:00"}
 
 
-def test_aggregator_counts_two_thousand_nodes(world: WorldStage) -> None:
+def test_aggregator_counts_two_thousand_nodes(world: WorldHarness) -> None:
     world.given_house(machines=NODES, quota=NODES)
 
     world.apply("train", NODES)

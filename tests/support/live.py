@@ -26,7 +26,8 @@ from nodepool.nats.errors import Conflict, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import AnyService
-from support.stage import Stage, services
+from support.harness import Harness
+from support.services import services
 
 T = TypeVar("T")
 PATIENCE_S = 30.0
@@ -54,7 +55,7 @@ def is_idle(runtime: Runtime[Any], wanted: int, last: int) -> bool:
     )
 
 
-class LiveStage(Stage):
+class LiveHarness(Harness):
     """Runs a story on a real bus; when a step returns, all that it caused has come to rest."""
 
     def __init__(self, server: NatsServer, log_file: Path) -> None:

@@ -9,7 +9,8 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import CLOCK, Replica, wake
 from quota.decide import SERVICE, State
-from support.stage import H100, ZONE
+from support.constants import H100
+from ?? import ZONE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FAR_FUTURE = datetime(2100, 1, 1, tzinfo=UTC)

@@ -16,7 +16,8 @@ from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
 from quota.decide import SERVICE as QUOTA
 from support.proposals import NOON, proposed
-from support.stage import H100, ZONE
+from support.constants import H100
+from ?? import ZONE
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nodepool.service import (
     replay,
     step,
 )
-from support.stage import NAMES, services
+from support.services import NAMES, services
 from unit.samples import SAMPLES
 
 NOW = Context(7, datetime(2026, 1, 1, 12, tzinfo=UTC), "c1")

@@ -12,7 +12,8 @@ from immutables import Map
 
 from nodepool.contract.model import Taint
 from nodepool.engine.snapshot import Json, decoder, dump, encode, load
-from support.stage import NAMES, WorldStage, services
+from support.services import NAMES, services
+from support.world_harness import WorldHarness
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
 LEAF = "ib.coreweave.cloud/leafgroup"
@@ -28,10 +29,10 @@ AFFINITY = {
 }
 
 
-def busy_world() -> WorldStage:
+def busy_world() -> WorldHarness:
     """A house in which something of every kind is on its way."""
-    world = WorldStage()
-    world.given_house(machines=6, quota=20)
+    world = WorldHarness()
+    world.given_data_center(machines=6, quota=20)
     world.given_machines(2, labels=RACK)
     world.given_machines(2, boot_s=600)
     world.apply("serve", 3, nodeLabels={"team": "ml"}, affinity=AFFINITY)
@@ -104,10 +105,10 @@ def vars_of(state: object) -> dict[str, object]:
 
 
 def test_a_state_written_while_work_waits_comes_back_as_it_was() -> None:
-    stage = WorldStage()
-    stage.given_house(machines=4, quota=2)
+    stage = WorldHarness()
+    stage.given_data_center(machines=4, quota=2)
     stage.apply("first", 4)
-    with stage.together():
+    with stage.sent_together():
         stage.apply("first", 2, nodeLabels={"team": "new"})
         stage.given_quota(8)
         for _ in range(12):
