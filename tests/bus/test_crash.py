@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.client import Client, Row
+from nodepool.client import Client, Object
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
@@ -90,7 +90,7 @@ async def _conditions(plane: ControlPlane) -> dict[str, int]:
     async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         reasons: dict[str, str] = {}
         async for change in client.watch("nodepools"):
-            if isinstance(change, Row) and change.document is not None:
+            if isinstance(change, Object) and change.document is not None:
                 pool = json.loads(json.dumps(change.document))
                 conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}
                 reasons[pool["metadata"]["name"]] = conditions.get("AtTarget", "")

@@ -32,9 +32,8 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from support.audit.auditor import violations
+from support.constants import H100, ZONE
 from support.processes import ControlPlane
-from support.constants import H100
-from ?? import ZONE
 
 TAKEOVER_S = 1.0
 AT_WORK_S = 1.0

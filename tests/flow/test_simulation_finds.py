@@ -318,7 +318,7 @@ def test_a_service_with_memory_beside_its_state_is_found() -> None:
 class Unconditional(Log):
     """A log that stores every proposal, whatever sequence it expects."""
 
-    def commit(self, proposal: Proposal[object]) -> int | None:
+    def commit(self, proposal: Proposal[Any, Any]) -> int | None:
         self.last_commits[proposal.service] = proposal.expected_sequence
         return super().commit(proposal)
 
@@ -329,7 +329,7 @@ class Lossy(Log):
 
     commits: Iterator[int] = field(default_factory=count)
 
-    def commit(self, proposal: Proposal[object]) -> int | None:
+    def commit(self, proposal: Proposal[Any, Any]) -> int | None:
         position = super().commit(proposal)
         if position is not None and next(self.commits) % 7 == 6:
             lost = self.entries[-2]

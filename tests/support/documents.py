@@ -1,9 +1,10 @@
 """The objects of the read model as readers see them: JSON documents, typed as far as tests read."""
 
 from collections.abc import Mapping
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from nodepool.engine.world import World
+from nodepool.service import Projection
 
 Document = Mapping[str, object]
 POOL_LABEL = "compute.coreweave.com/node-pool"
@@ -83,13 +84,19 @@ class Capacity(TypedDict):
 
 def documents_of(world: World, bucket: str) -> dict[str, Document]:
     """The objects in a bucket of a world's read model, by key."""
-    (rows,) = {service.name: service.rows for service in world.services if service.rows}.values()
-    return {key: rows.render(row) for key, row in world.objects(bucket).items()}
+    projection, _ = _projection(world)
+    return {key: projection.render(item) for key, item in world.objects(bucket).items()}
 
 
 def document_of(world: World, bucket: str, key: str) -> Document | None:
     """One object of a world's read model; None where there is none."""
-    (service,) = (service for service in world.services if service.rows)
-    assert service.rows is not None
-    row = service.rows.row(world.state(service.name), bucket, key)
-    return None if row is None else service.rows.render(row)
+    projection, state = _projection(world)
+    item = projection.get(state, bucket, key)
+    return None if item is None else projection.render(item)
+
+
+def _projection(world: World) -> tuple[Projection[Any, Any], Any]:
+    for service in world.services:
+        if service.projection is not None:
+            return service.projection, world.state(service.name)
+    raise AssertionError("no service of this world has a read model")

@@ -4,24 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
+from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
     KubernetesEvent,
     MachineAdded,
 )
+from nodepool.contract.keys import FLEET, PoolPath
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    FLEET,
-    Envelope,
-    Event,
-    Message,
-    OfPool,
-    Unreadable,
-    address_of,
-    decode,
-)
-from nodepool.contract.model import PoolPath
+from nodepool.contract.messages import Envelope, Event, Message, OfPool
+from nodepool.contract.subjects import address_of
 from nodepool.service import AnyService
 from support.constants import CLUSTER, ORG, ZONE
 from support.texts import MachineNumbers, dead_letter_text, message_text, outcome_text

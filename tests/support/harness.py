@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nodepool.contract.messages import FLEET, NOBODY, token
-from nodepool.contract.model import API_VERSION, KIND, PoolPath
+from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.model import API_VERSION, KIND
+from nodepool.contract.subjects import token
 from nodepool.service import AnyService
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.event_log import EventLog, pool_path
@@ -96,7 +97,7 @@ class Harness(EventLog, ReadModel):
 
     def given_cluster(self, cluster: str = CLUSTER, org: str = ORG, zone: str = ZONE) -> None:
         """Registers a cluster."""
-        self._send_accepted("RegisterCluster", (org, cluster, NOBODY), {"zone": zone})
+        self._send_accepted("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
 
     def given_machines(
         self,
@@ -115,14 +116,14 @@ class Harness(EventLog, ReadModel):
                 "labels": labels or {},
                 "bootSeconds": boot_s,
             }
-            self._send_accepted("AddMachines", (FLEET, zone, NOBODY), content)
+            self._send_accepted("AddMachines", (FLEET, zone, UNNAMED), content)
 
     def given_quota(
         self, limit: int, instance_type: str = H100, *, org: str = ORG, zone: str = ZONE
     ) -> None:
         """Sets or changes a limit."""
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
-        self._send_accepted("SetQuota", (org, NOBODY, NOBODY), content)
+        self._send_accepted("SetQuota", (org, UNNAMED, UNNAMED), content)
 
     def given_data_center(self, machines: int = 10, quota: int = 100, boot_s: float = 0) -> None:
         """A cluster, machines and a quota: what most tests begin with."""

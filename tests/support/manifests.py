@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nodepool.contract.model import PoolPath
+from nodepool.contract.keys import PoolPath
 from support.constants import CLUSTER, H100, ORG, RACK
 
 TRAIN: PoolPath = (ORG, CLUSTER, "train")

@@ -1,9 +1,12 @@
 """When a replica writes the read model, and when it leaves that to another one."""
 
+from typing import Never
+
 import pytest
 
 from aggregator.decide import SERVICE as AGGREGATOR
-from aggregator.decide import State
+from aggregator.messages import Hears
+from aggregator.state import State
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
@@ -15,9 +18,8 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
 from quota.decide import SERVICE as QUOTA
+from support.constants import H100, ZONE
 from support.proposals import NOON, proposed
-from support.constants import H100
-from ?? import ZONE
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def event_entry(position: int) -> Entry:
     return Entry(position, NOON, subject_of(event, "quota"), envelope.encode(), {})
 
 
-def processed(replica: Replica[State]) -> Proposal[State]:
+def processed(replica: Replica[State, Hears, Never]) -> Proposal[State, Hears]:
     """What the replica proposes after it has read that a quota was set."""
     replica.read(event_entry(replica.read_to + 1))
     proposal = replica.propose()

@@ -7,8 +7,10 @@ services, and none of their rules.
 from collections.abc import Callable, Iterable
 
 from nodepool.contract import events
+from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Event, Message, Unreadable, address_of, decode
+from nodepool.contract.messages import Envelope, Event, Message
+from nodepool.contract.subjects import address_of
 from support.audit import (
     assignment,
     commits,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from nodepool.contract.messages import NOBODY
-from nodepool.contract.model import NodePhase, PoolPath
+from nodepool.contract.keys import UNNAMED, PoolPath
+from nodepool.contract.model import NodePhase
 from support.audit.facts import Facts, Ledger, Pool, Stay
 from support.constants import A100, H100, WEST, ZONE
 from support.manifests import rack_affinity
@@ -45,7 +45,7 @@ class Customers:
     def register_clusters(self) -> None:
         """Registers every cluster."""
         for (org, cluster), zone in CLUSTERS.items():
-            self.sender.send("RegisterCluster", (org, cluster, NOBODY), {"zone": zone})
+            self.sender.send("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
 
     def set_first_limits(self) -> None:
         """Sets a limit for every ledger but the last."""
@@ -138,7 +138,7 @@ class Customers:
     def _set_limit(self, ledger: Ledger, limit: int) -> None:
         org, zone, instance_type = ledger
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
-        self.sender.send("SetQuota", (org, NOBODY, NOBODY), content)
+        self.sender.send("SetQuota", (org, UNNAMED, UNNAMED), content)
 
     def preempt(self) -> None:
         """Preempts a Node, seldom one that is not a spot Node."""

@@ -4,8 +4,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from nodepool.contract.messages import address_of
 from nodepool.contract.model import NodePhase
+from nodepool.contract.subjects import address_of
 from nodepool.engine.snapshot import dump
 from nodepool.engine.world import World
 from support.audit.facts import TRIAGE, Facts, Pool, Violation

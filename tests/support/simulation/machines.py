@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from nodepool.contract.messages import FLEET, NOBODY
-from nodepool.contract.model import ComputeClass, NodePhase, PoolPath
+from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Stay
 from support.constants import A100, H100, RACK, WEST, ZONE
 from support.simulation.sender import Sender
@@ -39,7 +39,7 @@ class Machines:
             "labels": {RACK: self.random.choice(("r1", "r2"))} if has_rack else {},
             "bootSeconds": self.random.choice((0, 0, 30, 400)),
         }
-        self.sender.send("AddMachines", (FLEET, zone, NOBODY), content)
+        self.sender.send("AddMachines", (FLEET, zone, UNNAMED), content)
 
     def break_one(self) -> None:
         """Makes a machine fail when it boots next."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from nodepool.contract.model import PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.service import AnyService
 
 UNREADABLE = (

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from nodepool.contract.messages import subject_of
-from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from nodepool.contract.subjects import subject_of
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import Host, World
 
@@ -29,11 +30,11 @@ class Actor:
 
     host: Host
     pace: float
-    proposal: Proposal[Any] | None = None
+    proposal: Proposal[Any, Any] | None = None
     stored: int | None = None
 
     @property
-    def replica(self) -> Replica[Any]:
+    def replica(self) -> Replica[Any, Any, Any]:
         """Its replica; another one after each crash."""
         return self.host.replica
 

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from nodepool.contract.model import PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.engine.world import Log
 
 MALFORMED = (
