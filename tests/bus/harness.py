@@ -186,8 +186,10 @@ _TASKS: dict[int, asyncio.Task[None]] = {}
 async def crash(runtime: Runtime[S, I, O]) -> None:
     """Ends a replica of this process without letting it finish anything."""
     task = _TASKS[id(runtime)]
-    task.cancel()
-    await asyncio.wait([task])
+    while not task.done():
+        # Python 3.11's wait_for loses a cancellation that comes together with its result.
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
 
 
 class ReplicaProcess:

@@ -86,7 +86,10 @@ class Metrics:
             self._dead_letters.inc()
 
     def committed(self, seconds: float, result: str) -> None:
-        """Counts one commit and how long it took; see `Committing` for the results."""
+        """Counts one commit and how long it took.
+
+        `result` is "stored", "conflict", "in_doubt" or "failed", where the server refused it.
+        """
         self._commits[result,].inc()
         self._commit.observe(seconds)
 
