@@ -23,7 +23,7 @@ from support.proposals import NOON, proposed
 
 
 @pytest.fixture
-def writer() -> ReadModelWriter[State]:
+def writer() -> ReadModelWriter[State, Hears]:
     """What writes the aggregator's read model, on a connection that is not connected."""
     connection = Connection()
     made = writer_for(AGGREGATOR, connection, Publisher(connection), show_deprecated=False)
@@ -47,7 +47,7 @@ def processed(replica: Replica[State, Hears, Never]) -> Proposal[State, Hears]:
     return proposal
 
 
-def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[State]) -> None:
+def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[State, Hears]) -> None:
     # given a projector that has written nothing yet
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 
@@ -60,7 +60,7 @@ def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[
 
 
 def test_a_follower_writes_nothing_until_it_processes_an_input(
-    writer: ReadModelWriter[State],
+    writer: ReadModelWriter[State, Hears],
 ) -> None:
     # given a replica that writes
     projector, replica = Projector(writer), Replica(AGGREGATOR)
@@ -75,7 +75,7 @@ def test_a_follower_writes_nothing_until_it_processes_an_input(
     assert not writer.suspended
 
 
-def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter[State]) -> None:
+def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter[State, Hears]) -> None:
     # given a replica that has caught up
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 
@@ -88,7 +88,7 @@ def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter
 
 
 def test_a_follower_sweeps_once_the_leader_has_been_silent_for_long(
-    writer: ReadModelWriter[State],
+    writer: ReadModelWriter[State, Hears],
 ) -> None:
     # given a follower
     projector, replica = Projector(writer), Replica(AGGREGATOR)
@@ -106,7 +106,7 @@ def test_a_follower_sweeps_once_the_leader_has_been_silent_for_long(
     assert not writer.suspended
 
 
-def test_a_follower_with_open_inputs_does_not_sweep(writer: ReadModelWriter[State]) -> None:
+def test_a_follower_with_open_inputs_does_not_sweep(writer: ReadModelWriter[State, Hears]) -> None:
     # given a follower whose state is not the newest
     projector, replica = Projector(writer), Replica(AGGREGATOR)
     replica.read(event_entry(1))
