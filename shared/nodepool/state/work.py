@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Generic, TypeVar
 
 from nodepool.state.deadlines import Deadlines
@@ -9,7 +10,7 @@ from nodepool.state.queue import Queue
 
 K = TypeVar("K", bound=str)
 IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
-"""The next moment of a work queue in which a key is ready."""
+"""When a key that is ready is due: a moment that lies before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,26 @@ class WorkQueue(Generic[K]):
             return self
         return WorkQueue(ready, deadlines)
 
-    def due(self, now: datetime, limit: int) -> tuple[K, ...]:
-        """At most `limit` keys: those that are ready, then those whose moment has come."""
-        ready = tuple(key for key, _ in zip(self.ready, range(limit), strict=False))
-        overdue = self.deadlines.due(now, limit - len(ready)) if len(ready) < limit else ()
-        return (*ready, *(key for key in overdue if key not in self.ready))
+    def take(self, now: datetime, limit: int) -> tuple[tuple[K, ...], "WorkQueue[K]"]:
+        """At most `limit` keys that are ready or whose moment has come, and the rest.
+
+        Ready keys come first, in their order, then the others by their moments. A key that is taken
+        is not ready any more; a moment of its that has not come stays.
+        """
+        keys = tuple(islice(self.ready, limit))
+        room = limit - len(keys)
+        if room:
+            overdue = self.deadlines.due(now, limit)
+            keys += tuple(islice((key for key in overdue if key not in self.ready), room))
+        if not keys:
+            return (), self
+        ready, deadlines = self.ready, self.deadlines
+        for key in keys:
+            ready = ready.drop(key)
+            moment = deadlines.moments.get(key)
+            if moment is not None and moment <= now:
+                deadlines = deadlines.drop(key)
+        return keys, WorkQueue(ready, deadlines)
 
     def next(self) -> datetime | None:
         """When there is something to do: `IMMEDIATELY`, a moment, or never (None)."""
