@@ -39,20 +39,23 @@ class WorkQueue(Generic[K]):
             return self
         return WorkQueue(ready, deadlines)
 
-    def take(self, now: datetime, limit: int) -> tuple[tuple[K, ...], "WorkQueue[K]"]:
-        """At most `limit` keys that are ready or whose moment has come, and the rest.
+    def due(self, now: datetime, limit: int) -> tuple[K, ...]:
+        """At most `limit` keys: those that are ready, then others whose moment has come."""
+        ready = tuple(islice(self.ready, limit))
+        room = limit - len(ready)
+        if not room:
+            return ready
+        overdue = self.deadlines.due(now, limit)
+        return (*ready, *islice((key for key in overdue if key not in self.ready), room))
 
-        Ready keys come first, in their order, then the others by their moments. A key that is taken
-        is not ready any more; a moment of its that has not come stays.
+    def take(self, now: datetime, limit: int) -> tuple[tuple[K, ...], "WorkQueue[K]"]:
+        """At most `limit` keys that are due, and the work queue without them.
+
+        A key that is taken is not ready any more; its moment stays where that has not come yet.
         """
-        keys = tuple(islice(self.ready, limit))
-        room = limit - len(keys)
-        if room:
-            overdue = self.deadlines.due(now, limit)
-            keys += tuple(islice((key for key in overdue if key not in self.ready), room))
+        keys, ready, deadlines = self.due(now, limit), self.ready, self.deadlines
         if not keys:
-            return (), self
-        ready, deadlines = self.ready, self.deadlines
+            return keys, self
         for key in keys:
             ready = ready.drop(key)
             moment = deadlines.moments.get(key)
