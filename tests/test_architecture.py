@@ -14,21 +14,12 @@ import pytest
 
 from nodepool.contract import commands, events
 from nodepool.contract.messages import Command, Event, Message, Outcome
+from nodepool.contract.services import SERVICES
 from nodepool.engine.flow import table
+from nodepool.host import settings
 from nodepool.service import AnyService
 
 ROOT = Path(__file__).parents[1]
-READING_ORDER = (
-    "validator",
-    "quota",
-    "capacity",
-    "allocator",
-    "lifecycle",
-    "preemption",
-    "aggregator",
-    "autoscaler",
-    "fleet",
-)
 README = ROOT / "README.md"
 FLOW_MARK = "<!-- flow -->"
 
@@ -52,7 +43,7 @@ FORBIDDEN = frozenset(
     ["asyncio", "os", "random", "secrets", "socket", "subprocess", "threading", "time"]
 )
 """Modules of the standard library through which the world would reach a decision."""
-PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core"])
+PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core", "typing_extensions"])
 """What a pure room may import beside the standard library."""
 IMPURE_CALLS = frozenset(["now", "today", "utcnow", "uuid1", "uuid4"])
 """Calls whose output is another one at replay."""
@@ -189,7 +180,7 @@ def modules() -> tuple[Module, ...]:
 def services() -> tuple[AnyService, ...]:
     """Every service that decides, in the order in which the README tells of them."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
-    names = (*(name for name in READING_ORDER if name in found), *sorted(found - {*READING_ORDER}))
+    names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
 
 
@@ -200,7 +191,7 @@ def concrete(module: object, kind: type[Message]) -> dict[str, type[Message]]:
         for name, found in vars(module).items()
         if isinstance(found, type)
         and issubclass(found, kind)
-        and found.__module__ == getattr(module, "__name__", "")
+        and found.__module__.startswith(getattr(module, "__name__", ""))
         and not found.__subclasses__()
     }
 
@@ -542,13 +533,98 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
 # What it shows.
 
 
-def test_the_readme_shows_the_flow_table() -> None:
-    inputs = {s.name: importlib.import_module(s.name).__doc__ or "" for s in services()}
-    flow = table(services(), inputs)
+READMES = (README, ROOT / "services" / "README.md", ROOT / "shared" / "README.md")
+NAMED_FILE = re.compile(r"[\w.<>-]+(?:/[\w.<>-]+)*(?:/|\.(?:conf|jsonl|lock|md|py|toml|ya?ml))")
+"""A folder or a file, as a README writes it between backticks; `<name>` stands for any name."""
+UNDER_A_ROOT = re.compile(r"(?<![\w./-])(?:deploy|services|shared|tests)/[\w./<>-]*")
+"""A path from the root of the repository, in prose or in a listing."""
 
-    readme = README.read_text(encoding="utf-8")
 
-    told = f"README.md must say between two lines {FLOW_MARK}:\n\n{flow}\n"
-    shown = readme.split(FLOW_MARK)
+def test_the_readme_of_the_services_shows_the_flow_table() -> None:
+    questions = {s.name: importlib.import_module(s.name).__doc__ or "" for s in services()}
+    flow = table(services(), questions)
+
+    shown = (ROOT / "services" / "README.md").read_text(encoding="utf-8").split(FLOW_MARK)
+
     if len(shown) != 3 or shown[1].strip() != flow:
-        pytest.fail(told, pytrace=False)
+        expected = f"services/README.md must say between two lines {FLOW_MARK}:\n\n{flow}\n"
+        pytest.fail(expected, pytrace=False)
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_of_a_readme_into_the_repository_leads_somewhere(readme: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", readme.read_text(encoding="utf-8"))
+
+    broken = [link for link in links if "://" not in link and not _leads(readme, link)]
+
+    assert broken == []
+
+
+def _leads(readme: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = readme.parent / path if path else readme
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_that_a_readme_names_exists(readme: Path) -> None:
+    text = readme.read_text(encoding="utf-8")
+    files = [span for span in re.findall(r"`([^`\n]+)`", text) if NAMED_FILE.fullmatch(span)]
+    paths = [path.rstrip(".") for path in UNDER_A_ROOT.findall(text)]
+
+    missing = [name for name in (*files, *paths) if not _exists(readme, name)]
+
+    assert missing == []
+
+
+def _exists(readme: Path, name: str) -> bool:
+    """Whether a path leads somewhere from the root or the README's folder, a bare name below it."""
+    pattern = re.sub(r"<[^>]*>", "*", name).rstrip("/")
+    below = () if "/" in pattern else readme.parent.glob(f"*/{pattern}")
+    places = (*ROOT.glob(pattern), *readme.parent.glob(pattern), *below)
+    return any(place.is_dir() or not name.endswith("/") for place in places)
+
+
+def test_every_metric_that_a_readme_names_exists() -> None:
+    known = {
+        node.value.removeprefix("nodepool_")
+        for module in modules()
+        if room_of(module.name) == "nodepool.host"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+    named = _named_in_readmes(r"\bnodepool_([a-z_]+)")
+
+    assert {name for name in named if known.isdisjoint(_families(name))} == set()
+
+
+def _families(metric: str) -> set[str]:
+    """The names under which the code may make a metric: Prometheus adds unit and `_total`."""
+    family = metric.removesuffix("_total")
+    return {metric, family, family.removesuffix("_seconds")}
+
+
+def test_every_setting_that_a_readme_names_exists() -> None:
+    known = {name.upper() for name in settings.Settings.__slots__} | settings.OTHERS
+
+    assert _named_in_readmes(rf"\b{settings.PREFIX}([A-Z_]+)") <= known
+
+
+def test_every_make_target_that_a_readme_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert _named_in_readmes(r"(?:`|^)make ([a-z]+)") <= {
+        *re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
+    }
+
+
+def _named_in_readmes(pattern: str) -> set[str]:
+    texts = (readme.read_text(encoding="utf-8") for readme in READMES)
+    return {name for text in texts for name in re.findall(pattern, text, re.MULTILINE)}

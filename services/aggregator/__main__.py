@@ -2,6 +2,6 @@
 
 from aggregator.decide import SERVICE
 from aggregator.gauges import gauges
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 
 main(SERVICE, gauges)

@@ -1,12 +1,17 @@
-"""The rows of the read model: what is kept of each object, and how readers see it."""
+"""The objects of the read model: what is kept of each, and the document that readers see.
 
-from collections.abc import Iterable, Mapping
+A NodePool and a Node are shown in the shape of a Kubernetes object, as
+https://docs.coreweave.com/products/cks/nodes/nodepool-status describes its status.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from immutables import Map
 
-from nodepool.contract.conditions import ORDER, AtTarget, Condition, deprecated, rfc3339
+from nodepool.contract.conditions import ORDER, Condition, deprecated, rfc3339
+from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
     FINALIZER,
@@ -19,14 +24,25 @@ from nodepool.contract.model import (
 )
 
 Document = Mapping[str, object]
+"""An object as readers see it."""
 _TYPES = tuple(kind.__name__ for kind in ORDER)
 
 
 @dataclass(frozen=True, slots=True)
 class NodePoolObject:
-    """A NodePool and its status; `version` is the position that touched it last."""
+    """A NodePool and its status.
 
-    of: tuple[str, str, str]
+    key, uid, zone, created: what never changes of it.
+    generation, labels, annotations, spec: the desired state.
+    version: the position of its last change.
+    deleting: since when it is being deleted; None for one that stays.
+    in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
+    current: how many of its Nodes have joined.
+    fault: which kind of fault an invalid spec has.
+    conditions: its conditions by type.
+    """
+
+    key: PoolKey
     uid: str
     zone: str
     created: datetime
@@ -44,11 +60,24 @@ class NodePoolObject:
 
 @dataclass(frozen=True, slots=True)
 class NodeObject:
-    """A Node of a NodePool, as its cluster sees it."""
+    """A Node of a NodePool.
+
+    name, zone, instance_type: those of its machine.
+    pool: the NodePool.
+    assignment: the number of the machine's assignment to it.
+    created: when it was assigned.
+    version: the position of its last change.
+    phase: where it is between its assignment and its deletion.
+    unschedulable: whether it is cordoned.
+    labels, annotations, taints: those of the Node in its cluster; none before it has joined.
+    registered: when it joined its cluster; None before.
+    active, work, active_since: whether anything runs on it, what, and since when.
+    removal, removal_since: why it is to leave, and since when; None for a Node that stays.
+    """
 
     name: str
     zone: str
-    pool: str
+    pool: PoolKey
     instance_type: str
     assignment: int
     created: datetime
@@ -68,7 +97,13 @@ class NodeObject:
 
 @dataclass(frozen=True, slots=True)
 class QuotaObject:
-    """A limit, and how much of it is granted; None for a limit that was never set."""
+    """A limit, and how many Nodes count against it.
+
+    org, zone, instance_type: what is limited.
+    limit: the most Nodes; None where it was never set.
+    used: how many Nodes count against it.
+    version: the position of its last change.
+    """
 
     org: str
     zone: str
@@ -80,7 +115,11 @@ class QuotaObject:
 
 @dataclass(frozen=True, slots=True)
 class CapacityObject:
-    """The machines of one type in one zone: how many are free, assigned, and in triage."""
+    """The machines of one type in one zone.
+
+    version: the position of its last change.
+    free, assigned, triage: how many are free, are Nodes, and are out of service.
+    """
 
     zone: str
     instance_type: str
@@ -90,126 +129,128 @@ class CapacityObject:
     triage: int = 0
 
 
-Row = NodePoolObject | NodeObject | QuotaObject | CapacityObject
+AnyObject = NodePoolObject | NodeObject | QuotaObject | CapacityObject
 
 
-def document(row: Row, *, show_deprecated: bool = False) -> Document:
-    """A row as readers see it; the shape of a Kubernetes object where it is one."""
-    match row:
+def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
+    """An object as readers see it, with or without the deprecated conditions of a NodePool."""
+    match item:
         case NodePoolObject():
-            return _pool(row, show_deprecated=show_deprecated)
+            return _pool(item, show_deprecated=show_deprecated)
         case NodeObject():
-            return _node(row)
+            return _node(item)
         case QuotaObject():
             return {
                 "kind": "Quota",
-                "org": row.org,
-                "zone": row.zone,
-                "instanceType": row.instance_type,
-                "limit": row.limit,
-                "used": row.used,
-                "resourceVersion": str(row.version),
+                "org": item.org,
+                "zone": item.zone,
+                "instanceType": item.instance_type,
+                "limit": item.limit,
+                "used": item.used,
+                "resourceVersion": str(item.version),
             }
         case CapacityObject():
             return {
                 "kind": "Capacity",
-                "zone": row.zone,
-                "instanceType": row.instance_type,
-                "free": row.free,
-                "assigned": row.assigned,
-                "triage": row.triage,
-                "resourceVersion": str(row.version),
+                "zone": item.zone,
+                "instanceType": item.instance_type,
+                "free": item.free,
+                "assigned": item.assigned,
+                "triage": item.triage,
+                "resourceVersion": str(item.version),
             }
 
 
-def _pool(row: NodePoolObject, *, show_deprecated: bool) -> Document:
+def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
+    _, _, name = pool_path(pool.key)
     metadata: dict[str, object] = {
-        "name": row.of[2],
-        "uid": row.uid,
-        "generation": row.generation,
-        "resourceVersion": str(row.version),
-        "creationTimestamp": rfc3339(row.created),
+        "name": name,
+        "uid": pool.uid,
+        "generation": pool.generation,
+        "resourceVersion": str(pool.version),
+        "creationTimestamp": rfc3339(pool.created),
         "finalizers": [FINALIZER],
     }
-    if row.labels:
-        metadata["labels"] = dict(row.labels)
-    if row.annotations:
-        metadata["annotations"] = dict(row.annotations)
-    if row.deleting is not None:
-        metadata["deletionTimestamp"] = rfc3339(row.deleting)
+    if pool.labels:
+        metadata["labels"] = dict(pool.labels)
+    if pool.annotations:
+        metadata["annotations"] = dict(pool.annotations)
+    if pool.deleting is not None:
+        metadata["deletionTimestamp"] = rfc3339(pool.deleting)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": metadata,
-        "spec": spec_document(row.spec),
+        "spec": spec_document(pool.spec),
         "status": {
-            "conditions": [c.document() for c in _conditions(row, show_deprecated)],
-            "currentNodes": row.current,
-            "inProgress": row.in_progress,
+            "conditions": [
+                condition.document() for condition in _pool_conditions(pool, show_deprecated)
+            ],
+            "currentNodes": pool.current,
+            "inProgress": pool.in_progress,
         },
     }
 
 
-def _conditions(row: NodePoolObject, show_deprecated: bool) -> Iterable[Condition]:
-    found = [row.conditions[kind] for kind in _TYPES if kind in row.conditions]
+def _pool_conditions(pool: NodePoolObject, show_deprecated: bool) -> Iterator[Condition]:
+    yield from (pool.conditions[kind] for kind in _TYPES if kind in pool.conditions)
     if show_deprecated:
-        found += deprecated(row.conditions, refused=row.fault == "Zone")
-    return found
+        yield from deprecated(pool.conditions, refused=pool.fault == "Zone")
 
 
-def _node(row: NodeObject) -> Document:
-    _, _, pool = row.pool.split("/")
-    labels = dict(row.labels) or {
-        "node.kubernetes.io/instance-type": row.instance_type,
-        "topology.kubernetes.io/zone": row.zone,
+def _node(node: NodeObject) -> Document:
+    _, _, pool = pool_path(node.pool)
+    labels = dict(node.labels) or {
+        "node.kubernetes.io/instance-type": node.instance_type,
+        "topology.kubernetes.io/zone": node.zone,
         "compute.coreweave.com/node-pool": pool,
     }
-    spec: dict[str, object] = {"taints": [_taint(taint) for taint in row.taints]}
-    if row.unschedulable:
+    spec: dict[str, object] = {"taints": [_taint(taint) for taint in node.taints]}
+    if node.unschedulable:
         spec["unschedulable"] = True
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            "name": row.name,
-            "resourceVersion": str(row.version),
-            "creationTimestamp": rfc3339(row.created),
+            "name": node.name,
+            "resourceVersion": str(node.version),
+            "creationTimestamp": rfc3339(node.created),
             "labels": labels,
-            "annotations": dict(row.annotations),
+            "annotations": dict(node.annotations),
         },
         "spec": spec,
-        "status": {"phase": row.phase.value, "conditions": list(_node_conditions(row))},
+        "status": {"phase": node.phase.value, "conditions": list(_node_conditions(node))},
     }
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    document = {"key": taint.key, "effect": taint.effect}
-    return {**document, "value": taint.value} if taint.value else document
+    shown = {"key": taint.key, "effect": taint.effect}
+    return {**shown, "value": taint.value} if taint.value else shown
 
 
-def _node_conditions(row: NodeObject) -> Iterable[Document]:
-    registered = row.registered is not None
+def _node_conditions(node: NodeObject) -> Iterator[Document]:
+    registered = node.registered is not None
     yield _condition(
         "CWRegistered",
         registered,
         "Registered" if registered else "NotRegistered",
-        f"Node {row.name} is {'' if registered else 'not yet '}registered",
-        row.registered or row.created,
+        f"Node {node.name} is {'' if registered else 'not yet '}registered",
+        node.registered or node.created,
     )
     yield _condition(
         "CWActive",
-        row.active,
-        "WorkloadsRunning" if row.active else "NoWorkloads",
-        row.work or "nothing runs here",
-        row.active_since or row.registered or row.created,
+        node.active,
+        "WorkloadsRunning" if node.active else "NoWorkloads",
+        node.work or "nothing runs here",
+        node.active_since or node.registered or node.created,
     )
-    leaves = row.removal is not None
+    leaves = node.removal is not None
     yield _condition(
         "CWNodeRemoval",
         leaves,
-        row.removal.value if row.removal is not None else "NotPending",
-        f"Node {row.name} is {'to be removed' if leaves else 'to stay'}",
-        row.removal_since or row.created,
+        node.removal.value if node.removal is not None else "NotPending",
+        f"Node {node.name} is {'to be removed' if leaves else 'to stay'}",
+        node.removal_since or node.created,
     )
 
 
@@ -221,10 +262,3 @@ def _condition(kind: str, holds: bool, reason: str, message: str, since: datetim
         "message": message,
         "lastTransitionTime": rfc3339(since),
     }
-
-
-TARGET_MESSAGES = {
-    AtTarget.UNDER_TARGET: "NodePool has {current} of {target} Nodes.",
-    AtTarget.OVER_TARGET: "NodePool has {current} Nodes and wants {target}; {strategy} removes.",
-    AtTarget.PENDING_DELETE: "NodePool is being deleted, {held} Nodes are still to be removed.",
-}

@@ -1,6 +1,6 @@
 """Runs the allocator service: `python -m allocator`."""
 
 from allocator.decide import SERVICE
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 
 main(SERVICE)

@@ -1,6 +1,6 @@
 """Runs the capacity service: `python -m capacity`."""
 
 from capacity.decide import SERVICE
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 
 main(SERVICE)

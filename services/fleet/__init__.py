@@ -1,1 +1,1 @@
-"""What do the machines do? A simulated data centre, at the edge of the house."""
+"""What do the machines do? A simulated data centre, at the edge of the system."""

@@ -1,6 +1,6 @@
 """Runs the fleet service: `python -m fleet`."""
 
 from fleet.decide import SERVICE
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 
 main(SERVICE)

@@ -1,6 +1,6 @@
 """Runs the lifecycle service: `python -m lifecycle`."""
 
 from lifecycle.decide import SERVICE
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 
 main(SERVICE)

@@ -1,51 +1,112 @@
-"""What a Node should look like in its cluster: labels, annotations and taints the house owns."""
+"""A Node on its way through a NodePool, and how each message about it changes it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
 
-from nodepool.contract.affinity import machine_labels
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
-from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, Taint
-
-CPU_TAINT = Taint(key="is_cpu_compute", effect="NoSchedule")
-GPU_TAINT = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
-CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeDeletionRequestSuccess,
+    CWNodeRegistered,
+    NodeActivityChanged,
+    NodeObserved,
+    NodeUpdated,
+    PreemptionInProgress,
+    PreemptionPending,
+)
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import NodePhase, RemovalReason
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a NodePool asks of its Nodes."""
+class Node:
+    """One stay of a machine in a NodePool.
 
-    of: tuple[str, str, str]
-    uid: str
-    zone: str
-    instance_type: str
-    compute_class: ComputeClass
-    node_labels: Mapping[str, str]
-    node_annotations: Mapping[str, str]
-    node_taints: tuple[Taint, ...]
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    name: the name of the machine, and of the Node.
+    assignment: the number of the stay.
+    topology: the labels that the machine has of its own.
+    boot_by: when its registration fails if the machine has not booted.
+    revision: of the template that it looks like; 0 before it is registered.
+    active: whether it was published as active.
+    workloads: the Pods that make it active, as its machine reported last.
+    removal: why it leaves; None while it stays.
+    idle_only: whether it is kept if it turns out to be active.
+    request: the number of the last request to delete it.
+    cordon: how often it was cordoned.
+    evicted_at: when its drain for a preemption began; None without one.
+    """
+
+    name: str
+    pool: PoolKey
+    assignment: int
+    topology: Mapping[str, str]
+    boot_by: datetime
+    revision: int = 0
+    phase: NodePhase = NodePhase.BOOTING
+    active: bool = False
+    workloads: tuple[str, ...] = ()
+    removal: RemovalReason | None = None
+    idle_only: bool = False
+    request: int = 0
+    cordon: int = 0
+    evicted_at: datetime | None = None
+
+    @property
+    def booting(self) -> bool:
+        """Whether it has not joined its cluster yet."""
+        return self.phase is NodePhase.BOOTING
+
+    @property
+    def cordoned(self) -> bool:
+        """Whether nothing new may be scheduled on it."""
+        return is_cordoned(self.phase)
 
 
-def labels(wish: Wish, node: str, topology: Mapping[str, str]) -> dict[str, str]:
-    """A Node's labels in production; what the control plane manages wins over what a pool asks."""
-    org, _, pool = wish.of
-    return {
-        **wish.node_labels,
-        **machine_labels(INSTANCE_TYPES[wish.instance_type], ZONES[wish.zone]),
-        **topology,
-        "kubernetes.io/hostname": node,
-        "node.coreweave.cloud/state": "production",
-        "node.coreweave.cloud/reserved": org,
-        "compute.coreweave.com/node-pool": pool,
-        "compute.coreweave.com/node-pool-uid": wish.uid,
-        COMPUTE_CLASS: wish.compute_class.value,
-    }
+NodeChange = (
+    CWNodeRegistered
+    | NodeUpdated
+    | NodeObserved
+    | NodeActivityChanged
+    | CWDrainNode
+    | CWNodeDeletionRequestSuccess
+    | PreemptionPending
+    | PreemptionInProgress
+)
+"""The messages that change a Node while it stays."""
 
 
-def taints(wish: Wish, *, cordoned: bool) -> tuple[Taint, ...]:
-    """A Node's taints: its kind's, the cordon's, then the NodePool's own."""
-    gpu = INSTANCE_TYPES[wish.instance_type].kind is Kind.GPU
-    kind = GPU_TAINT if gpu else CPU_TAINT
-    return (kind, *((CORDON,) if cordoned else ()), *wish.node_taints)
+def is_cordoned(phase: NodePhase) -> bool:
+    """Whether nothing new may be scheduled on a Node in this phase."""
+    return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
+
+
+def changed(node: Node, message: NodeChange) -> Node:
+    """The Node after a message about it."""
+    match message:
+        case CWNodeRegistered():
+            return replace(node, phase=NodePhase.PRODUCTION)
+        case NodeUpdated(phase=phase, removal=removal, cordon=cordon):
+            return replace(node, phase=phase, removal=removal, cordon=cordon)
+        case NodeObserved(pods=pods):
+            workloads = tuple(sorted(pod.name for pod in pods if pod.counts_as_work))
+            return replace(node, workloads=workloads)
+        case NodeActivityChanged(active=active):
+            return replace(node, active=active)
+        case CWDrainNode():
+            return replace(node, phase=NodePhase.DRAINING)
+        case CWNodeDeletionRequestSuccess():
+            return _requested(node, message)
+        case PreemptionPending():
+            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+        case PreemptionInProgress(evicted_at=moment):
+            return replace(node, evicted_at=moment)
+        case _:
+            assert_never(message)
+
+
+def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
+    # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
+    if node.removal is RemovalReason.PREEMPTED:
+        return node
+    return replace(node, removal=event.removal, idle_only=event.idle_only, request=event.request)

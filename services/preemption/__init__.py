@@ -1,1 +1,1 @@
-"""Which spot Node goes back, and when?"""
+"""Which spot Node is taken back, and when?"""

@@ -1,6 +1,6 @@
 """Runs the preemption service: `python -m preemption`."""
 
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 from preemption.decide import SERVICE
 
 main(SERVICE)

@@ -1,10 +1,15 @@
-"""The timetable of a preemption, counted from its warning (seed: Spot Node Pools, SEMANTICS 8)."""
+"""The timetable of a preemption: warned, drained after two minutes, gone after seven at most.
+
+The seven minutes are those of https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
+"""
 
 from datetime import datetime, timedelta
 from enum import IntEnum
 
 DRAIN_AFTER = timedelta(minutes=2)
+"""How long after the warning the drain begins."""
 GONE_AFTER = timedelta(minutes=7)
+"""How long after the warning the Node is gone, drained or not."""
 
 
 class Stage(IntEnum):
@@ -16,7 +21,7 @@ class Stage(IntEnum):
 
 
 def stage(pending_since: datetime, now: datetime) -> Stage:
-    """The stage that is due at `now`; never one whose moment has not come."""
+    """The last stage that is due at `now`."""
     elapsed = now - pending_since
     if elapsed >= GONE_AFTER:
         return Stage.OVER

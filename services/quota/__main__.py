@@ -1,6 +1,6 @@
 """Runs the quota service: `python -m quota`."""
 
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 from quota.decide import SERVICE
 
 main(SERVICE)

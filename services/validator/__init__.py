@@ -1,1 +1,1 @@
-"""Is this a valid wish?"""
+"""Is this NodePool valid?"""

@@ -1,6 +1,6 @@
 """Runs the validator service: `python -m validator`."""
 
-from nodepool.host.runtime import main
+from nodepool.host.process import main
 from validator.decide import SERVICE
 
 main(SERVICE)

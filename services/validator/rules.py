@@ -1,43 +1,53 @@
-"""What is refused at once, and what a stored NodePool is judged by: one function for each rule."""
+"""What makes a command unusable whatever is stored: the checks that read nothing but the command.
+
+The rules for names, labels, annotations and taints are those of Kubernetes; see
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
+https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from nodepool.contract import affinity, grammar
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
-from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.conditions import HEALTHY, Validated
-from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec, Taint
+from nodepool.contract import grammar
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.commands import ApplyNodePool, RegisterCluster
+from nodepool.contract.events import RefusalReason
+from nodepool.contract.keys import FLEET
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec, Taint
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-RefusalReason = Literal["Invalid", "Forbidden", "NotFound", "Conflict"]
-Fault = Literal["", "InstanceType", "Zone", "Settings"]
+"""The message for a Node label in a reserved namespace, as the public documentation words it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a command changes nothing: the field to mend, and how."""
+    """Why a command changes nothing.
+
+    field: what to correct, named as in a manifest.
+    message: what is wrong with it.
+    reason: the kind of fault.
+    """
 
     field: str
     message: str
     reason: RefusalReason = "Invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a stored configuration is worth: a Validated reason, the kind of fault, a sentence."""
-
-    reason: Validated
-    message: str
-    fault: Fault = ""
-
-
-VALID = Verdict(Validated.VALID, HEALTHY[Validated.VALID])
+def malformed_cluster(command: RegisterCluster) -> Refusal | None:
+    """The first fault in the registration of a cluster; None where it has none."""
+    if command.zone not in ZONES:
+        return Refusal("zone", f"{command.zone} is not a known zone")
+    if command.org == FLEET:
+        return Refusal("org", f"{FLEET} is a reserved word, not an organisation")
+    if reason := grammar.dns1123_label(command.org):
+        return Refusal("org", reason)
+    if reason := grammar.dns1123_label(command.cluster):
+        return Refusal("cluster", reason)
+    return None
 
 
 def malformed(manifest: ApplyNodePool) -> Refusal | None:
-    """The first fault that makes a manifest unusable, whatever is stored."""
+    """The first fault in a manifest; None where it has none."""
     return next(_malformed(manifest), None)
 
 
@@ -93,7 +103,7 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
 
 
 def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
-    """Faults between the target, its bounds and autoscaling; the bounds mean nothing without it."""
+    """The faults in target, bounds and autoscaling; without autoscaling the bounds are ignored."""
     if not spec.autoscaling:
         return
     least, most = spec.min_nodes, spec.max_nodes
@@ -101,51 +111,8 @@ def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
         field = "spec.minNodes" if least is None else "spec.maxNodes"
         yield Refusal(field, "is required while autoscaling is true")
     elif not least <= spec.target_nodes <= most:
-        told = f"must lie between minNodes {least} and maxNodes {most} while autoscaling is true"
-        yield Refusal("spec.targetNodes", told)
-    kind = INSTANCE_TYPES.get(spec.instance_type)
-    if kind is not None and kind.rack_size:
-        yield Refusal("spec.autoscaling", f"must be false: {kind.id} comes in whole racks")
-
-
-def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
-    """What may never change once a NodePool exists."""
-    if before.instance_type != after.instance_type:
-        return Refusal("spec.instanceType", "InstanceType cannot be changed")
-    if before.compute_class is not after.compute_class:
-        return Refusal("spec.computeClass", "ComputeClass cannot be changed")
-    return None
-
-
-def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
-    """Whether a stored configuration can ever be delivered in its cluster's zone."""
-    kind = INSTANCE_TYPES.get(spec.instance_type)
-    if kind is None:
-        told = f"instance type {spec.instance_type} is not a known instance type"
-        return Verdict(Validated.INVALID, told, "InstanceType")
-    if spec.region is not None and spec.region != zone:
-        told = f"region {spec.region} is not the cluster's zone {zone}"
-        return Verdict(Validated.INVALID, told, "Zone")
-    if not offered(kind.id, zone):
-        told = f"instance type {kind.id} is not offered in zone {zone}"
-        return Verdict(Validated.INVALID, told, "Zone")
-    told = next(_undeliverable(spec, kind, zone), "")
-    return Verdict(Validated.INVALID, told, "Settings") if told else VALID
-
-
-def _undeliverable(spec: NodePoolSpec, kind: InstanceType, zone: str) -> Iterator[str]:
-    if kind.superchip and spec.compute_class is ComputeClass.SPOT:
-        yield f"computeClass spot is not offered for the Superchip instance type {kind.id}"
-    if kind.rack_size and spec.target_nodes % kind.rack_size:
-        yield (
-            f"targetNodes {spec.target_nodes} is not a multiple of {kind.rack_size}, "
-            f"the Nodes of one rack of {kind.id}"
-        )
-    if spec.affinity is None:
-        return
-    if reason := affinity.fault(spec.affinity):
-        yield reason
-        return
-    labels = affinity.machine_labels(kind, ZONES[zone])
-    if reason := affinity.satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS):
-        yield reason
+        message = f"must lie between minNodes {least} and maxNodes {most} while autoscaling is true"
+        yield Refusal("spec.targetNodes", message)
+    instance = INSTANCE_TYPES.get(spec.instance_type)
+    if instance is not None and instance.rack_size:
+        yield Refusal("spec.autoscaling", f"must be false: {instance.id} comes in whole racks")

@@ -6,22 +6,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import PoolKey, as_pool_key
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Address,
-    Command,
-    Envelope,
-    Event,
-    Message,
-    Unreadable,
-    decode,
-    filter_of,
-    members,
-    unknown_command,
-)
+from nodepool.contract.messages import Command, Envelope, Event, Message, members
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.subjects import Address, filter_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

@@ -1,1 +1,1 @@
-"""What the house can carry, as ratios measured in one run."""
+"""What the control plane can carry, as ratios measured in one run."""

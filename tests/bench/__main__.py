@@ -1,7 +1,7 @@
-"""Measures the house: `make bench`, or `make bench ARGS="--runs 5 --commands 20000"`.
+"""Measures the control plane: `make bench`, or `make bench ARGS="--runs 5 --commands 20000"`.
 
-Times on a shared machine lie, so the pipeline's row is a ratio to a bare pipeline measured in turn
-with it, on the same server settings; medians of several runs, with the lowest and the highest.
+Times on a shared machine vary, so the result is a ratio to a bare pipeline that is measured in turn
+with it on the same server settings. Results are medians of several runs, lowest and highest beside.
 """
 
 import argparse
@@ -21,12 +21,18 @@ import uvloop
 from bench.bare import Bare, set_up
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, envelope_of, subject_of
+from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.local.server import NatsServer, find_server, free_port
-from nodepool.nats import bus
+from nodepool.contract.subjects import subject_of
+from nodepool.local.binary import find_server
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import connect
+from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
-from support.processes import House
+from nodepool.nats.streams import STREAM, provision
+from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 PATIENCE_S = 300
@@ -34,7 +40,11 @@ PATIENCE_S = 300
 
 @dataclass(frozen=True)
 class Work:
-    """What to publish, where the rows appear, and which row of which key is a finished one."""
+    """What to publish, and how to see in a bucket that it is done.
+
+    messages: subject, content and id of each.
+    finished: the key of an object that is done; None for one that is not.
+    """
 
     messages: Sequence[tuple[str, bytes, str]]
     bucket: str
@@ -72,52 +82,52 @@ def _site(nodes: int) -> list[Command]:
 
 
 def _conditions(entry: Entry) -> tuple[str, dict[str, str]]:
-    found = json.loads(entry.content)
-    conditions = {c["type"]: c["reason"] for c in found["status"]["conditions"]}
-    return found["metadata"]["name"], conditions
+    pool = json.loads(entry.content)
+    conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}
+    return pool["metadata"]["name"], conditions
 
 
-def _judged(entry: Entry) -> str | None:
+def _checked(entry: Entry) -> str | None:
     name, conditions = _conditions(entry)
     return name if {"Validated", "Quota", "Capacity", "AtTarget"} <= conditions.keys() else None
 
 
 def _at_target(entry: Entry) -> str | None:
     name, conditions = _conditions(entry)
-    whole = {"Validated", "Quota", "Capacity"} <= conditions.keys()
-    return name if whole and conditions.get("AtTarget") == "TargetMet" else None
+    checked = {"Validated", "Quota", "Capacity"} <= conditions.keys()
+    return name if checked and conditions.get("AtTarget") == "TargetMet" else None
 
 
-def _bare_row(entry: Entry) -> str | None:
+def _bare_finished(entry: Entry) -> str | None:
     last = json.loads(entry.content)["of"] == "capacity"
     return entry.subject.rpartition(".")[2] if last else None
 
 
 async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
-    """Keeps `window` commands in flight; seconds for all, and the seconds of each."""
-    connection = await bus.connect(url, "bench")
-    publisher = bus.Publisher(connection, window)
+    """Keeps `window` commands in flight; seconds for all, and the seconds of each in order."""
+    connection = await connect(url, "bench")
+    publisher = Publisher(connection, window)
     await publisher.open()
-    rows = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
-    await rows.open()
-    room = asyncio.Semaphore(window)
+    objects = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
+    await objects.open()
+    in_flight = asyncio.Semaphore(window)
     sent: dict[str, float] = {}
     took: list[float] = []
     began = time.perf_counter()
 
     async def watch() -> None:
         while len(took) < len(work.messages):
-            for entry in await rows.next():
+            for entry in await objects.next():
                 key = work.finished(entry) if entry.content else None
                 since = sent.pop(key, None) if key is not None else None
                 if since is not None:
                     took.append(time.perf_counter() - since)
-                    room.release()
+                    in_flight.release()
 
     watching = asyncio.create_task(watch())
     sending = []
     for subject, content, id in work.messages:
-        await room.acquire()
+        await in_flight.acquire()
         sent[subject.split(".")[-2]] = time.perf_counter()
         sending.append(
             asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
@@ -125,58 +135,62 @@ async def _drive(url: str, work: Work, window: int) -> tuple[float, list[float]]
     await asyncio.gather(*sending)
     await asyncio.wait_for(watching, PATIENCE_S)
     seconds = time.perf_counter() - began
-    await rows.close()
+    await objects.close()
     await connection.close()
     return seconds, sorted(took)
 
 
 async def _prepare(url: str, site: Sequence[Command]) -> None:
-    connection = await bus.connect(url, "bench")
-    await bus.provision(connection)
-    outcomes = Reader(connection, bus.STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
+    connection = await connect(url, "bench")
+    await provision(connection)
+    outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
     await outcomes.open()
     for number, command in enumerate(site):
         subject, content, id = _envelope(command, f"site-{number}")
-        await bus.publish(connection, subject, content, id=id)
-    heard = 0
-    while heard < len(site):
-        heard += len(await outcomes.next(timeout_s=60))
+        await api.publish(connection, subject, content, id=id)
+    accepted = 0
+    while accepted < len(site):
+        accepted += len(await outcomes.next(timeout_s=60))
     await outcomes.close()
     await connection.close()
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many bytes the house says at each hop, so that the bare pipeline says as many."""
+    """How many bytes the control plane publishes, so that the bare pipeline publishes as many.
+
+    hops: the outputs of each service to one command.
+    status: the NodePool in the read model.
+    """
 
     hops: dict[str, list[int]]
-    row: int
+    status: int
 
 
 async def _sizes(url: str) -> Sizes:
-    connection = await bus.connect(url, "bench")
+    connection = await connect(url, "bench")
     hops: dict[str, list[int]] = {}
     for name in ("validator", "quota", "capacity"):
-        reader = Reader(connection, bus.STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
+        reader = Reader(connection, STREAM, [f"np.evt.{name}.acme.prod.pool-00000.*"])
         await reader.open()
         hops[name] = [len(entry.content) for entry in await reader.next(timeout_s=5)]
         await reader.close()
     reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.acme.prod.pool-00000"])
     await reader.open()
-    row = max(len(entry.content) for entry in await reader.next(timeout_s=5))
+    status = max(len(entry.content) for entry in await reader.next(timeout_s=5))
     await connection.close()
-    return Sizes(hops, row)
+    return Sizes(hops, status)
 
 
-def _house(count: int, target: int, window: int) -> tuple[float, list[float], Sizes]:
+def _control_plane(count: int, target: int, window: int) -> tuple[float, list[float], Sizes]:
     """`count` NodePools of `target` Nodes: from nothing until every status says so."""
     messages = [_envelope(_pool(number, target), f"c{number}") for number in range(count)]
-    finished = _at_target if target else _judged
-    with tempfile.TemporaryDirectory() as folder, House(Path(folder)) as house:
-        uvloop.run(_prepare(house.server.url, _site(count * target)))
+    finished = _at_target if target else _checked
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder)) as plane:
+        uvloop.run(_prepare(plane.server.url, _site(count * target)))
         work = Work(messages, "nodepools", finished)
-        seconds, took = uvloop.run(_drive(house.server.url, work, window))
-        return seconds, took, uvloop.run(_sizes(house.server.url))
+        seconds, took = uvloop.run(_drive(plane.server.url, work, window))
+        return seconds, took, uvloop.run(_sizes(plane.server.url))
 
 
 def _bare(count: int, window: int, sizes: Sizes) -> tuple[float, list[float]]:
@@ -185,17 +199,25 @@ def _bare(count: int, window: int, sizes: Sizes) -> tuple[float, list[float]]:
     messages = []
     for number in range(count):
         pool = f"pool-{number:05d}"
-        said = {"id": f"c{number}", "type": "Apply", "pool": pool, "cause": f"c{number}", "pad": ""}
-        said["pad"] = "x" * max(0, size - len(json.dumps(said)))
-        messages.append((f"b.cmd.acme.prod.{pool}.Apply", json.dumps(said).encode(), f"c{number}"))
+        command = {
+            "id": f"c{number}",
+            "type": "Apply",
+            "pool": pool,
+            "cause": f"c{number}",
+            "pad": "",
+        }
+        command["pad"] = "x" * max(0, size - len(json.dumps(command)))
+        messages.append(
+            (f"b.cmd.acme.prod.{pool}.Apply", json.dumps(command).encode(), f"c{number}")
+        )
     with tempfile.TemporaryDirectory() as folder:
         server = NatsServer(Path(folder), free_port(), find_server(None))
         server.start()
-        bare = Bare(server.url, sizes.hops, sizes.row)
+        bare = Bare(server.url, sizes.hops, sizes.status)
         try:
             asyncio.run(set_up(server.url))
             bare.start()
-            return uvloop.run(_drive(server.url, Work(messages, "bare", _bare_row), window))
+            return uvloop.run(_drive(server.url, Work(messages, "bare", _bare_finished), window))
         finally:
             bare.stop()
             server.stop()
@@ -211,7 +233,7 @@ def _percentile(took: Sequence[float], part: float) -> float:
 
 
 def main() -> None:
-    """Prints one row for each measure."""
+    """Prints one line for each measure."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--commands", type=int, default=5_000)
@@ -222,7 +244,7 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, {options.runs} runs, medians (lowest to highest)")
     rates, bare_rates, ratios, p50, p99 = [], [], [], [], []
     for _ in range(options.runs):
-        seconds, took, sizes = _house(options.commands, 0, options.window)
+        seconds, took, sizes = _control_plane(options.commands, 0, options.window)
         bare_seconds, _ = _bare(options.commands, options.window, sizes)
         rates.append(options.commands / seconds)
         bare_rates.append(options.commands / bare_seconds)
@@ -236,7 +258,7 @@ def main() -> None:
     sys.stdout.flush()
     created = []
     for _ in range(options.runs):
-        seconds, _, _ = _house(options.pools, options.nodes, options.pools)
+        seconds, _, _ = _control_plane(options.pools, options.nodes, options.pools)
         created.append(seconds)
     nodes = options.pools * options.nodes
     print(f"{options.pools} pools of {options.nodes} Nodes, s       {_spread(created, 1)}")

@@ -1,10 +1,10 @@
 """A bare nats-py pipeline: the same hops, messages, sizes and durability, and no logic at all.
 
-The peer of the pipeline's row. There is a process for each service that hears of a command, which
-hears the same messages. It reads by position, takes whatever has arrived as one batch, decodes it
+What the control plane is compared with. Each service that hears of a command has a process here,
+which hears the same messages. It reads by position, takes what has arrived as one batch, decodes it
 and stores as many messages of the same sizes as that service does, as one atomic batch with an
-expected sequence; those that only listen store nothing, and the last writes rows, the newest of a
-pool only.
+expected sequence. Those that only listen store nothing, and the last one writes the status objects,
+the newest of each pool only.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from nats.aio.msg import Msg
 from pydantic import BaseModel
 
 BATCH = 250
-"""Questions in one batch; with three outputs each the most that still is one atomic batch."""
+"""Inputs in one batch; with three outputs each, as many as one atomic batch can hold."""
 
 
-class Said(BaseModel):
-    """A message of the bare pipeline; `pad` brings it to the size of the house's own."""
+class Payload(BaseModel):
+    """A message of the bare pipeline; `pad` brings it to the size of the control plane's own."""
 
     id: str
     type: str
@@ -36,12 +36,14 @@ class Said(BaseModel):
 
 
 EMPTY_BYTES = len(
-    Said(id="c00000-0", type="Said", pool="pool-00000", cause="c00000", pad="").model_dump_json()
+    Payload(
+        id="c00000-0", type="Event", pool="pool-00000", cause="c00000", pad=""
+    ).model_dump_json()
 )
 
 
 async def connected(url: str) -> Client:
-    """A connection with room for what is on its way."""
+    """A connection that can hold many messages in flight."""
     client = Client()
     await client.connect(servers=[url], pending_size=8 << 20)
     return client
@@ -50,7 +52,7 @@ async def connected(url: str) -> Client:
 async def reading(
     client: Client, stream: str, filters: list[str], take: Callable[[Msg], None]
 ) -> None:
-    """Hands every message that matches to `take`, by position and without acknowledging."""
+    """Calls `take` with every message that matches, by position and without acknowledging."""
     inbox, name = client.new_inbox(), f"r{os.urandom(6).hex()}"
     config = {
         "name": name,
@@ -83,7 +85,7 @@ async def reading(
 
 @dataclass(frozen=True)
 class Hop:
-    """A service without its logic: it hears `heard`, and outputs the last of these."""
+    """A service without its logic: it hears `heard`, and has outputs to the last of these."""
 
     name: str
     heard: tuple[str, ...]
@@ -92,46 +94,46 @@ class Hop:
 
 async def _hop(url: str, hop: Hop, ready: Event) -> None:
     client = await connected(url)
-    waiting: list[Msg] = []
-    knock = asyncio.Event()
+    pending: list[Msg] = []
+    arrived = asyncio.Event()
 
     def take(message: Msg) -> None:
-        waiting.append(message)
-        knock.set()
+        pending.append(message)
+        arrived.set()
 
     await reading(client, "BARE", list(hop.heard), take)
     expected_sequence = 0
     ready.set()
     while True:
-        await knock.wait()
-        knock.clear()
-        while waiting:
-            batch, waiting[:] = waiting[:BATCH], waiting[BATCH:]
-            expected_sequence = await _answer(client, hop, batch, expected_sequence)
+        await arrived.wait()
+        arrived.clear()
+        while pending:
+            batch, pending[:] = pending[:BATCH], pending[BATCH:]
+            expected_sequence = await _commit(client, hop, batch, expected_sequence)
 
 
-async def _answer(client: Client, hop: Hop, batch: list[Msg], expected_sequence: int) -> int:
+async def _commit(client: Client, hop: Hop, batch: list[Msg], expected_sequence: int) -> int:
     number, id = 0, os.urandom(8).hex()
-    name, sizes, asking = hop.name, hop.sizes, hop.heard[-1].split(".")[1]
+    name, sizes, last_heard = hop.name, hop.sizes, hop.heard[-1].split(".")[1]
     for message in batch:
-        asked = Said.model_validate_json(message.data)
-        if message.subject.split(".")[1] != asking:
+        received = Payload.model_validate_json(message.data)
+        if message.subject.split(".")[1] != last_heard:
             continue
         for index, size in enumerate(sizes):
             number += 1
             last = index == len(sizes) - 1
-            said = Said(
-                id=f"{asked.id}-{index}",
-                type="Said",
-                pool=asked.pool,
-                cause=asked.cause,
+            output = Payload(
+                id=f"{received.id}-{index}",
+                type="Event",
+                pool=received.pool,
+                cause=received.cause,
                 pad="x" * max(0, size - EMPTY_BYTES),
             )
-            content = said.model_dump_json().encode()
+            content = output.model_dump_json().encode()
             headers = {"Nats-Batch-Id": id, "Nats-Batch-Sequence": str(number)}
             kind = "Last" if last else "Other"
             await client.publish(
-                f"b.{name}.acme.prod.{asked.pool}.{kind}", content, headers=headers
+                f"b.{name}.acme.prod.{received.pool}.{kind}", content, headers=headers
             )
     if not number:
         return expected_sequence
@@ -146,27 +148,27 @@ async def _answer(client: Client, hop: Hop, batch: list[Msg], expected_sequence:
             "Nats-Expected-Last-Subject-Sequence": str(expected_sequence),
         },
     )
-    found = json.loads(reply.data)
-    assert "error" not in found, found
-    return int(found["seq"])
+    stored = json.loads(reply.data)
+    assert "error" not in stored, stored
+    return int(stored["seq"])
 
 
-async def _rows(url: str, heard: tuple[str, ...], size: int, ready: Event) -> None:
+async def _status(url: str, heard: tuple[str, ...], size: int, ready: Event) -> None:
     client = await connected(url)
     newest: dict[str, tuple[str, str]] = {}
-    knock = asyncio.Event()
+    arrived = asyncio.Event()
 
     def take(message: Msg) -> None:
-        said = Said.model_validate_json(message.data)
-        newest[said.pool] = (message.subject.split(".")[1], said.cause)
-        knock.set()
+        received = Payload.model_validate_json(message.data)
+        newest[received.pool] = (message.subject.split(".")[1], received.cause)
+        arrived.set()
 
     await reading(client, "BARE", list(heard), take)
     stream = client.jetstream(timeout=30)
     ready.set()
     while True:
-        await knock.wait()
-        knock.clear()
+        await arrived.wait()
+        arrived.clear()
         todo = dict(newest)
         newest.clear()
         sent = [
@@ -188,9 +190,9 @@ QUOTA, CAPACITY = "b.quota.*.*.*.Last", "b.capacity.*.*.*.Last"
 
 
 class Bare:
-    """The processes of the bare pipeline; `sizes` says what each service outputs with."""
+    """The processes of the bare pipeline; `sizes` are the bytes of each service's outputs."""
 
-    def __init__(self, url: str, sizes: dict[str, list[int]], row_bytes: int) -> None:
+    def __init__(self, url: str, sizes: dict[str, list[int]], status_bytes: int) -> None:
         context = multiprocessing.get_context("spawn")
         hops = (
             Hop("validator", (COMMAND,), tuple(sizes["validator"])),
@@ -207,8 +209,8 @@ class Bare:
             self._processes.append(context.Process(target=_process, args=args, daemon=True))
             self._ready.append(ready)
         ready = context.Event()
-        rows = (_rows, url, (VALIDATED, QUOTA, CAPACITY), row_bytes, ready)
-        self._processes.append(context.Process(target=_process, args=rows, daemon=True))
+        status = (_status, url, (VALIDATED, QUOTA, CAPACITY), status_bytes, ready)
+        self._processes.append(context.Process(target=_process, args=status, daemon=True))
         self._ready.append(ready)
 
     def start(self) -> None:
@@ -227,7 +229,7 @@ class Bare:
 
 
 async def set_up(url: str) -> None:
-    """The streams of the bare pipeline, with the durability of the house's own."""
+    """The streams of the bare pipeline, with the durability of the control plane's own."""
     client = await connected(url)
     for config in (
         {"name": "BARE", "subjects": ["b.>", "bc.>"], "storage": "file", "allow_atomic": True},

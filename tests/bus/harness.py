@@ -1,4 +1,4 @@
-"""What the tests on the real bus share: connections, filled logs, services at work, and waiting."""
+"""What the tests on a real bus share: connections, filled logs, services at work, and waiting."""
 
 import asyncio
 import json
@@ -12,13 +12,18 @@ from typing import TypeVar
 from urllib.request import urlopen
 
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
-from nodepool.host.runtime import SNAPSHOT_AFTER, Runtime
+from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.subjects import address_of, subject_of
+from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
-from nodepool.local.server import NatsServer, find_server
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
+from nodepool.host.snapshots import SNAPSHOT_AFTER
+from nodepool.local.binary import find_server
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
 from nodepool.service import Service
 
 S = TypeVar("S")
@@ -26,47 +31,48 @@ BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 PATIENCE_S = 30.0
 """How long anything may take on a machine that has much else to do."""
 PAUSE_S = 0.01
-"""How often a condition is looked at."""
+"""The pause between two checks of a condition."""
 BATCH = 900
+"""How many messages one atomic batch of `fill` holds."""
 ROUNDS = 3
-"""So often is a promise in seconds tried on a machine that may be busy; the best round counts."""
+"""How often a time limit is tried on a machine that may be busy; the best round counts."""
 OUTCOMES = ("CommandAccepted", "CommandRefused")
 
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    """A connection to a bus on which everything is set up."""
-    connection = await bus.connect(url, "test", patience_s=PATIENCE_S)
+    """A connection to a bus with all its streams."""
+    connection = await connect(url, "test", patience_s=PATIENCE_S)
     try:
-        await bus.provision(connection)
+        await provision(connection)
         yield connection
     finally:
         await connection.close()
 
 
 async def until(
-    true: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S
+    condition: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S
 ) -> None:
-    """Returns as soon as it is true; raises TimeoutError where it does not come true in time."""
+    """Returns as soon as the condition holds; raises TimeoutError where it does not in time."""
     async with asyncio.timeout(within_s):
         while True:
-            found = true()
-            if found if isinstance(found, bool) else await found:
+            holds = condition()
+            if holds if isinstance(holds, bool) else await holds:
                 return
             await asyncio.sleep(PAUSE_S)
 
 
 async def restart(server: NatsServer) -> float:
-    """SIGKILL for the server, and a new one on its data; the moment at which that one was there."""
+    """Kills the server and starts another one on its data; the loop's time when that one was up."""
     await asyncio.to_thread(server.kill)
     await asyncio.to_thread(server.start)
     return asyncio.get_running_loop().time()
 
 
-async def fill(connection: Connection, said: Sequence[tuple[str, bytes]]) -> None:
-    """Stores many messages quickly: subjects and contents."""
-    for first in range(0, len(said), BATCH):
-        batch = said[first : first + BATCH]
+async def fill(connection: Connection, messages: Sequence[tuple[str, bytes]]) -> None:
+    """Stores many messages quickly; each is a subject and a content."""
+    for first in range(0, len(messages), BATCH):
+        batch = messages[first : first + BATCH]
         id = os.urandom(6).hex()
         for number, (subject, content) in enumerate(batch, 1):
             headers = {"Nats-Batch-Id": id, "Nats-Batch-Sequence": str(number)}
@@ -74,63 +80,63 @@ async def fill(connection: Connection, said: Sequence[tuple[str, bytes]]) -> Non
                 await connection.publish(subject, content, headers=headers)
             else:
                 headers["Nats-Batch-Commit"] = "1"
-                await bus.publish(connection, subject, content, headers=headers)
+                await api.publish(connection, subject, content, headers=headers)
 
 
 async def read(reader: Reader, count: int) -> list[Entry]:
-    """So many messages from a reader, or more where the last of them came with others."""
-    found: list[Entry] = []
+    """So many messages from a reader; more where the last of them arrived with others."""
+    entries: list[Entry] = []
     async with asyncio.timeout(PATIENCE_S):
-        while len(found) < count:
-            found += await reader.next()
-    return found
+        while len(entries) < count:
+            entries += await reader.next()
+    return entries
 
 
-async def whole(connection: Connection, stream: str = bus.STREAM) -> list[Entry]:
-    """Everything that lies in a stream now."""
-    last = await bus.last_position(connection, stream)
+async def read_all(connection: Connection, stream: str = STREAM) -> list[Entry]:
+    """Every message that lies in a stream now."""
+    last = await api.last_position(connection, stream)
     reader = Reader(connection, stream, [">"])
     await reader.open()
-    found: list[Entry] = []
+    entries: list[Entry] = []
     async with asyncio.timeout(PATIENCE_S):
         while reader.pending or reader.last < last:
-            found += await reader.next(timeout_s=1)
+            entries += await reader.next(timeout_s=1)
     await reader.close()
-    return found
+    return entries
 
 
 # Commands and their outcomes.
 
 
 async def send(connection: Connection, command: Command, id: str, trace: str | None = None) -> None:
-    """Publishes a command until it is stored; its id makes that once."""
+    """Publishes a command until it is stored; its id keeps it from being stored twice."""
     envelope = envelope_of(type(command)).model_construct(
         id=id, type=type(command).__name__, source="test", traceparent=trace, data=command
     )
     while True:
         try:
-            await bus.publish(
+            await api.publish(
                 connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=2
             )
             return
-        except bus.InDoubt:
+        except InDoubt:
             await asyncio.sleep(PAUSE_S)
 
 
 async def outcomes(connection: Connection) -> dict[str, list[str]]:
-    """Every outcome in the log by the id of its command: its subject's last word."""
-    found: dict[str, list[str]] = {}
-    for entry in await whole(connection):
+    """The types of all outcomes in the log, by the id of their command."""
+    by_command: dict[str, list[str]] = {}
+    for entry in await read_all(connection):
         address = address_of(entry.subject)
         if address is not None and address.name in OUTCOMES:
             id = json.loads(entry.content)["correlationid"]
-            found.setdefault(id, []).append(address.name)
-    return found
+            by_command.setdefault(id, []).append(address.name)
+    return by_command
 
 
 async def outcome(connection: Connection, id: str) -> dict[str, object]:
-    """The envelope of the outcome of a command, as soon as there is one."""
-    reader = Reader(connection, bus.STREAM, [f"np.evt.*.*.*.*.{name}" for name in OUTCOMES])
+    """The outcome of a command with its envelope, as soon as there is one."""
+    reader = Reader(connection, STREAM, [f"np.evt.*.*.*.*.{name}" for name in OUTCOMES])
     await reader.open()
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -155,9 +161,9 @@ async def serving(
     snapshot_after: int = SNAPSHOT_AFTER,
     wait: bool = True,
 ) -> AsyncIterator[Runtime[S]]:
-    """A replica at work in this process; it ends gracefully unless `crash` was called on it.
+    """A replica at work in this process; it stops gracefully unless `crash` was called on it.
 
-    `wait` is for it to be ready.
+    wait: whether to wait until it is ready.
     """
     settings = Settings(url=server.url, log_file=str(log))
     runtime = Runtime(service, settings, snapshot_after=snapshot_after)
@@ -180,13 +186,13 @@ _TASKS: dict[int, asyncio.Task[None]] = {}
 
 
 async def crash(runtime: Runtime[S]) -> None:
-    """Ends a replica of this process in the middle of whatever it does."""
+    """Ends a replica of this process without letting it finish anything."""
     task = _TASKS[id(runtime)]
     task.cancel()
     await asyncio.wait([task])
 
 
-class Replica:
+class ReplicaProcess:
     """A replica of a service as a process of its own."""
 
     def __init__(
@@ -211,13 +217,13 @@ class Replica:
         return self._errors.read_text()
 
     def page(self, path: str) -> str:
-        """A page that it serves."""
-        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as output:
-            content: bytes = output.read()
+        """An HTTP page that it serves."""
+        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as response:
+            content: bytes = response.read()
         return content.decode()
 
     def metric(self, name: str) -> float:
-        """A metric's value, summed up where it has several labels; 0 where there is none."""
+        """The sum of a metric over all its labels; 0 where there is none."""
         lines = (line for line in self.page("/metrics").splitlines() if line.startswith(name))
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
@@ -225,8 +231,8 @@ class Replica:
 @contextmanager
 def launched(
     name: str, server: NatsServer, folder: Path, port: int, **settings: str
-) -> Iterator[Replica]:
-    """A replica of a service as a process; it is killed if it is left at the end."""
+) -> Iterator[ReplicaProcess]:
+    """A replica of a service as a process; killed at the end if it still runs."""
     label = f"{name}-{port}"
     log, errors = folder / f"{label}.log", folder / f"{label}.err"
     environment = {
@@ -244,6 +250,6 @@ def launched(
         ) as process,
     ):
         try:
-            yield Replica(process, log, errors, port)
+            yield ReplicaProcess(process, log, errors, port)
         finally:
             process.kill()

@@ -1,4 +1,4 @@
-"""How the log is set up and written on a real server: all of a commit, or nothing of it."""
+"""How the log is provisioned and written on a real server: all of a commit, or nothing of it."""
 
 import asyncio
 import json
@@ -11,20 +11,25 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bus.harness import connected, fill, restart, until, whole
+from bus.harness import connected, fill, read_all, restart, until
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Message, envelope_of, subject_of
+from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import STREAM, Committer, Conflict, Connection, InDoubt, ServerRefusal
+from nodepool.nats import api
+from nodepool.nats.committer import Committer
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, Unreachable
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import OUTPUTS_MAX, Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOON_S = 2.0
-"""Long before the client itself would give up on an output."""
+"""Long before the client itself would give up waiting for a reply."""
 
 
 def nothing(state: None, *_: object) -> None:
@@ -37,31 +42,31 @@ CLERK: Service[None] = Service(
 
 
 def output(id: str, limit: int) -> Envelope[Message]:
-    said = QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=0)
-    return envelope_of(QuotaSet).model_construct(id=id, type="QuotaSet", source="clerk", data=said)
+    event = QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=0)
+    return envelope_of(QuotaSet).model_construct(id=id, type="QuotaSet", source="clerk", data=event)
 
 
 def proposal(
     ids: Sequence[str], *, position: int = 1, expected_sequence: int = 0
 ) -> Proposal[None]:
-    """A commit that says something under each of these ids."""
-    asked = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
-    entry = Entry(position, NOW, subject_of(asked, ""), b"{}", {})
-    said = tuple(output(id, number) for number, id in enumerate(ids))
-    processed = Processed(Input(entry, CLERK), said, None)
+    """A proposal with an output for each of these ids."""
+    command = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
+    entry = Entry(position, NOW, subject_of(command, ""), b"{}", {})
+    outputs = tuple(output(id, number) for number, id in enumerate(ids))
+    processed = Processed(Input(entry, CLERK), outputs, None)
     return Proposal("clerk", (processed,), position, expected_sequence, None, True)
 
 
 async def stored(connection: Connection) -> list[str]:
-    """The ids of all that was said, and `commit` for each commit record."""
+    """The ids of all messages in the log, and `commit` for each commit record."""
     return [
         "commit" if entry.subject.startswith("np.commit.") else str(json.loads(entry.content)["id"])
-        for entry in await whole(connection)
+        for entry in await read_all(connection)
     ]
 
 
 async def sent(connection: Connection, before: int) -> None:
-    """Returns once more than so many messages were handed to the server."""
+    """Returns once the client has sent more than so many messages."""
     await until(lambda: connection.stats["out_msgs"] > before)
     await until(lambda: connection.pending_data_size == 0)
 
@@ -69,7 +74,7 @@ async def sent(connection: Connection, before: int) -> None:
 # --- commits ------------------------------------------------------------------------------------
 
 
-def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
+def test_a_commit_stores_its_outputs_in_their_order_and_its_record_last(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
@@ -77,10 +82,10 @@ def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
             # given an empty log
             # when a commit of three outputs is stored
             proposed = proposal(["a", "b", "c"], position=17)
-            position = await Committer(connection).commit("clerk", proposed)
+            position = await Committer(connection).commit(proposed)
 
             # then the outputs lie there in their order, and then the record with its position
-            entries = await whole(connection)
+            entries = await read_all(connection)
             assert await stored(connection) == ["a", "b", "c", "commit"]
             assert [entry.content for entry in entries[:3]] == [
                 message.content for message in proposed.messages
@@ -92,34 +97,34 @@ def test_a_commit_stores_its_answers_in_their_order_and_its_record_last(
     asyncio.run(story())
 
 
-def test_a_commit_without_answers_moves_the_cursor_alone(server: NatsServer) -> None:
+def test_a_commit_without_outputs_stores_the_record_alone(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a commit
             committer = Committer(connection)
-            expected_sequence = await committer.commit("clerk", proposal(["a"], position=3))
+            expected_sequence = await committer.commit(proposal(["a"], position=3))
 
-            # when one with nothing to say follows it
+            # when one without outputs follows it
             position = await committer.commit(
-                "clerk", proposal([], position=9, expected_sequence=expected_sequence)
+                proposal([], position=9, expected_sequence=expected_sequence)
             )
 
-            # then the log holds one record more, which is the new expected_sequence
+            # then the log holds one record more, whose position is the next expected sequence
             assert await stored(connection) == ["a", "commit", "commit"]
-            assert (await whole(connection))[-1].content == b'{"position": 9}'
+            assert (await read_all(connection))[-1].content == b'{"position": 9}'
             assert position == 3
 
     asyncio.run(story())
 
 
-def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) -> None:
+def test_the_most_outputs_that_a_decision_may_have_fit_in_one_commit(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given the most that a decision may say
+            # given as many outputs as one decision may have
             ids = [f"a{number}" for number in range(OUTPUTS_MAX)]
 
             # when it is committed
-            await Committer(connection).commit("clerk", proposal(ids))
+            await Committer(connection).commit(proposal(ids))
 
             # then all of it is there
             assert await stored(connection) == [*ids, "commit"]
@@ -128,18 +133,18 @@ def test_as_much_as_a_decision_may_say_fits_in_one_commit(server: NatsServer) ->
 
 
 @pytest.mark.parametrize("ids", [["b", "c"], []], ids=["with-outputs", "cursor-only"])
-def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
+def test_a_commit_with_an_old_expected_sequence_is_a_conflict_and_stores_nothing(
     server: NatsServer, ids: list[str]
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a service whose last commit was another replica's
             committer = Committer(connection)
-            await committer.commit("clerk", proposal(["a"]))
+            await committer.commit(proposal(["a"]))
 
             # when a replica that has not seen it commits
             with pytest.raises(Conflict):
-                await committer.commit("clerk", proposal(ids, expected_sequence=0))
+                await committer.commit(proposal(ids, expected_sequence=0))
 
             # then the log is as it was
             assert await stored(connection) == ["a", "commit"]
@@ -147,16 +152,16 @@ def test_a_commit_behind_a_stale_fence_is_refused_and_leaves_nothing(
     asyncio.run(story())
 
 
-def test_an_id_that_somebody_used_before_does_not_keep_a_commit_from_being_stored(
+def test_an_id_that_was_used_before_does_not_keep_a_commit_from_being_stored(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a message of somebody else with the id that an output will have
-            await bus.publish(connection, "np.note", b'{"id": "note"}', id="a")
+            # given a message of another program with the id that an output will have
+            await api.publish(connection, "np.note", b'{"id": "note"}', id="a")
 
-            # when a service says that output among others
-            await Committer(connection).commit("clerk", proposal(["b", "a", "c"]))
+            # when a service commits that output among others
+            await Committer(connection).commit(proposal(["b", "a", "c"]))
 
             # then all of it is there
             assert await stored(connection) == ["note", "b", "a", "c", "commit"]
@@ -164,7 +169,7 @@ def test_an_id_that_somebody_used_before_does_not_keep_a_commit_from_being_store
     asyncio.run(story())
 
 
-def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
+def test_services_that_commit_at_the_same_time_do_not_conflict(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given two services that commit at the same time, again and again
@@ -174,16 +179,16 @@ def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
                     ids = [f"{name}{number}.{part}" for part in range(3)]
                     made = proposal(ids, position=number, expected_sequence=expected_sequence)
                     renamed = replace(made, service=name)
-                    expected_sequence = await committer.commit(name, renamed)
+                    expected_sequence = await committer.commit(renamed)
 
             # when both are done
             async with asyncio.timeout(20):
                 await asyncio.gather(commit("one"), commit("two"))
 
             # then every commit of both lies in the log in one piece
-            found = await stored(connection)
-            assert len(found) == 2 * 20 * 4
-            pieces = {tuple(found[first : first + 4]) for first in range(0, len(found), 4)}
+            ids = await stored(connection)
+            assert len(ids) == 2 * 20 * 4
+            pieces = {tuple(ids[first : first + 4]) for first in range(0, len(ids), 4)}
             for name in ("one", "two"):
                 for number in range(20):
                     assert (*(f"{name}{number}.{part}" for part in range(3)), "commit") in pieces
@@ -194,31 +199,31 @@ def test_services_do_not_stand_in_each_others_way(server: NatsServer) -> None:
 def test_a_commit_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a commit that the server is too busy to output
+            # given a commit that a stopped server does not reply to
             committer = Committer(connection)
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             before = connection.stats["out_msgs"]
-            committing = asyncio.create_task(committer.commit("clerk", proposal(["a"])))
+            committing = asyncio.create_task(committer.commit(proposal(["a"])))
             await sent(connection, before)
 
             # when the server is killed
             await asyncio.to_thread(server.kill)
 
-            # then nobody waits for the output that cannot come
+            # then the commit does not wait for the reply that cannot come
             async with asyncio.timeout(SOON_S):
                 with pytest.raises(InDoubt):
                     await committing
             await asyncio.to_thread(server.start)
             await until(lambda: connection.is_connected)
 
-            # and once the server is back, the log tells what became of it
+            # and once the server is back, all of it is in the log, or nothing
             assert await stored(connection) in ([], ["a", "commit"])
 
     asyncio.run(story())
 
 
-def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its_middle(
+def test_a_commit_is_whole_or_not_there_however_often_the_server_is_killed_during_it(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
@@ -234,11 +239,11 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
                     ids = [f"{commits}.{part}" for part in range(size)]
                     try:
                         expected_sequence = await committer.commit(
-                            "clerk", proposal(ids, expected_sequence=expected_sequence)
+                            proposal(ids, expected_sequence=expected_sequence)
                         )
                     except InDoubt:
                         await until(lambda: connection.is_connected)
-                        last = await bus.last_of(connection, STREAM, "np.commit.clerk")
+                        last = await api.last_message(connection, STREAM, "np.commit.clerk")
                         if last is None or last.position == expected_sequence:
                             continue
                         expected_sequence = last.position
@@ -256,12 +261,12 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
                 await committing
 
             # then each batch lies in the log once, whole and in one piece
-            found = await stored(connection)
-            assert set(Counter(found).values()) == {1, commits}
+            ids = await stored(connection)
+            assert set(Counter(ids).values()) == {1, commits}
             for number in range(commits):
                 first = number * (size + 1)
                 piece = [f"{number}.{part}" for part in range(size)]
-                assert found[first : first + size + 1] == [*piece, "commit"]
+                assert ids[first : first + size + 1] == [*piece, "commit"]
 
     asyncio.run(story())
 
@@ -269,27 +274,27 @@ def test_a_batch_is_whole_or_not_there_however_often_the_server_is_killed_in_its
 # --- what is published outside commits ----------------------------------------------------------
 
 
-def test_what_is_published_twice_under_one_id_is_stored_once(server: NatsServer) -> None:
+def test_a_message_that_is_published_twice_under_one_id_is_stored_once(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a message that was published
-            first = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+            first = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
 
             # when it is published again
-            again = await bus.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
+            again = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
 
-            # then it is the one that was there
+            # then it is stored once, and its position is the first one
             assert first == again
-            assert len(await whole(connection)) == 1
+            assert len(await read_all(connection)) == 1
 
     asyncio.run(story())
 
 
-def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer) -> None:
+def test_a_publisher_returns_each_position_and_raises_each_conflict(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a publisher that waits for no output before it sends more
-            publisher = bus.Publisher(connection, window=4)
+            # given a publisher that does not wait for a reply before it sends more
+            publisher = Publisher(connection, window=4)
             await publisher.open()
             sent = [await publisher.send("np.cmd.a.b.c.D", b"%d" % n) for n in range(20)]
 
@@ -298,17 +303,19 @@ def test_a_publisher_tells_each_position_and_what_was_refused(server: NatsServer
             with pytest.raises(Conflict):
                 await publisher.publish("np.cmd.a.b.c.D", b"", stale)
 
-            # then that one is told, and the others have their positions
+            # then that one is a conflict, and the others have their positions
             assert [await waiting for waiting in sent] == list(range(1, 21))
 
     asyncio.run(story())
 
 
-def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsServer) -> None:
+def test_a_publisher_that_loses_its_connection_has_all_its_messages_in_doubt(
+    server: NatsServer,
+) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given messages that the server is too busy to output
-            publisher = bus.Publisher(connection)
+            # given messages that a stopped server does not reply to
+            publisher = Publisher(connection)
             await publisher.open()
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
@@ -317,7 +324,7 @@ def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsSe
             # when the server is killed
             await asyncio.to_thread(server.kill)
 
-            # then each of them is in doubt, and there is room for more
+            # then each of them is in doubt, and more can be published
             async with asyncio.timeout(SOON_S):
                 results = await asyncio.gather(*sent, return_exceptions=True)
             assert {type(result) for result in results} == {InDoubt}
@@ -331,17 +338,17 @@ def test_a_publisher_that_loses_its_connection_tells_all_who_wait(server: NatsSe
 def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a message that the server is too busy to output
+            # given a message that a stopped server does not reply to
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             before = connection.stats["out_msgs"]
-            publishing = asyncio.create_task(bus.publish(connection, "np.cmd.a.b.c.D", b""))
+            publishing = asyncio.create_task(api.publish(connection, "np.cmd.a.b.c.D", b""))
             await sent(connection, before)
 
             # when the server is killed
             await asyncio.to_thread(server.kill)
 
-            # then nobody waits for the output that cannot come
+            # then the commit does not wait for the reply that cannot come
             async with asyncio.timeout(SOON_S):
                 with pytest.raises(InDoubt):
                     await publishing
@@ -349,58 +356,58 @@ def test_a_publish_whose_connection_is_lost_is_in_doubt_at_once(server: NatsServ
     asyncio.run(story())
 
 
-# --- how the log is set up ----------------------------------------------------------------------
+# --- how the streams are provisioned --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(bus.streams()))
-def test_every_stream_is_set_up_as_it_is_written(server: NatsServer, name: str) -> None:
+@pytest.mark.parametrize("name", list(streams()))
+def test_every_stream_has_the_settings_that_it_should_have(server: NatsServer, name: str) -> None:
     async def story() -> None:
-        # given a bus that was just set up
+        # given a bus that was just provisioned
         async with connected(server.url) as connection:
-            # when the server is asked how a stream is set up
-            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{name}"))["config"]
+            # when the configuration of a stream is read from the server
+            config = (await api.request(connection, f"$JS.API.STREAM.INFO.{name}"))["config"]
             assert isinstance(config, dict)
 
-            # then it is as it is written, every setting of it
-            wanted = bus.streams()[name]
+            # then every setting is as it should be
+            wanted = streams()[name]
             assert {setting: config.get(setting) for setting in wanted} == dict(wanted)
 
     asyncio.run(story())
 
 
-def test_setting_up_a_bus_again_changes_nothing_and_loses_nothing(server: NatsServer) -> None:
+def test_provisioning_a_bus_again_changes_nothing_and_loses_nothing(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a bus that is in use
             await fill(connection, [("np.cmd.a.b.c.D", b"1"), ("np.cmd.a.b.c.D", b"2")])
-            await bus.publish(connection, "$KV.nodes.a", b"row")
+            await api.publish(connection, "$KV.nodes.a", b"object")
 
-            # when everything sets it up again, side by side
-            await asyncio.gather(*(bus.provision(connection) for _ in range(5)))
+            # when it is provisioned again, several times at once
+            await asyncio.gather(*(provision(connection) for _ in range(5)))
 
             # then all is still there
-            assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
-            assert len(await whole(connection, "KV_nodes")) == 1
+            assert [entry.content for entry in await read_all(connection)] == [b"1", b"2"]
+            assert len(await read_all(connection, "KV_nodes")) == 1
 
     asyncio.run(story())
 
 
-def test_a_stream_with_other_settings_is_put_right(server: NatsServer) -> None:
+def test_a_stream_with_other_settings_is_updated(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a log that somebody set up in another way, in use
-            other = {**bus.streams()[STREAM], "duplicate_window": 60_000_000_000}
-            await bus.ask(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", other)
+            # given a log in use that has another setting
+            other = {**streams()[STREAM], "duplicate_window": 60_000_000_000}
+            await api.request(connection, f"$JS.API.STREAM.UPDATE.{STREAM}", other)
             await fill(connection, [("np.cmd.a.b.c.D", b"1")])
 
-            # when a service starts and sets it up
-            await bus.provision(connection)
+            # when a service starts and provisions the bus
+            await provision(connection)
 
-            # then it is as it is written, and nothing is lost
-            config = (await bus.ask(connection, f"$JS.API.STREAM.INFO.{STREAM}"))["config"]
+            # then the setting is as it should be, and nothing is lost
+            config = (await api.request(connection, f"$JS.API.STREAM.INFO.{STREAM}"))["config"]
             assert isinstance(config, dict)
-            assert config["duplicate_window"] == bus.streams()[STREAM]["duplicate_window"]
-            assert len(await whole(connection)) == 1
+            assert config["duplicate_window"] == streams()[STREAM]["duplicate_window"]
+            assert len(await read_all(connection)) == 1
 
     asyncio.run(story())
 
@@ -410,7 +417,7 @@ def test_a_stream_with_other_settings_is_put_right(server: NatsServer) -> None:
     [("STREAM.MSG.DELETE", {"seq": 1}), ("STREAM.PURGE", {})],
     ids=["one-message", "everything"],
 )
-def test_nobody_can_take_anything_out_of_the_log(
+def test_no_message_can_be_removed_from_the_log(
     server: NatsServer, request_: str, body: dict[str, object]
 ) -> None:
     async def story() -> None:
@@ -418,24 +425,24 @@ def test_nobody_can_take_anything_out_of_the_log(
             # given a log
             await fill(connection, [("np.cmd.a.b.c.D", b"1"), ("np.cmd.a.b.c.D", b"2")])
 
-            # when somebody with every right on the server wants to delete from it
+            # when a client with every permission on the server deletes from it
             with pytest.raises(ServerRefusal):
-                await bus.ask(connection, f"$JS.API.{request_}.{STREAM}", body)
+                await api.request(connection, f"$JS.API.{request_}.{STREAM}", body)
 
             # then the server refuses, and all is still there
-            assert [entry.content for entry in await whole(connection)] == [b"1", b"2"]
+            assert [entry.content for entry in await read_all(connection)] == [b"1", b"2"]
 
     asyncio.run(story())
 
 
-def test_no_server_is_one_line_that_says_what_to_do() -> None:
-    # given nobody who listens
-    # when somebody connects
-    with pytest.raises(bus.Unreachable) as error:
-        asyncio.run(bus.connect("nats://127.0.0.1:1", "test", patience_s=0.3))
+def test_an_unreachable_server_is_one_line_with_the_address_and_the_remedy() -> None:
+    # given an address where no server listens
+    # when a client connects
+    with pytest.raises(Unreachable) as error:
+        asyncio.run(connect("nats://127.0.0.1:1", "test", patience_s=0.3))
 
-    # then the message says where, and what to do
+    # then the message names the address and says what to do
     assert str(error.value) == (
-        "no NATS server outputs at nats://127.0.0.1:1: "
+        "no NATS server answers at nats://127.0.0.1:1: "
         "start one with 'make run', or set NODEPOOL_URL"
     )

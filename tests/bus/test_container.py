@@ -1,4 +1,4 @@
-"""The same bus in a container, as people run it, where there is an engine to run one."""
+"""The bus in a container, where there is a container engine."""
 
 import asyncio
 import gc
@@ -12,7 +12,8 @@ import pytest
 from bus.harness import BINARY, connected, outcome, send, serving
 from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
 
@@ -31,7 +32,7 @@ jetstream {{ store_dir: /data, sync_interval: always }}
 
 
 class InContainer(NatsServer):
-    """A server of somebody else's, known by its address alone."""
+    """A server that the test does not start, known by its address alone."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -42,8 +43,8 @@ class InContainer(NatsServer):
         return self._url
 
 
-def _missing() -> str:
-    """Why no engine outputs; empty where one does."""
+def _why_missing() -> str:
+    """Why no container engine can be used; empty where one can."""
     import docker  # type: ignore[import-untyped]
     from docker.errors import DockerException  # type: ignore[import-untyped]
 
@@ -55,21 +56,21 @@ def _missing() -> str:
     return ""
 
 
-def _find_an_engine() -> None:
-    """Skips the test where no engine outputs; the summary of the run says so aloud."""
+def _need_an_engine() -> None:
+    """Skips the test where there is no container engine; the summary of the run names it."""
     with warnings.catch_warnings():
-        # A client of docker's that finds nobody leaves its socket to the collector.
+        # Without an engine, the docker client leaves an open socket to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
-        missing = _missing()
+        missing = _why_missing()
         gc.collect()
     if missing:
-        pytest.skip(f"no container engine outputs: {missing}")
+        pytest.skip(f"no container engine answers: {missing}")
 
 
 @pytest.fixture
 def contained(tmp_path: Path) -> Iterator[InContainer]:
-    """A server in a container, whose image is made here of nothing but its binary."""
-    _find_an_engine()
+    """A server in a container, whose image is built from its binary alone."""
+    _need_an_engine()
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.image import DockerImage
 
@@ -85,20 +86,20 @@ def contained(tmp_path: Path) -> Iterator[InContainer]:
 
 
 @pytest.mark.timeout(180)
-def test_a_bus_in_a_container_takes_a_command_and_gives_its_outcome(
+def test_a_service_on_a_bus_in_a_container_processes_a_command(
     contained: InContainer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        # given a bus in a container, set up by us, and a service on it
+        # given a bus in a container, provisioned, and a service on it
         async with (
             connected(contained.url) as connection,
             serving(QUOTA, contained, tmp_path / "one.log"),
         ):
-            # when somebody asks for something
+            # when a command is sent
             await send(connection, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
 
             # then there is an outcome, and it lies in the log
             assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
-            assert await bus.last_position(connection, bus.STREAM) > 1
+            assert await api.last_position(connection, STREAM) > 1
 
     asyncio.run(story())

@@ -1,7 +1,8 @@
-"""Real processes under SIGKILL: nothing is lost, doubled, or given to two."""
+"""Real processes under SIGKILL: no command is lost or doubled, and no machine given twice."""
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,19 +11,23 @@ import pytest
 from nodepool.client import Client, Row
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, address_of, envelope_of, subject_of
+from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.nats import bus
+from nodepool.contract.subjects import address_of, subject_of
+from nodepool.nats import api
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
 from support.audit import faults
-from support.processes import House
+from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
 POOLS, NODES = 200, 2
 STEP = 60
-"""How many messages further the log is when the next one is killed."""
+"""By how many messages the log grows before the next process is killed."""
 PATIENCE_S = 100
-"""How long the house may take to bring every NodePool to its target."""
+"""How long the control plane may take to bring every NodePool to its target."""
 
 
 @pytest.mark.timeout(240)
@@ -30,33 +35,33 @@ PATIENCE_S = 100
 def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
     tmp_path: Path, replicas: int
 ) -> None:
-    with House(tmp_path, replicas) as house:
-        log, conditions = asyncio.run(_under_fire(house))
-        errors = house.errors()
+    with ControlPlane(tmp_path, replicas) as plane:
+        log, conditions = asyncio.run(_under_fire(plane))
+        errors = plane.errors()
 
     assert conditions == {"TargetMet": POOLS}
     assert faults(log) == []
-    assert _unanswered(log) == []
+    assert _without_outcome(log) == []
     assert errors == ""
 
 
-async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
-    connection = await bus.connect(house.server.url, "test", patience_s=20)
-    await bus.provision(connection)
-    reader = Reader(connection, bus.STREAM, ["np.>"])
+async def _under_fire(plane: ControlPlane) -> tuple[Sequence[Entry], dict[str, int]]:
+    connection = await connect(plane.server.url, "test", patience_s=20)
+    await provision(connection)
+    reader = Reader(connection, STREAM, ["np.>"])
     await reader.open()
     log: list[Entry] = []
     await _send(connection, _site())
     await _grown(reader, log, STEP)
-    victims = [*house.names, "server", *reversed(house.names), "server"]
+    victims = [*plane.names, "server", *reversed(plane.names), "server"]
     for number, victim in enumerate(victims):
         first, last = (POOLS * part // len(victims) for part in (number, number + 1))
         await _send(connection, _pools()[first:last])
-        await _kill(house, victim)
+        await _kill(plane, victim)
         await _grown(reader, log, STEP)
     async with asyncio.timeout(PATIENCE_S):
-        conditions = await _conditions(house)
-    while reader.pending or log[-1].position < await bus.last_position(connection, bus.STREAM):
+        conditions = await _conditions(plane)
+    while reader.pending or log[-1].position < await api.last_position(connection, STREAM):
         log += await reader.next(timeout_s=5)
     await reader.close()
     await connection.close()
@@ -64,34 +69,34 @@ async def _under_fire(house: House) -> tuple[Sequence[Entry], dict[str, int]]:
 
 
 async def _grown(reader: Reader, log: list[Entry], by: int) -> None:
-    """Reads until the log is longer by so much, or nobody is left to say more for the moment."""
+    """Reads until the log is longer by so much, or nothing more is published for a second."""
     until = len(log) + by
     while len(log) < until:
-        found = await reader.next(timeout_s=1)
-        if not found:
+        entries = await reader.next(timeout_s=1)
+        if not entries:
             return
-        log += found
+        log += entries
 
 
-async def _kill(house: House, victim: str) -> None:
+async def _kill(plane: ControlPlane, victim: str) -> None:
     if victim == "server":
-        await asyncio.to_thread(house.kill_server)
+        await asyncio.to_thread(plane.kill_server)
     else:
-        house.kill(victim)
+        plane.kill(victim)
 
 
-async def _conditions(house: House) -> dict[str, int]:
-    """How many NodePools have which AtTarget reason, once all have the one they should."""
-    async with Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client:
-        found: dict[str, str] = {}
-        async for seen in client.watch("nodepools"):
-            if isinstance(seen, Row) and seen.document is not None:
-                row = json.loads(json.dumps(seen.document))
-                conditions = {c["type"]: c["reason"] for c in row["status"]["conditions"]}
-                found[row["metadata"]["name"]] = conditions.get("AtTarget", "")
-            if len(found) == POOLS and set(found.values()) == {"TargetMet"}:
+async def _conditions(plane: ControlPlane) -> dict[str, int]:
+    """The number of NodePools by the reason of their AtTarget condition, once all have met it."""
+    async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
+        reasons: dict[str, str] = {}
+        async for change in client.watch("nodepools"):
+            if isinstance(change, Row) and change.document is not None:
+                pool = json.loads(json.dumps(change.document))
+                conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}
+                reasons[pool["metadata"]["name"]] = conditions.get("AtTarget", "")
+            if len(reasons) == POOLS and set(reasons.values()) == {"TargetMet"}:
                 break
-    return {reason: list(found.values()).count(reason) for reason in set(found.values())}
+    return dict(Counter(reasons.values()))
 
 
 def _site() -> list[Command]:
@@ -115,8 +120,8 @@ def _pools() -> list[Command]:
     ]
 
 
-async def _send(connection: bus.Connection, commands: Sequence[Command]) -> None:
-    """Publishes each until it is stored; the id makes that once."""
+async def _send(connection: Connection, commands: Sequence[Command]) -> None:
+    """Publishes each command until it is stored; its id keeps it from being stored twice."""
     for command in commands:
         id = f"{type(command).__name__}-{'/'.join(command.path)}"
         envelope = envelope_of(type(command)).model_construct(
@@ -124,15 +129,15 @@ async def _send(connection: bus.Connection, commands: Sequence[Command]) -> None
         )
         while True:
             try:
-                await bus.publish(
+                await api.publish(
                     connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=1
                 )
                 break
-            except bus.InDoubt:
+            except InDoubt:
                 await asyncio.sleep(0.02)
 
 
-def _unanswered(log: Sequence[Entry]) -> list[str]:
+def _without_outcome(log: Sequence[Entry]) -> list[str]:
     """The commands that have no outcome, or more than one."""
     outcomes: dict[str, int] = {}
     for entry in log:

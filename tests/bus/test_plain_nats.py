@@ -1,4 +1,4 @@
-"""Anybody with a NATS client can ask for things, and read what became of them."""
+"""Any NATS client can send commands and read their outcomes; it needs no library of ours."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ SUBJECT = "np.cmd.acme.prod.training.ApplyNodePool"
 
 @asynccontextmanager
 async def plain(server: NatsServer, tmp_path: Path) -> AsyncIterator[Client]:
-    """A house at work, and a client that knows nothing of it."""
+    """Two services at work, and a client of the nats-py library."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(connected(server.url))
         for service in services("validator", "quota"):
@@ -33,22 +33,24 @@ async def plain(server: NatsServer, tmp_path: Path) -> AsyncIterator[Client]:
             await stack.enter_async_context(serving(service, server, log))
         client = await nats.connect(server.url)
         stack.push_async_callback(client.close)
-        await asked(client, "np.cmd.acme.prod._.RegisterCluster", {"zone": ZONE}, "cluster")
+        await send(client, "np.cmd.acme.prod._.RegisterCluster", {"zone": ZONE}, "cluster")
         yield client
 
 
-async def asked(
-    client: Client, subject: str, said: object, id: str, headers: dict[str, str] | None = None
+async def send(
+    client: Client, subject: str, content: object, id: str, headers: dict[str, str] | None = None
 ) -> dict[str, object]:
-    """Publishes as `nats pub` does; the outcome that carries the id, the next one without any."""
-    heard = await client.subscribe("np.evt.*.*.*.*.*")
-    await client.publish(subject, json.dumps(said).encode(), headers=headers or {"Nats-Msg-Id": id})
+    """Publishes as `nats pub` does; the outcome with that id, or the next one without an id."""
+    subscription = await client.subscribe("np.evt.*.*.*.*.*")
+    await client.publish(
+        subject, json.dumps(content).encode(), headers=headers or {"Nats-Msg-Id": id}
+    )
     async with asyncio.timeout(20):
-        async for message in heard.messages:
+        async for message in subscription.messages:
             envelope: dict[str, object] = json.loads(message.data)
             outcome = envelope["type"] in ("CommandAccepted", "CommandRefused")
             if outcome and (envelope["correlationid"] == id or not id):
-                await heard.unsubscribe()
+                await subscription.unsubscribe()
                 return envelope
     raise AssertionError("the subscription ended")
 
@@ -57,12 +59,12 @@ def test_bare_json_on_a_subject_is_a_command_with_an_outcome(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        # given a house at work
+        # given a control plane at work
         async with plain(server, tmp_path) as client:
-            # when somebody publishes a manifest, and nothing around it
-            outcome = await asked(client, SUBJECT, MANIFEST, "my-id")
+            # when a manifest is published, and nothing around it
+            outcome = await send(client, SUBJECT, MANIFEST, "my-id")
 
-            # then an event with the id of that message says that it was taken
+            # then an event with the id of that message says that it was accepted
             assert outcome["type"] == "CommandAccepted"
             assert outcome["specversion"] == "1.0"
             assert outcome["data"] == {
@@ -78,17 +80,17 @@ def test_bare_json_on_a_subject_is_a_command_with_an_outcome(
     asyncio.run(story())
 
 
-def test_bare_json_that_is_wrong_is_refused_with_the_field_and_the_reason(
+def test_bare_json_with_an_error_is_refused_with_the_field_and_the_reason(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        # given a house at work
+        # given a control plane at work
         async with plain(server, tmp_path) as client:
-            # when somebody publishes a manifest with a mistake
+            # when a manifest with an error is published
             wrong = {**MANIFEST, "spec": {"instanceType": H100, "targetNodes": -1}}
-            outcome = await asked(client, SUBJECT, wrong, "my-id")
+            outcome = await send(client, SUBJECT, wrong, "my-id")
 
-            # then the outcome names what to mend
+            # then the outcome names the field and the reason
             assert outcome["type"] == "CommandRefused"
             data = outcome["data"]
             assert isinstance(data, dict)
@@ -102,22 +104,22 @@ def test_a_cloudevent_is_understood_in_either_mode(
     server: NatsServer, tmp_path: Path, mode: str
 ) -> None:
     async def story() -> None:
-        # given a house at work
+        # given a control plane at work
         async with plain(server, tmp_path) as client:
-            # when somebody publishes a CloudEvent, or something without any id
+            # when a CloudEvent is published, or a message without any id
             match mode:
                 case "structured":
                     event = {"specversion": "1.0", "id": "e1", "type": "ApplyNodePool"}
-                    said: object = {**event, "source": "me", "data": MANIFEST}
-                    outcome = await asked(client, SUBJECT, said, "e1", {"X": "y"})
+                    content: object = {**event, "source": "me", "data": MANIFEST}
+                    outcome = await send(client, SUBJECT, content, "e1", {"X": "y"})
                 case "binary":
                     headers = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "me"}
-                    outcome = await asked(client, SUBJECT, MANIFEST, "e1", headers)
+                    outcome = await send(client, SUBJECT, MANIFEST, "e1", headers)
                 case _:
-                    outcome = await asked(client, SUBJECT, MANIFEST, "", {"X": "y"})
+                    outcome = await send(client, SUBJECT, MANIFEST, "", {"X": "y"})
                     assert str(outcome["correlationid"]).isdecimal()
 
-            # then its outcome carries its id, or its place in the log
+            # then its outcome carries its id, or its position in the log
             assert outcome["type"] == "CommandAccepted"
 
     asyncio.run(story())
@@ -127,14 +129,14 @@ def test_the_same_command_published_again_changes_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        # given a manifest that was taken
+        # given a manifest that was accepted
         async with plain(server, tmp_path) as client:
-            await asked(client, SUBJECT, MANIFEST, "first")
+            await send(client, SUBJECT, MANIFEST, "first")
 
-            # when somebody publishes it again under another id
-            outcome = await asked(client, SUBJECT, MANIFEST, "second")
+            # when it is published again under another id
+            outcome = await send(client, SUBJECT, MANIFEST, "second")
 
-            # then it is taken as what it is already
+            # then it is accepted and changes nothing
             data = outcome["data"]
             assert isinstance(data, dict)
             assert (data["result"], data["generation"]) == ("unchanged", 1)

@@ -1,4 +1,4 @@
-"""The reader on a real server: everything once, in order, whatever is killed or deleted."""
+"""The reader on a real server: each message once and in order, whatever is killed or deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from bus.harness import ROUNDS, connected, fill, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import Connection
-from nodepool.nats.reader import BEHIND, WAITING_MAX, Reader
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt
+from nodepool.nats.reader import BEHIND, BUFFER_MAX, Reader
+from nodepool.nats.streams import STREAM
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
 RESTARTS = 10
 AT_WORK_S = 1.0
-"""A promise of the design: a reader is at work again so soon after its server is."""
+"""How soon a reader must have a message after its server is up again."""
 
 
 def numbers(first: int, last: int, subject: str = WANTED) -> list[tuple[str, bytes]]:
@@ -31,7 +33,7 @@ async def reading(
     start: int = 1,
     wants: Callable[[str], bool] | None = None,
 ) -> AsyncIterator[Reader]:
-    reader = Reader(connection, bus.STREAM, [WANTED], start=start, wants=wants)
+    reader = Reader(connection, STREAM, [WANTED], start=start, wants=wants)
     await reader.open()
     try:
         yield reader
@@ -40,31 +42,31 @@ async def reading(
 
 
 async def consumers(connection: Connection) -> list[str]:
-    found = (await bus.ask(connection, f"$JS.API.CONSUMER.NAMES.{bus.STREAM}"))["consumers"]
-    assert isinstance(found, list)
-    return found
+    names = (await api.request(connection, f"$JS.API.CONSUMER.NAMES.{STREAM}"))["consumers"]
+    assert isinstance(names, list)
+    return names
 
 
 async def filters(connection: Connection) -> list[object]:
-    """The filters of every consumer there is."""
-    listed = (await bus.ask(connection, f"$JS.API.CONSUMER.LIST.{bus.STREAM}"))["consumers"]
+    """The filters of every consumer."""
+    listed = (await api.request(connection, f"$JS.API.CONSUMER.LIST.{STREAM}"))["consumers"]
     assert isinstance(listed, list)
-    return [one["config"].get("filter_subjects") for one in listed]
+    return [info["config"].get("filter_subjects") for info in listed]
 
 
 async def publish_until_stored(connection: Connection, number: int) -> None:
     while True:
         try:
-            await bus.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
-        except bus.InDoubt:
+            await api.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
+        except InDoubt:
             continue
         return
 
 
-# --- what a reader hands over -------------------------------------------------------------------
+# --- what a reader returns ---------------------------------------------------------------------
 
 
-def test_a_reader_hands_over_what_its_filters_want_in_the_order_of_the_log(
+def test_a_reader_returns_what_matches_its_filters_in_the_order_of_the_log(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
@@ -72,11 +74,11 @@ def test_a_reader_hands_over_what_its_filters_want_in_the_order_of_the_log(
             # given a log of two kinds of messages
             await fill(connection, [*numbers(0, 10), *numbers(0, 10, UNWANTED), *numbers(10, 20)])
 
-            # when a reader wants one of them
+            # when a reader has a filter for one kind
             async with reading(connection) as reader:
                 entries = await read(reader, 20)
 
-            # then it hands over that one, complete, in order, each with its place and its moment
+            # then it returns those, all of them, in order, each with its position and time
             assert contents(entries) == list(range(20))
             assert [entry.position for entry in entries] == [*range(1, 11), *range(21, 31)]
             assert entries == sorted(entries, key=lambda entry: entry.time)
@@ -85,7 +87,7 @@ def test_a_reader_hands_over_what_its_filters_want_in_the_order_of_the_log(
     asyncio.run(story())
 
 
-def test_a_reader_begins_at_the_position_that_it_was_given(server: NatsServer) -> None:
+def test_a_reader_starts_at_the_position_that_it_was_given(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a log
@@ -95,28 +97,28 @@ def test_a_reader_begins_at_the_position_that_it_was_given(server: NatsServer) -
             async with reading(connection, start=6) as reader:
                 entries = await read(reader, 5)
 
-            # then that is the first message it hands over
+            # then that is the first message it returns
             assert contents(entries) == list(range(5, 10))
 
     asyncio.run(story())
 
 
-def test_a_reader_with_nothing_to_hand_over_returns_nothing_when_its_time_is_up(
+def test_a_reader_without_messages_returns_nothing_when_the_time_is_up(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         # given an empty log
         async with connected(server.url) as connection, reading(connection) as reader:
-            # when somebody waits for a message for a moment only
-            found = await reader.next(timeout_s=0.05)
+            # when its caller waits for a short time only
+            entries = await reader.next(timeout_s=0.05)
 
-            # then there is none
-            assert found == []
+            # then there is no message
+            assert entries == []
 
     asyncio.run(story())
 
 
-def test_pending_counts_what_lies_in_the_log_beyond_what_was_handed_over(
+def test_pending_counts_the_messages_in_the_log_that_were_not_returned_yet(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
@@ -124,12 +126,12 @@ def test_pending_counts_what_lies_in_the_log_beyond_what_was_handed_over(
             # given a log of a hundred wanted messages among others
             await fill(connection, [*numbers(0, 100), *numbers(0, 50, UNWANTED)])
 
-            # when a reader has handed over none of them
+            # when a reader has returned none of them
             async with reading(connection) as reader:
                 before = reader.pending
                 entries = await read(reader, 100)
 
-                # then all are pending, and none once all are handed over
+                # then all are pending, and none once all are returned
                 assert before == 100
                 assert len(entries) == 100
                 assert reader.pending == 0
@@ -137,53 +139,53 @@ def test_pending_counts_what_lies_in_the_log_beyond_what_was_handed_over(
     asyncio.run(story())
 
 
-def test_newest_hands_over_only_the_last_row_of_each_key_and_then_each_change(
+def test_newest_returns_only_the_last_write_of_each_key_and_then_each_change(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given rows that were written more than once
-            rows = [(f"$KV.nodes.{key}", b"%d" % number) for number in (1, 2, 3) for key in "abc"]
-            for subject, content in rows:
-                await bus.publish(connection, subject, content)
+            # given keys that were written more than once
+            writes = [(f"$KV.nodes.{key}", b"%d" % number) for number in (1, 2, 3) for key in "abc"]
+            for subject, content in writes:
+                await api.publish(connection, subject, content)
 
-            # when a reader wants the newest of each
+            # when a reader starts with the newest of each
             reader = Reader(connection, "KV_nodes", ["$KV.nodes.>"], newest=True)
             await reader.open()
-            found = await read(reader, 3)
+            entries = await read(reader, 3)
 
-            # then it hands over these
-            assert [entry.subject[-1] for entry in found] == ["a", "b", "c"]
-            assert contents(found) == [3, 3, 3]
+            # then it returns these
+            assert [entry.subject[-1] for entry in entries] == ["a", "b", "c"]
+            assert contents(entries) == [3, 3, 3]
 
-            # and then what changes
-            await bus.publish(connection, "$KV.nodes.b", b"4")
+            # and then each change
+            await api.publish(connection, "$KV.nodes.b", b"4")
             assert contents(await read(reader, 1)) == [4]
             await reader.close()
 
     asyncio.run(story())
 
 
-def test_a_reader_takes_no_more_than_it_has_room_for_and_loses_nothing_of_the_rest(
+def test_a_reader_buffers_a_bounded_number_of_messages_and_loses_none_of_the_rest(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given more messages than a reader keeps
-            count = WAITING_MAX + 3_000
+            # given more messages than a reader buffers
+            count = BUFFER_MAX + 3_000
             await fill(connection, numbers(0, count))
 
-            # when nobody takes them from it for a while
+            # when they are not taken from it for a while
             async with reading(connection) as reader:
-                await until(lambda: reader.last >= WAITING_MAX)
+                await until(lambda: reader.last >= BUFFER_MAX)
                 for _ in range(3):
                     await connection.flush()
-                waiting = await reader.taken()
+                buffered = await reader.take()
 
-                # then it has taken in as many as it keeps, and the rest follows when asked for
-                assert len(waiting) == WAITING_MAX
-                rest = await read(reader, count - len(waiting))
-                assert contents(waiting + rest) == list(range(count))
+                # then it has buffered as many as it may, and the rest follows when they are taken
+                assert len(buffered) == BUFFER_MAX
+                rest = await read(reader, count - len(buffered))
+                assert contents(buffered + rest) == list(range(count))
 
     asyncio.run(story())
 
@@ -193,11 +195,11 @@ def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a reader that knows by itself what it wants, far behind a mixed log
+            # given a reader that can filter by itself, far behind a mixed log
             async def follows_with_filters() -> bool:
-                # One asked how far behind it is, one read without filters, one follows.
-                found = await filters(connection)
-                return found.count([WANTED]) == 2 and len(found) == 3
+                # Three consumers: to learn how far it is behind, to read unfiltered, to follow.
+                there = await filters(connection)
+                return there.count([WANTED]) == 2 and len(there) == 3
 
             count = BEHIND + 500
             mixed = [pair for n in range(count) for pair in ((WANTED, b"%d" % n), (UNWANTED, b""))]
@@ -208,7 +210,7 @@ def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
                 unfiltered = None in await filters(connection)
                 entries = await read(reader, count)
 
-                # then it reads everything there is, and hands over what is wanted
+                # then it reads without filters, and returns only what is wanted
                 assert unfiltered
                 assert contents(entries) == list(range(count))
 
@@ -224,12 +226,12 @@ def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
 # --- what may happen to it ----------------------------------------------------------------------
 
 
-def test_a_reader_sees_each_message_once_and_in_order_over_ten_killed_servers(
+def test_a_reader_returns_each_message_once_and_in_order_over_ten_killed_servers(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection, reading(connection) as reader:
-            # given somebody who writes all the time
+            # given a client that publishes all the time
             written = 0
             enough = asyncio.Event()
 
@@ -250,7 +252,7 @@ def test_a_reader_sees_each_message_once_and_in_order_over_ten_killed_servers(
             await writing
             entries += await read(reader, written - len(entries))
 
-            # then nothing is missing, nothing came twice, and all came in order
+            # then no message is missing, none came twice, and all came in order
             assert contents(entries) == list(range(written))
             positions = [entry.position for entry in entries]
             assert positions == sorted(set(positions))
@@ -258,7 +260,7 @@ def test_a_reader_sees_each_message_once_and_in_order_over_ten_killed_servers(
     asyncio.run(story())
 
 
-def test_a_reader_is_at_work_again_within_a_second_of_its_server(server: NatsServer) -> None:
+def test_a_reader_is_at_work_within_a_second_after_its_server_is_up(server: NatsServer) -> None:
     async def story() -> None:
         # given a reader that follows the log
         async with connected(server.url) as connection, reading(connection) as reader:
@@ -267,19 +269,19 @@ def test_a_reader_is_at_work_again_within_a_second_of_its_server(server: NatsSer
                 await publish_until_stored(connection, number)
                 assert contents(await read(reader, 1)) == [number]
 
-                # when the server is killed and another takes its place
+                # when the server is killed and another one started
                 async def write(number: int) -> None:
                     async with connected(server.url) as writer:
                         await publish_until_stored(writer, number + 100)
 
                 back = await restart(server)
                 writing = asyncio.create_task(write(number))
-                found = await read(reader, 1)
+                entries = await read(reader, 1)
                 took.append(asyncio.get_running_loop().time() - back)
                 await writing
 
-                # then the reader has a message of the new one within the promised time
-                assert contents(found) == [number + 100]
+                # then the reader has a message of the new one within the time limit
+                assert contents(entries) == [number + 100]
                 if took[-1] <= AT_WORK_S:
                     break
             assert min(took) <= AT_WORK_S
@@ -287,28 +289,28 @@ def test_a_reader_is_at_work_again_within_a_second_of_its_server(server: NatsSer
     asyncio.run(story())
 
 
-def test_a_reader_whose_server_goes_while_it_asks_for_a_consumer_is_soon_back(
+def test_a_reader_whose_server_is_killed_while_it_creates_a_consumer_is_soon_back(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             took: list[float] = []
             for number in range(ROUNDS):
-                # given a reader that has lost its consumer just before the server goes
+                # given a reader whose consumer is deleted just before the server is killed
                 async with reading(connection, start=number * 2 + 1) as reader:
                     for name in await consumers(connection):
-                        await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
-                    asked = asyncio.create_task(publish_until_stored(connection, number * 2))
+                        await api.request(connection, f"$JS.API.CONSUMER.DELETE.{STREAM}.{name}")
+                    publishing = asyncio.create_task(publish_until_stored(connection, number * 2))
 
                     # when the server comes back
                     back = await restart(server)
-                    await asked
+                    await publishing
                     await publish_until_stored(connection, number * 2 + 1)
-                    found = await read(reader, 2)
+                    entries = await read(reader, 2)
                     took.append(asyncio.get_running_loop().time() - back)
 
-                # then the reader does not wait for the output that never comes
-                assert contents(found) == [number * 2, number * 2 + 1]
+                # then the reader does not wait for the reply that cannot come
+                assert contents(entries) == [number * 2, number * 2 + 1]
                 if took[-1] <= AT_WORK_S:
                     break
             assert min(took) <= AT_WORK_S
@@ -316,16 +318,18 @@ def test_a_reader_whose_server_goes_while_it_asks_for_a_consumer_is_soon_back(
     asyncio.run(story())
 
 
-def test_a_deleted_consumer_is_made_anew_where_the_reader_stands(server: NatsServer) -> None:
+def test_a_deleted_consumer_is_created_anew_at_the_readers_position(
+    server: NatsServer,
+) -> None:
     async def story() -> None:
         async with connected(server.url) as connection, reading(connection) as reader:
             # given a reader that has read something
             await fill(connection, numbers(0, 10))
             before = await read(reader, 10)
 
-            # when its consumer is deleted under it, and more is said
+            # when its consumer is deleted, and more is published
             for name in await consumers(connection):
-                await bus.ask(connection, f"$JS.API.CONSUMER.DELETE.{bus.STREAM}.{name}")
+                await api.request(connection, f"$JS.API.CONSUMER.DELETE.{STREAM}.{name}")
             await fill(connection, numbers(10, 20))
             after = await read(reader, 10)
 
@@ -335,18 +339,18 @@ def test_a_deleted_consumer_is_made_anew_where_the_reader_stands(server: NatsSer
     asyncio.run(story())
 
 
-def test_a_closed_reader_hands_over_nothing_and_asks_for_nothing(server: NatsServer) -> None:
+def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a reader that is closed
             async with reading(connection) as reader:
                 pass
 
-            # when the server is killed, comes back, and more is said
+            # when the server is restarted, and more is published
             await restart(server)
             await publish_until_stored(connection, 1)
 
-            # then the reader hands over nothing, and has not made itself a consumer
+            # then the reader returns nothing, and has no consumer
             assert await reader.next(timeout_s=0.05) == []
             assert await consumers(connection) == []
 

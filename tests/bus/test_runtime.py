@@ -1,4 +1,4 @@
-"""Services at work on a real server: they stop, start again, ring, and pass over what is broken."""
+"""Services at work on a real server: they stop, start again, fire timers, park what is broken."""
 
 import asyncio
 import json
@@ -16,23 +16,25 @@ from bus.harness import (
     outcome,
     outcomes,
     read,
+    read_all,
     restart,
     send,
     serving,
     until,
-    whole,
 )
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet, Wake
-from nodepool.contract.messages import Envelope, Message, subject_of
+from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
 from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
-from nodepool.nats import bus
-from nodepool.nats.bus import SNAPSHOTS, STREAM, Connection
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
-from nodepool.nats.restore import restored
+from nodepool.nats.snapshots import restore
+from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from nodepool.service import Context, Service
 from quota.decide import SERVICE as QUOTA
 from support.stage import H100, ZONE
@@ -40,31 +42,31 @@ from support.stage import H100, ZONE
 S = TypeVar("S")
 Damage = Callable[[Connection], Awaitable[None]]
 SOON_S = 10.0
-ERROR = "np.cmd.acme._._.SetQuota"
+SUBJECT = "np.cmd.acme._._.SetQuota"
 
 
 def limit(number: int, org: str = "acme") -> SetQuota:
     return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
-def handled(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
+def count_processed(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
     """How many messages of a kind this replica has processed."""
-    registry = runtime.telemetry.registry
-    name, found = "nodepool_messages_handled", 0.0
+    registry = runtime.telemetry.metrics.registry
+    name, total = "nodepool_messages_processed", 0.0
     for family in registry.collect():
         for sample in family.samples if family.name == name else ():
-            given = {"message": message, **labels}
-            if given.items() <= sample.labels.items() and sample.name.endswith("_total"):
-                found += sample.value
-    return found
+            wanted = {"message": message, **labels}
+            if wanted.items() <= sample.labels.items() and sample.name.endswith("_total"):
+                total += sample.value
+    return total
 
 
 def state_of(replica: Replica[S]) -> list[bytes]:
     return list(dump(replica.safe))
 
 
-async def processed(connection: Connection, count: int) -> None:
-    """Returns once so many commands have an outcome."""
+async def all_processed(connection: Connection, count: int) -> None:
+    """Returns once so many commands have their outcome."""
 
     async def all_there() -> bool:
         return len(await outcomes(connection)) == count
@@ -75,7 +77,7 @@ async def processed(connection: Connection, count: int) -> None:
 async def replayed(connection: Connection, service: Service[S]) -> Replica[S]:
     """A replica that has read the whole log and nothing else."""
     replica = Replica(service)
-    for entry in await whole(connection):
+    for entry in await read_all(connection):
         if service.wants(entry.subject):
             replica.read(entry)
     return replica
@@ -89,13 +91,13 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a replica that has processed, and has looked at an input without an output
+            # given a replica that has processed commands, and an input without an output
             async with serving(QUOTA, server, tmp_path / "one.log") as first:
                 for number in range(5):
                     await send(connection, limit(number), f"c{number}")
-                await processed(connection, 5)
+                await all_processed(connection, 5)
                 too_early = wake("quota", datetime(2100, 1, 1, tzinfo=UTC), 0)
-                position = await bus.publish(
+                position = await api.publish(
                     connection, subject_of(too_early.data, CLOCK), too_early.encode()
                 )
                 replica = first.replica
@@ -104,9 +106,9 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
             # when it has stopped, and another starts
             async with serving(QUOTA, server, tmp_path / "two.log"):
                 await send(connection, limit(9), "c9")
-                await processed(connection, 6)
+                await all_processed(connection, 6)
 
-            # then that one is asked only what nobody was asked before
+            # then that one processes only what was not processed before
             lines = map(json.loads, (tmp_path / "two.log").read_text().splitlines())
             committed = first.replica.committed
             assert committed >= position
@@ -115,26 +117,26 @@ def test_a_replica_that_stopped_gracefully_reads_nothing_again(
     asyncio.run(story())
 
 
-def test_a_replica_that_crashed_is_followed_by_one_that_answers_the_rest_once(
+def test_a_replica_that_starts_after_a_crash_processes_the_rest_once(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a replica that ends in the middle of many commands
+            # given a replica that crashes while it processes many commands
             async with serving(QUOTA, server, tmp_path / "one.log") as first:
                 sending = [send(connection, limit(n), f"c{n}") for n in range(100)]
                 await asyncio.gather(*sending[:50])
-                await until(lambda: handled(first) > 0)
+                await until(lambda: count_processed(first) > 0)
                 await crash(first)
                 await asyncio.gather(*sending[50:])
 
             # when another starts
             async with serving(QUOTA, server, tmp_path / "two.log"):
-                await processed(connection, 100)
+                await all_processed(connection, 100)
 
             # then each command has one outcome
-            found = await outcomes(connection)
-            assert found == {f"c{number}": ["CommandAccepted"] for number in range(100)}
+            by_command = await outcomes(connection)
+            assert by_command == {f"c{number}": ["CommandAccepted"] for number in range(100)}
 
     asyncio.run(story())
 
@@ -144,21 +146,21 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a replica that has saved what it knows, and has gone on since
+            # given a replica that has saved a snapshot, and has gone on since
             async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=20) as first:
-                await several(connection, 0, 40)
+                await send_several(connection, 0, 40)
                 await until(lambda: snapshot_there(connection))
             async with serving(QUOTA, server, tmp_path / "two.log"):
-                await several(connection, 40, 60)
+                await send_several(connection, 40, 60)
 
             # when one starts from the snapshot, and one from the start of the log
-            saved = await restored(connection, QUOTA)
+            saved = await restore(connection, QUOTA)
             async with serving(QUOTA, server, tmp_path / "three.log") as third:
                 await until(lambda: third.replica.open == 0)
                 again = third.replica
             anew = await replayed(connection, QUOTA)
 
-            # then both know the same, to the byte
+            # then both have the same state, to the byte
             assert 0 < saved.committed < again.committed
             assert state_of(saved) != state_of(again)
             assert state_of(again) == state_of(anew)
@@ -171,60 +173,60 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
     asyncio.run(story())
 
 
-async def several(connection: Connection, first: int, last: int) -> None:
-    """Commands with an outcome each."""
+async def send_several(connection: Connection, first: int, last: int) -> None:
+    """Sends commands, and returns once each has its outcome."""
     for number in range(first, last):
         await send(connection, limit(number, f"org{number % 7}"), f"c{number}")
-    await processed(connection, last)
+    await all_processed(connection, last)
 
 
 async def snapshot_there(connection: Connection) -> bool:
-    return await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest") is not None
+    return await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest") is not None
 
 
 async def chunk_of(connection: Connection) -> str:
     """The subject of the only chunk of the snapshot."""
-    entry = await bus.last_of(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
+    entry = await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
     assert entry is not None
     return f"np-snapshot.quota.{json.loads(entry.content)['id']}.0"
 
 
 async def cut(connection: Connection) -> None:
-    await bus.publish(connection, await chunk_of(connection), b"not packed")
+    await api.publish(connection, await chunk_of(connection), b"not packed")
 
 
 async def lose(connection: Connection) -> None:
     body = {"filter": await chunk_of(connection)}
-    await bus.ask(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", body)
+    await api.request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", body)
 
 
 async def garble(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b"\x00\xff")
+    await api.publish(connection, "np-snapshot.quota.manifest", b"\x00\xff")
 
 
 async def other_shape(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b'{"id": 1}')
+    await api.publish(connection, "np-snapshot.quota.manifest", b'{"id": 1}')
 
 
 async def no_object(connection: Connection) -> None:
-    await bus.publish(connection, "np-snapshot.quota.manifest", b"[]")
+    await api.publish(connection, "np-snapshot.quota.manifest", b"[]")
 
 
 async def other_log(connection: Connection) -> None:
-    """The log is gone, and only its snapshots are left."""
-    await bus.ask(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
-    await bus.provision(connection)
+    """Deletes the log and leaves its snapshots."""
+    await api.request(connection, f"$JS.API.STREAM.DELETE.{STREAM}")
+    await provision(connection)
 
 
 @pytest.mark.parametrize("damage", [cut, lose, garble, other_shape, no_object, other_log])
-def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
+def test_a_snapshot_that_cannot_be_used_is_ignored_and_replaced(
     server: NatsServer, tmp_path: Path, damage: Damage
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a snapshot that was damaged, or is of another log
             async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=20):
-                await several(connection, 0, 25)
+                await send_several(connection, 0, 25)
                 await until(lambda: snapshot_there(connection))
             await damage(connection)
             left = len(await outcomes(connection))
@@ -233,12 +235,12 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
             async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=20) as second:
                 for number in range(100, 130):
                     await send(connection, limit(number), f"c{number}")
-                await processed(connection, left + 30)
+                await all_processed(connection, left + 30)
                 after = second.replica
 
-            # then it knows what the log says, and the next snapshot is good
+            # then its state is that of the log, and the next snapshot is usable
             assert state_of(after) == state_of(await replayed(connection, QUOTA))
-            again = await restored(connection, QUOTA)
+            again = await restore(connection, QUOTA)
             assert 0 < again.committed <= after.committed
 
     asyncio.run(story())
@@ -247,7 +249,7 @@ def test_a_snapshot_that_cannot_be_used_is_passed_over_and_made_again(
 # --- what cannot be read ------------------------------------------------------------------------
 
 
-def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_on(
+def test_an_unreadable_command_is_refused_and_counted_and_has_a_dead_letter(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
@@ -255,7 +257,7 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
             connected(server.url) as connection,
             serving(QUOTA, server, tmp_path / "one.log") as runtime,
         ):
-            # given commands that nobody can read, among some that are good
+            # given commands that cannot be read, among some that can
             broken = {
                 "b1": b"not json",
                 "b2": b'{"zone": "Z"}',
@@ -265,39 +267,43 @@ def test_an_unreadable_command_is_refused_parked_and_counted_and_the_rest_goes_o
                 "b6": b"[" * 100_000,
             }
             for number, (id, content) in enumerate(broken.items()):
-                await bus.publish(connection, ERROR, content, id=id)
+                await api.publish(connection, SUBJECT, content, id=id)
                 await send(connection, limit(number), f"c{number}")
 
             # when they are processed
-            await processed(connection, 2 * len(broken))
+            await all_processed(connection, 2 * len(broken))
 
-            # then the unreadable ones are refused with the reason, and the others taken
-            found = await outcomes(connection)
-            assert {id: found[id] for id in broken} == {id: ["CommandRefused"] for id in broken}
-            assert all(found[f"c{n}"] == ["CommandAccepted"] for n in range(len(broken)))
-            refused = (await outcome(connection, "b2"))["data"]
-            assert isinstance(refused, dict)
-            assert (refused["reason"], refused["field"]) == ("Invalid", "instanceType")
-            assert refused["message"] == "is required"
+            # then the unreadable ones are refused with the reason, and the others accepted
+            by_command = await outcomes(connection)
+            assert {id: by_command[id] for id in broken} == {
+                id: ["CommandRefused"] for id in broken
+            }
+            assert all(by_command[f"c{n}"] == ["CommandAccepted"] for n in range(len(broken)))
+            refusal = (await outcome(connection, "b2"))["data"]
+            assert isinstance(refusal, dict)
+            assert (refusal["reason"], refusal["field"]) == ("Invalid", "instanceType")
+            assert refusal["message"] == "is required"
 
-            # and each is parked where somebody can look at it
-            log = await whole(connection)
+            # and each has a dead letter
+            log = await read_all(connection)
             letters = [json.loads(e.content) for e in log if e.subject == "np.dead.quota"]
-            asked = [entry.position for entry in log if entry.headers.get("Nats-Msg-Id") in broken]
-            assert [letter["position"] for letter in letters] == asked
-            assert {letter["subject"] for letter in letters} == {ERROR}
+            positions = [
+                entry.position for entry in log if entry.headers.get("Nats-Msg-Id") in broken
+            ]
+            assert [letter["position"] for letter in letters] == positions
+            assert {letter["subject"] for letter in letters} == {SUBJECT}
             assert (letters[1]["field"], letters[1]["cause"]) == ("instanceType", "is required")
             assert letters[1]["content"] == '{"zone": "Z"}'
 
             # and counted
-            value = runtime.telemetry.registry.get_sample_value
+            value = runtime.telemetry.metrics.registry.get_sample_value
             assert value("nodepool_dead_letters_total", {"service": "quota"}) == len(broken)
-            assert handled(runtime, outcome="failure") == len(broken)
+            assert count_processed(runtime, outcome="failure") == len(broken)
 
     asyncio.run(story())
 
 
-def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
+def test_an_unreadable_event_has_a_dead_letter_and_holds_nothing_up(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
@@ -307,14 +313,14 @@ def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
         ):
             # given an event whose content is broken
             subject = "np.evt.validator.acme.prod.p.NodePoolValidated"
-            position = await bus.publish(connection, subject, b'{"data": 1}')
+            position = await api.publish(connection, subject, b'{"data": 1}')
 
             # when a command follows it
             await send(connection, limit(1), "c1")
-            await processed(connection, 1)
+            await all_processed(connection, 1)
 
-            # then the event is parked, and the command processed
-            letters = [e for e in await whole(connection) if e.subject == "np.dead.quota"]
+            # then the event has a dead letter, and the command is processed
+            letters = [e for e in await read_all(connection) if e.subject == "np.dead.quota"]
             assert [json.loads(letter.content)["position"] for letter in letters] == [position]
 
     asyncio.run(story())
@@ -324,55 +330,57 @@ def test_an_unreadable_event_is_parked_and_nobody_waits_for_it(
 
 
 @dataclass(frozen=True)
-class Egg:
-    """A service that boils: when it is done, and how often it was looked at."""
+class Alarm:
+    """The state of a service that a command sets for so many milliseconds later.
 
-    done: datetime | None = None
-    looks: int = 0
+    due: when to say so. wakes: how many `Wake` it has heard.
+    """
+
+    due: datetime | None = None
+    wakes: int = 0
 
 
-def boil(egg: Egg, message: Message, now: Context) -> Egg:
+def evolve_alarm(alarm: Alarm, message: Message, now: Context) -> Alarm:
     match message:
         case SetQuota(limit=milliseconds):
-            return replace(egg, done=now.time + timedelta(milliseconds=milliseconds))
+            return replace(alarm, due=now.time + timedelta(milliseconds=milliseconds))
         case Wake():
-            return replace(egg, looks=egg.looks + 1)
+            return replace(alarm, wakes=alarm.wakes + 1)
         case QuotaSet():
-            return replace(egg, done=None)
-    return egg
+            return replace(alarm, due=None)
+    return alarm
 
 
-def serve_egg(egg: Egg, message: Message, now: Context) -> Iterator[Message]:
-    if isinstance(message, Wake) and egg.done is not None and now.time >= egg.done:
-        yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=egg.looks, granted=0)
+def decide_alarm(alarm: Alarm, message: Message, now: Context) -> Iterator[Message]:
+    if isinstance(message, Wake) and alarm.due is not None and now.time >= alarm.due:
+        yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=alarm.wakes, granted=0)
 
 
-KITCHEN = Service(
-    name="kitchen",
+ALARM = Service(
+    name="alarm",
     hears=SetQuota | Wake,
     says=QuotaSet,
-    initial=Egg(),
-    evolve=boil,
-    decide=serve_egg,
-    wakes=lambda egg: egg.done,
+    initial=Alarm(),
+    evolve=evolve_alarm,
+    decide=decide_alarm,
+    wakes=lambda alarm: alarm.due,
 )
 
 
-async def first_said(connection: Connection, name: str) -> Envelope[Message]:
-    reader = Reader(connection, STREAM, [f"np.evt.kitchen.*.*.*.{name}"])
+async def first_event(connection: Connection, name: str) -> Envelope[Message]:
+    """The first event of the alarm with this name, as soon as there is one."""
+    reader = Reader(connection, STREAM, [f"np.evt.alarm.*.*.*.{name}"])
     await reader.open()
     (entry,) = await read(reader, 1)
     await reader.close()
     return Envelope[QuotaSet].model_validate_json(entry.content)  # type: ignore[return-value]
 
 
-def test_a_moment_that_was_asked_for_is_rung_in_time_and_never_early(
-    server: NatsServer, tmp_path: Path
-) -> None:
+def test_a_due_service_is_woken_in_time_and_never_early(server: NatsServer, tmp_path: Path) -> None:
     async def story() -> None:
         async with (
             connected(server.url) as connection,
-            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+            serving(ALARM, server, tmp_path / "one.log") as runtime,
         ):
             # given a service that wants to be woken
             await send(connection, limit(300), "c1")
@@ -380,26 +388,26 @@ def test_a_moment_that_was_asked_for_is_rung_in_time_and_never_early(
             due = runtime.replica.due()
             assert due is not None
 
-            # when its moment has come
-            said = await first_said(connection, "QuotaSet")
+            # when its time has come
+            event = await first_event(connection, "QuotaSet")
 
-            # then it has spoken, not early and not late, and was looked at once
-            assert said.time is not None
-            late = (said.time - due).total_seconds()
+            # then its event is neither early nor late, and one wake was enough
+            assert event.time is not None
+            late = (event.time - due).total_seconds()
             assert 0 <= late < 1
-            assert isinstance(said.data, QuotaSet)
-            assert said.data.limit == 1
+            assert isinstance(event.data, QuotaSet)
+            assert event.data.limit == 1
 
     asyncio.run(story())
 
 
-def test_a_wake_before_its_moment_finds_nothing_due_and_is_rung_again(
+def test_a_wake_before_its_time_finds_nothing_due_and_is_fired_again(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with (
             connected(server.url) as connection,
-            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+            serving(ALARM, server, tmp_path / "one.log") as runtime,
         ):
             # given a service that wants to be woken in a while
             await send(connection, limit(600), "c1")
@@ -407,27 +415,29 @@ def test_a_wake_before_its_moment_finds_nothing_due_and_is_rung_again(
             due, position = runtime.replica.due(), runtime.replica.read_to
             assert due is not None
 
-            # when somebody whose clock is ahead rings at once, in the very words of its own ring
-            rung = wake("kitchen", due, position)
-            await bus.publish(connection, subject_of(rung.data, CLOCK), rung.encode(), id=rung.id)
+            # when a machine whose clock is ahead fires the very same wake immediately
+            early = wake("alarm", due, position)
+            await api.publish(
+                connection, subject_of(early.data, CLOCK), early.encode(), id=early.id
+            )
 
-            # then it finds nothing due, and is rung again when its moment has come
-            said = await first_said(connection, "QuotaSet")
-            assert said.time is not None
-            assert said.time >= due
-            assert isinstance(said.data, QuotaSet)
-            assert said.data.limit == 2
+            # then it finds nothing due, and another is fired when the time has come
+            event = await first_event(connection, "QuotaSet")
+            assert event.time is not None
+            assert event.time >= due
+            assert isinstance(event.data, QuotaSet)
+            assert event.data.limit == 2
 
     asyncio.run(story())
 
 
-def test_a_moment_that_passed_while_nobody_was_there_is_rung_at_the_start(
+def test_a_service_that_became_due_while_it_was_stopped_is_woken_at_its_start(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a service that ends before its moment
-            async with serving(KITCHEN, server, tmp_path / "one.log") as first:
+            # given a service that crashes before it is due
+            async with serving(ALARM, server, tmp_path / "one.log") as first:
                 await send(connection, limit(100), "c1")
                 await until(lambda: first.replica.due() is not None)
                 due = first.replica.due()
@@ -435,22 +445,22 @@ def test_a_moment_that_passed_while_nobody_was_there_is_rung_at_the_start(
                 await crash(first)
             await until(lambda: datetime.now(UTC) > due)
 
-            # when it starts after that moment
-            async with serving(KITCHEN, server, tmp_path / "two.log"), asyncio.timeout(SOON_S):
-                # then it speaks
-                said = await first_said(connection, "QuotaSet")
-                assert isinstance(said.data, QuotaSet)
+            # when it starts after that time
+            async with serving(ALARM, server, tmp_path / "two.log"), asyncio.timeout(SOON_S):
+                # then its event follows
+                event = await first_event(connection, "QuotaSet")
+                assert isinstance(event.data, QuotaSet)
 
     asyncio.run(story())
 
 
-def test_a_moment_that_comes_while_the_server_is_gone_is_rung_when_it_is_back(
+def test_a_service_that_becomes_due_while_the_server_is_gone_is_woken_when_it_is_back(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with (
             connected(server.url) as connection,
-            serving(KITCHEN, server, tmp_path / "one.log") as runtime,
+            serving(ALARM, server, tmp_path / "one.log") as runtime,
         ):
             # given a service that wants to be woken
             await send(connection, limit(150), "c1")
@@ -458,15 +468,15 @@ def test_a_moment_that_comes_while_the_server_is_gone_is_rung_when_it_is_back(
             due = runtime.replica.due()
             assert due is not None
 
-            # when the server is killed, and is back after that moment
+            # when the server is killed, and is back after that time
             await asyncio.to_thread(server.kill)
             await until(lambda: datetime.now(UTC) > due)
             await asyncio.to_thread(server.start)
 
-            # then it speaks
+            # then its event follows
             async with asyncio.timeout(SOON_S):
-                said = await first_said(connection, "QuotaSet")
-            assert isinstance(said.data, QuotaSet)
+                event = await first_event(connection, "QuotaSet")
+            assert isinstance(event.data, QuotaSet)
 
     asyncio.run(story())
 
@@ -474,7 +484,7 @@ def test_a_moment_that_comes_while_the_server_is_gone_is_rung_when_it_is_back(
 # --- the server -----------------------------------------------------------------------------------
 
 
-def test_commands_that_come_while_the_server_dies_again_and_again_have_one_outcome_each(
+def test_commands_sent_while_the_server_is_killed_again_and_again_have_one_outcome_each(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
@@ -482,7 +492,7 @@ def test_commands_that_come_while_the_server_dies_again_and_again_have_one_outco
             connected(server.url) as connection,
             serving(QUOTA, server, tmp_path / "one.log"),
         ):
-            # given somebody who sends commands all the time
+            # given a client that sends commands all the time
             enough, number = asyncio.Event(), 0
 
             async def keep_sending() -> None:
@@ -500,11 +510,11 @@ def test_commands_that_come_while_the_server_dies_again_and_again_have_one_outco
                 await restart(server)
             enough.set()
             await sending
-            await processed(connection, number)
+            await all_processed(connection, number)
 
             # then each command has one outcome
-            found = await outcomes(connection)
-            assert found == {f"c{n}": ["CommandAccepted"] for n in range(number)}
+            by_command = await outcomes(connection)
+            assert by_command == {f"c{n}": ["CommandAccepted"] for n in range(number)}
 
     asyncio.run(story())
 
@@ -517,22 +527,22 @@ def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: Nats
         # when a replica starts
         async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
             # then it is not ready
-            assert not runtime.telemetry.ready()
+            assert not runtime.is_ready()
 
             # and once the server is there it is
             await asyncio.to_thread(server.start)
-            await until(runtime.telemetry.ready)
+            await until(runtime.is_ready)
 
             # and when the server is gone again it is not, until it is back
             await asyncio.to_thread(server.kill)
-            await until(lambda: not runtime.telemetry.ready())
+            await until(lambda: not runtime.is_ready())
             await asyncio.to_thread(server.start)
-            await until(runtime.telemetry.ready)
+            await until(runtime.is_ready)
 
     asyncio.run(story())
 
 
-def test_a_replica_stops_at_once_while_it_waits_for_a_server(
+def test_a_replica_that_waits_for_a_server_stops_immediately(
     tmp_path: Path, server: NatsServer
 ) -> None:
     async def story() -> None:

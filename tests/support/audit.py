@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import address_of
+from nodepool.contract.subjects import address_of
 
 Data = Mapping[str, object]
 

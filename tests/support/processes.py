@@ -1,4 +1,4 @@
-"""The whole house as real processes, each of which can be killed and comes back."""
+"""The whole control plane as real processes, each of which is started again when it ends."""
 
 import os
 import signal
@@ -10,22 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nodepool.local.server import NatsServer, find_server, free_port
-
-SERVICES = (
-    "validator",
-    "quota",
-    "capacity",
-    "allocator",
-    "lifecycle",
-    "preemption",
-    "aggregator",
-    "fleet",
-)
+from nodepool.contract.services import SERVICES
+from nodepool.local.binary import find_server
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
 
 
-class House:
-    """A nats-server and so many replicas of every service; what ends is started again."""
+class ControlPlane:
+    """A nats-server and so many replicas of every service; a process that ends is started again."""
 
     def __init__(self, folder: Path, replicas: int = 1) -> None:
         self.server = NatsServer(folder / "nats", free_port(), find_server(None))
@@ -33,15 +25,15 @@ class House:
         self._names = [f"{name}.{number}" for name in SERVICES for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stopping = threading.Event()
-        self._keepers: list[threading.Thread] = []
+        self._supervisors: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self.server.start()
         for name in self._names:
             self._start(name)
-            keeper = threading.Thread(target=self._keep, args=(name,), daemon=True)
-            keeper.start()
-            self._keepers.append(keeper)
+            supervisor = threading.Thread(target=self._supervise, args=(name,), daemon=True)
+            supervisor.start()
+            self._supervisors.append(supervisor)
         return self
 
     def __exit__(
@@ -53,8 +45,8 @@ class House:
         self._stopping.set()
         for process in self._processes.values():
             process.terminate()
-        for keeper in self._keepers:
-            keeper.join(15)
+        for supervisor in self._supervisors:
+            supervisor.join(15)
         for process in self._processes.values():
             process.kill()
             process.wait()
@@ -62,7 +54,7 @@ class House:
 
     @property
     def names(self) -> Sequence[str]:
-        """Every replica: service, dot, number."""
+        """The names of all replicas: service, dot, number."""
         return self._names
 
     def _start(self, name: str) -> None:
@@ -78,21 +70,21 @@ class House:
                 [sys.executable, "-m", name.partition(".")[0]], env=environment, stderr=errors
             )
 
-    def _keep(self, name: str) -> None:
+    def _supervise(self, name: str) -> None:
         while not self._stopping.is_set():
             self._processes[name].wait()
             if not self._stopping.is_set():
                 self._start(name)
 
     def kill(self, name: str) -> None:
-        """SIGKILL for one replica; it is started again at once."""
+        """Sends SIGKILL to one replica, which is then started again."""
         self._processes[name].send_signal(signal.SIGKILL)
 
     def kill_server(self) -> None:
-        """SIGKILL for the nats-server, and a new one on the same data."""
+        """Sends SIGKILL to the nats-server, and starts another one on its data."""
         self.server.kill()
         self.server.start()
 
     def errors(self) -> str:
-        """What the services wrote to standard error, which is nothing while all is well."""
+        """What the services wrote to standard error, which is nothing unless one has crashed."""
         return "".join(path.read_text() for path in sorted(self._folder.glob("*.err")))

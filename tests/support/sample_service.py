@@ -14,16 +14,9 @@ from typing import ClassVar, assert_never
 from immutables import Map
 
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.messages import (
-    Command,
-    Event,
-    Message,
-    OfPool,
-    envelope_of,
-    pool_fields,
-    subject_of,
-)
+from nodepool.contract.messages import Command, Event, Message, OfPool, envelope_of, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.world import Log
 from nodepool.service import Context, Failure, Reconciler, Service

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
-from nodepool.contract.messages import subject_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import Host, Log, World

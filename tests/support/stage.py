@@ -13,6 +13,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import NamedTuple, cast
 
+from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.events import (
     CapacityChecked,
     CommandAccepted,
@@ -33,29 +34,15 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Envelope,
-    Event,
-    Message,
-    OfPool,
-    Unreadable,
-    address_of,
-    decode,
-    token,
-)
+from nodepool.contract.messages import Envelope, Event, Message, OfPool
+from nodepool.contract.services import SERVICES
+from nodepool.contract.subjects import address_of, token
 from nodepool.engine.world import World
 from nodepool.service import AnyService, Rows
 
-NAMES = (
-    "validator",
-    "quota",
-    "capacity",
-    "allocator",
-    "lifecycle",
-    "preemption",
-    "fleet",
-    "aggregator",
-)
+# The aggregator comes last: it only reads, and the simulation's seeds, each of which stands for one
+# order of events, were chosen with the services in this order.
+NAMES = tuple(sorted(SERVICES, key="aggregator".__eq__))
 ORG, CLUSTER = "acme", "prod"
 ZONE = "US-EAST-04A"
 H100 = "gd-8xh100ib-i128"

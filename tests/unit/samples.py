@@ -1,9 +1,10 @@
-"""One value of every message class: what the lines of `golden.jsonl` decode to, in their order.
+"""A sample of every message class: the values to which the lines of `golden.jsonl` decode.
 
 A new class, or a new form of an old one, is added at the end; what is there never changes.
 """
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from nodepool.contract.affinity import (
     Affinity,
@@ -94,6 +95,31 @@ from nodepool.contract.model import (
     Taint,
 )
 
+M = TypeVar("M", bound=Message)
+Expression = tuple[str, str, tuple[str, ...]]
+"""A match expression: key, operator and values."""
+
+
+def affinity_to(*terms: list[Expression]) -> Affinity:
+    """A node affinity of these terms, one of which must hold."""
+    selector_terms = (
+        NodeSelectorTerm(
+            match_expressions=tuple(
+                NodeSelectorRequirement(key=key, operator=operator, values=values)
+                for key, operator, values in term
+            )
+        )
+        for term in terms
+    )
+    return Affinity(
+        node_affinity=NodeAffinity(
+            required_during_scheduling_ignored_during_execution=NodeSelector(
+                node_selector_terms=tuple(selector_terms)
+            )
+        )
+    )
+
+
 ZONE, MACHINE, UID = "US-EAST-02A", "g3779b1", "0b7c3b52-6f0e-5a9e-9a37-6f1f1d0f7a11"
 KIND = "gd-8xh100ib-i128"
 OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train.v1"}
@@ -119,23 +145,11 @@ FULL = NodePoolSpec(
     image=Image(kernel="6.5", name="ncore-image", release_train=ReleaseTrain.LATEST),
     compute_class=ComputeClass.SPOT,
     region=ZONE,
-    affinity=Affinity(
-        node_affinity=NodeAffinity(
-            required_during_scheduling_ignored_during_execution=NodeSelector(
-                node_selector_terms=(
-                    NodeSelectorTerm(
-                        match_expressions=(
-                            NodeSelectorRequirement(
-                                key="ib.coreweave.cloud/leafgroup", operator="In", values=("l-7",)
-                            ),
-                            NodeSelectorRequirement(
-                                key="node.coreweave.cloud/rack", operator="Exists"
-                            ),
-                        )
-                    ),
-                )
-            )
-        )
+    affinity=affinity_to(
+        [
+            ("ib.coreweave.cloud/leafgroup", "In", ("l-7",)),
+            ("node.coreweave.cloud/rack", "Exists", ()),
+        ]
     ),
     scheduling_priority=SchedulingPriority(value=-5),
 )
@@ -385,3 +399,9 @@ SAMPLES: tuple[Message, ...] = (
     ),
     NodeObserved(zone=ZONE, machine=MACHINE, assignment=7, unschedulable=True, cordon=2),
 )
+
+
+def sample(kind: type[M], **fields: object) -> M:
+    """The first sample of this class, with these fields instead of its own."""
+    message = next(message for message in SAMPLES if isinstance(message, kind))
+    return kind(**{**dict(message), **fields})

@@ -9,9 +9,6 @@ from nodepool.contract.affinity import (
     TOPOLOGY_KEYS,
     Affinity,
     NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     fault,
     machine_labels,
     matches,
@@ -19,30 +16,10 @@ from nodepool.contract.affinity import (
 )
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.grammar import label_value, qualified_name
-
-Expression = tuple[str, str, tuple[str, ...]]
+from unit.samples import Expression, affinity_to
 
 RACK = "node.coreweave.cloud/rack"
 ARCH = "kubernetes.io/arch"
-
-
-def wanting(*terms: list[Expression]) -> Affinity:
-    """An affinity of these terms, each a list of key, operator and values."""
-    return Affinity(
-        node_affinity=NodeAffinity(
-            required_during_scheduling_ignored_during_execution=NodeSelector(
-                node_selector_terms=tuple(
-                    NodeSelectorTerm(
-                        match_expressions=tuple(
-                            NodeSelectorRequirement(key=key, operator=operator, values=values)
-                            for key, operator, values in term
-                        )
-                    )
-                    for term in terms
-                )
-            )
-        )
-    )
 
 
 KUBERNETES = {
@@ -59,7 +36,7 @@ KUBERNETES = {
 def test_the_kubernetes_shape_is_read_and_written_unchanged() -> None:
     affinity = Affinity.model_validate(KUBERNETES)
 
-    assert affinity == wanting([(RACK, "In", ("1", "2"))])
+    assert affinity == affinity_to([(RACK, "In", ("1", "2"))])
     assert affinity.model_dump(mode="json") == KUBERNETES
     assert Affinity.model_validate_json(affinity.model_dump_json()) == affinity
 
@@ -73,7 +50,7 @@ def _with_term(term: object) -> object:
 
 
 @pytest.mark.parametrize(
-    ("given_shape", "said"),
+    ("document", "text"),
     [
         pytest.param({"podAffinity": {}}, "podAffinity", id="affinity to pods"),
         pytest.param(
@@ -94,13 +71,13 @@ def _with_term(term: object) -> object:
         ),
     ],
 )
-def test_another_shape_is_refused_with_its_field(given_shape: object, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        Affinity.model_validate(given_shape)
+def test_another_shape_is_refused_with_its_field(document: object, text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Affinity.model_validate(document)
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "text"),
     [
         pytest.param((RACK, "in", ("1",)), "'in' is not one of In, NotIn", id="unknown operator"),
         pytest.param((RACK, "In", ()), "In needs at least one value", id="In of nothing"),
@@ -120,18 +97,18 @@ def test_another_shape_is_refused_with_its_field(given_shape: object, said: str)
         pytest.param(("", "Exists", ()), "key name is empty", id="empty key"),
     ],
 )
-def test_a_malformed_expression_is_named_with_its_place(expression: Expression, said: str) -> None:
-    affinity = wanting([(RACK, "Exists", ())], [(ARCH, "In", ("arm64",)), expression])
+def test_a_malformed_expression_is_named_with_its_place(expression: Expression, text: str) -> None:
+    affinity = affinity_to([(RACK, "Exists", ())], [(ARCH, "In", ("arm64",)), expression])
 
     reason = fault(affinity)
 
     assert reason is not None
     assert reason.startswith(f"nodeSelectorTerms[1].matchExpressions[1], key {expression[0]!r}: ")
-    assert said in reason
+    assert text in reason
 
 
 def test_an_empty_term_is_a_fault_and_matches_no_machine() -> None:
-    affinity = wanting([])
+    affinity = affinity_to([])
 
     assert (
         fault(affinity) == "nodeSelectorTerms[0] has no matchExpressions, so it matches no machine"
@@ -141,7 +118,7 @@ def test_an_empty_term_is_a_fault_and_matches_no_machine() -> None:
 
 
 def test_every_operator_has_a_well_formed_use() -> None:
-    affinity = wanting(
+    affinity = affinity_to(
         [(RACK, "In", ("1", "")), (RACK, "NotIn", ("2",)), (RACK, "Gt", ("007",))],
         [(RACK, "Lt", ("0",)), (RACK, "Exists", ()), (RACK, "DoesNotExist", ())],
     )
@@ -192,11 +169,11 @@ def test_one_expression_is_compared_as_kubernetes_does(
 ) -> None:
     labels = {} if value is None else {"k": value}
 
-    assert matches(wanting([expression]), labels) is expected
+    assert matches(affinity_to([expression]), labels) is expected
 
 
 def test_terms_are_alternatives_and_expressions_add_up() -> None:
-    affinity = wanting(
+    affinity = affinity_to(
         [(RACK, "In", ("1",)), (ARCH, "In", ("arm64",))],
         [(RACK, "Gt", ("7",))],
     )
@@ -210,7 +187,7 @@ def test_terms_are_alternatives_and_expressions_add_up() -> None:
     assert accepted == [("1", "arm64"), ("8", "arm64"), ("8", "amd64")]
 
 
-HOPELESS: list[object] = [
+IMPOSSIBLE: list[object] = [
     pytest.param(
         [(ARCH, "In", ("arm64",))],
         "key 'kubernetes.io/arch' is always 'amd64', never In [arm64]",
@@ -236,13 +213,13 @@ HOPELESS: list[object] = [
 ]
 
 
-@pytest.mark.parametrize(("term", "said"), HOPELESS)
-def test_a_hopeless_term_is_named_with_its_key(term: list[Expression], said: str) -> None:
-    reason = satisfiable(wanting(term), {ARCH: "amd64"}, {RACK})
+@pytest.mark.parametrize(("term", "text"), IMPOSSIBLE)
+def test_an_impossible_term_is_named_with_its_key(term: list[Expression], text: str) -> None:
+    reason = satisfiable(affinity_to(term), {ARCH: "amd64"}, {RACK})
 
     assert reason is not None
     assert reason.startswith("nodeSelectorTerms[0]: key ")
-    assert said in reason
+    assert text in reason
 
 
 @pytest.mark.parametrize(
@@ -261,31 +238,31 @@ def test_a_hopeless_term_is_named_with_its_key(term: list[Expression], said: str
     ],
 )
 def test_a_term_that_some_machine_could_meet_has_no_reason(term: list[Expression]) -> None:
-    assert satisfiable(wanting(term), {ARCH: "amd64"}, {RACK}) is None
+    assert satisfiable(affinity_to(term), {ARCH: "amd64"}, {RACK}) is None
 
 
-def test_one_hopeful_term_is_enough_and_otherwise_every_term_is_told() -> None:
-    hopeless: list[Expression] = [("team", "Exists", ())]
-    hopeful: list[Expression] = [(RACK, "Exists", ())]
+def test_one_possible_term_is_enough_and_otherwise_every_term_has_a_reason() -> None:
+    impossible: list[Expression] = [("team", "Exists", ())]
+    possible: list[Expression] = [(RACK, "Exists", ())]
 
-    assert satisfiable(wanting(hopeless, hopeful), {}, {RACK}) is None
-    assert satisfiable(wanting(hopeless, hopeful), {}, ()) == (
+    assert satisfiable(affinity_to(impossible, possible), {}, {RACK}) is None
+    assert satisfiable(affinity_to(impossible, possible), {}, ()) == (
         "nodeSelectorTerms[0]: key 'team' is on no machine, so it is never Exists; "
         f"nodeSelectorTerms[1]: key '{RACK}' is on no machine, so it is never Exists"
     )
 
 
-def test_a_huge_contradiction_is_judged_quickly_and_told_briefly() -> None:
+def test_a_huge_contradiction_is_found_quickly_and_described_briefly() -> None:
     values = tuple(str(number) for number in range(50_000))
 
-    reason = satisfiable(wanting([(RACK, "In", values), (RACK, "NotIn", values)]), {}, {RACK})
+    reason = satisfiable(affinity_to([(RACK, "In", values), (RACK, "NotIn", values)]), {}, {RACK})
 
     assert reason is not None
     assert len(reason) < 300
 
 
-# Small enough to try every machine, yet with a witness for each hopeful term: no expression names
-# a number with a leading zero, nor "zz".
+# Few enough to try every machine, yet with a match for each possible term: no expression has a
+# number with a leading zero, nor "zz".
 WORDS = ("a", "b", "0", "1", "2", "3")
 UNIVERSE = (None, *WORDS, "zz", *(f"{pad}{number}" for pad in ("0", "00") for number in range(6)))
 FIXED = {"fixed": "1"}
@@ -310,11 +287,11 @@ expressions = st.one_of(
     ),
 )
 affinities = st.lists(st.lists(expressions, max_size=5), min_size=1, max_size=3).map(
-    lambda terms: wanting(*terms)
+    lambda terms: affinity_to(*terms)
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(affinities)
 def test_unsatisfiable_means_exactly_that_no_possible_machine_matches(affinity: Affinity) -> None:
     machines = (
@@ -344,12 +321,14 @@ def test_a_match_with_any_labels_proves_it_satisfiable(
 def test_not_in_is_the_opposite_of_in(value: str | None, values: tuple[str, ...]) -> None:
     labels = {} if value is None else {"k": value}
 
-    outcomes = [matches(wanting([("k", operator, values)]), labels) for operator in ("In", "NotIn")]
+    outcomes = [
+        matches(affinity_to([("k", operator, values)]), labels) for operator in ("In", "NotIn")
+    ]
 
     assert sorted(outcomes) == [False, True]
 
 
-def test_machine_labels_tell_type_place_and_fabric() -> None:
+def test_a_machine_has_labels_for_its_type_its_zone_and_its_fabric() -> None:
     labels = machine_labels(INSTANCE_TYPES["gd-8xh100ib-i128"], ZONES["US-EAST-04A"])
 
     assert labels == {
@@ -370,15 +349,16 @@ def test_a_machine_without_a_fabric_has_no_flavor() -> None:
     assert "backend.coreweave.cloud/flavor" not in labels
 
 
-def test_machine_labels_and_topology_keys_keep_the_grammar_and_never_overlap() -> None:
-    every = [
-        machine_labels(known, ZONES[zone])
-        for known in INSTANCE_TYPES.values()
-        for zone in known.zones
+def test_machine_labels_and_topology_keys_follow_the_grammar_and_never_overlap() -> None:
+    all_labels = [
+        machine_labels(instance_type, ZONES[zone])
+        for instance_type in INSTANCE_TYPES.values()
+        for zone in instance_type.zones
     ]
 
-    assert all(type(value) is str for labels in every for value in labels.values())
-    assert all(label_value(value) is None for labels in every for value in labels.values())
-    assert all(qualified_name(key) is None for labels in every for key in labels)
+    for labels in all_labels:
+        assert all(type(value) is str for value in labels.values())
+        assert all(label_value(value) is None for value in labels.values())
+        assert all(qualified_name(key) is None for key in labels)
+        assert not TOPOLOGY_KEYS & labels.keys()
     assert all(qualified_name(key) is None for key in TOPOLOGY_KEYS)
-    assert all(not TOPOLOGY_KEYS & labels.keys() for labels in every)

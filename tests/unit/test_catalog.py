@@ -4,7 +4,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, Backend, Ki
 
 
 def test_the_catalogue_holds_every_published_type_and_zone_once() -> None:
-    kinds = [known.kind for known in INSTANCE_TYPES.values()]
+    kinds = [item.kind for item in INSTANCE_TYPES.values()]
 
     assert (len(INSTANCE_TYPES), len(ZONES)) == (26, 52)
     assert (kinds.count(Kind.GPU), kinds.count(Kind.CPU)) == (14, 12)
@@ -25,13 +25,13 @@ def test_a_region_is_its_zone_without_the_last_letter() -> None:
 
 
 def test_every_zone_of_a_type_is_a_known_zone_named_once() -> None:
-    for known in INSTANCE_TYPES.values():
-        assert set(known.zones) <= set(ZONES)
-        assert len(set(known.zones)) == len(known.zones)
+    for item in INSTANCE_TYPES.values():
+        assert set(item.zones) <= set(ZONES)
+        assert len(set(item.zones)) == len(item.zones)
 
 
-def test_the_zones_without_any_general_class_that_still_offer_types_are_known() -> None:
-    used = {zone for known in INSTANCE_TYPES.values() for zone in known.zones}
+def test_the_zones_without_general_access_that_offer_types_are_these_five() -> None:
+    used = {zone for item in INSTANCE_TYPES.values() for zone in item.zones}
 
     others = {name for name in used if ZONES[name].access == Access.OTHER}
 
@@ -39,18 +39,18 @@ def test_the_zones_without_any_general_class_that_still_offer_types_are_known() 
 
 
 def test_arm_machines_are_exactly_the_superchips() -> None:
-    superchips = {known.id for known in INSTANCE_TYPES.values() if known.superchip}
-    arm = {known.id for known in INSTANCE_TYPES.values() if known.arch == "arm64"}
+    superchips = {item.id for item in INSTANCE_TYPES.values() if item.superchip}
+    arm = {item.id for item in INSTANCE_TYPES.values() if item.arch == "arm64"}
 
     assert superchips == arm
     assert len(superchips) == 5
-    assert {known.arch for known in INSTANCE_TYPES.values()} == {"amd64", "arm64"}
+    assert {item.arch for item in INSTANCE_TYPES.values()} == {"amd64", "arm64"}
 
 
 def test_racks_have_eighteen_nodes_of_four_gpus() -> None:
-    racks = [known for known in INSTANCE_TYPES.values() if known.rack_size]
+    racks = [item for item in INSTANCE_TYPES.values() if item.rack_size]
 
-    assert [(known.id, known.rack_size, known.gpus) for known in racks] == [
+    assert [(item.id, item.rack_size, item.gpus) for item in racks] == [
         ("gb200-4x", 18, 4),
         ("gb300-4x", 18, 4),
         ("gb300-4x-e", 18, 4),
@@ -59,10 +59,10 @@ def test_racks_have_eighteen_nodes_of_four_gpus() -> None:
 
 
 def test_only_gpu_types_have_gpus_with_a_model_and_memory() -> None:
-    for known in INSTANCE_TYPES.values():
-        described = (known.gpus > 0, known.gpu_model != "", known.gpu_memory_gb > 0)
+    for item in INSTANCE_TYPES.values():
+        described = (item.gpus > 0, item.gpu_model != "", item.gpu_memory_gb > 0)
 
-        assert described == (known.kind == Kind.GPU,) * 3
+        assert described == (item.kind == Kind.GPU,) * 3
 
 
 def test_memory_is_the_measured_figure_or_the_advertised_one_in_kibibytes() -> None:
@@ -70,12 +70,12 @@ def test_memory_is_the_measured_figure_or_the_advertised_one_in_kibibytes() -> N
 
     assert (measured.memory_ki, measured.memory_measured) == (2_112_249_840, True)
     assert (advertised.memory_ki, advertised.memory_measured) == (4096 * 1024**2, False)
-    assert sum(known.memory_measured for known in INSTANCE_TYPES.values()) == 18
+    assert sum(item.memory_measured for item in INSTANCE_TYPES.values()) == 18
 
 
 def test_backends_are_those_published() -> None:
     by_backend = {
-        backend: {known.id for known in INSTANCE_TYPES.values() if known.backend == backend}
+        backend: {item.id for item in INSTANCE_TYPES.values() if item.backend == backend}
         for backend in (Backend.INFINIBAND, Backend.ROCE)
     }
 
@@ -92,8 +92,8 @@ def test_backends_are_those_published() -> None:
     }
 
 
-def test_types_without_zones_are_known_all_the_same() -> None:
-    nowhere = {known.id for known in INSTANCE_TYPES.values() if not known.zones}
+def test_a_type_that_no_zone_offers_is_in_the_catalogue_all_the_same() -> None:
+    nowhere = {item.id for item in INSTANCE_TYPES.values() if not item.zones}
 
     assert nowhere == {
         "gb300-4x-e",
@@ -116,7 +116,7 @@ def test_types_without_zones_are_known_all_the_same() -> None:
         pytest.param("", "", False, id="nothing"),
     ],
 )
-def test_a_type_is_offered_only_where_it_is_listed(
+def test_a_type_is_offered_only_in_its_own_zones(
     instance_type: str, zone: str, expected: bool
 ) -> None:
     assert offered(instance_type, zone) is expected

@@ -1,13 +1,34 @@
-import pytest
+import asyncio
+import json
+from collections.abc import Mapping
 
-from nodepool.client import Client, Refused
+import pytest
+from nats.errors import NoServersError
+
+from nodepool.client import Client, Document, Refused, Unreachable
+from nodepool.client.errors import no_outcome, translated, without_password
 from nodepool.client.events import KINDS, object_events, regards
-from nodepool.client.outcomes import FILTERS_MAX, misnamed, outcome_filters, shown
+from nodepool.client.names import checked, misnamed
+from nodepool.client.outcomes import PendingOutcomes, outcome_filters
+from nodepool.client.read_model import document_of
+from nodepool.client.sender import encoded
+from nodepool.client.session import FILTERS_MAX
+from nodepool.client.waiting import has_condition
 from nodepool.contract.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
-from nodepool.contract.events import CWNodeRegistrationFailed, CWOverQuota, PreemptionPending
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodeRegistrationFailed,
+    CWOverQuota,
+    PreemptionPending,
+)
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, envelope_of, subject_of
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import START
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.reader import Reader
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 
@@ -22,6 +43,9 @@ def entry(event: Event) -> Entry:
     return Entry(1, START, subject_of(event, kind.speaker), envelope.encode(), {})
 
 
+# Outcomes.
+
+
 def test_the_outcome_of_one_command_is_read_on_its_own_subject() -> None:
     assert outcome_filters([delete("a.b")]) == [
         "np.evt.*.acme.prod.a~b.CommandAccepted",
@@ -34,9 +58,9 @@ def test_the_outcome_of_one_command_is_read_on_its_own_subject() -> None:
 
 
 def test_outcomes_of_many_commands_are_read_by_cluster() -> None:
-    found = outcome_filters([delete("a"), delete("b"), delete("a", "test")])
+    filters = outcome_filters([delete("a"), delete("b"), delete("a", "test")])
 
-    assert found == [
+    assert filters == [
         "np.evt.*.acme.prod.*.CommandAccepted",
         "np.evt.*.acme.prod.*.CommandRefused",
         "np.evt.*.acme.test.*.CommandAccepted",
@@ -53,6 +77,76 @@ def test_outcomes_of_very_many_clusters_are_read_all_together() -> None:
     ]
 
 
+def outcome(event: Event, id: str) -> Entry:
+    kind = type(event)
+    envelope = envelope_of(kind).model_construct(
+        id="1", type=kind.__name__, source="x", correlationid=id, data=event
+    )
+    return Entry(1, START, subject_of(event, "validator"), envelope.encode(), {})
+
+
+ACCEPTED = CommandAccepted(
+    org="acme", cluster="prod", pool="training", command="DeleteNodePool", result="deleted"
+)
+REFUSED = CommandRefused(
+    **POOL, command="DeleteNodePool", field="metadata.name", reason="NotFound", message="no"
+)
+
+
+def test_each_outcome_goes_to_the_command_with_its_id() -> None:
+    async def story() -> tuple[object, object]:
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        first, second = pending.expect("c1"), pending.expect("c2")
+        for message in (
+            outcome(REFUSED, "another client's"),
+            outcome(REFUSED, "c2"),
+            outcome(ACCEPTED, "c1"),
+            outcome(REFUSED, "c1"),
+        ):
+            pending.receive(message)
+        return first.result(), second.result()
+
+    accepted, refused = asyncio.run(story())
+
+    assert accepted == ACCEPTED
+    assert isinstance(refused, Refused)
+    assert str(refused) == "metadata.name: no (NotFound)"
+
+
+def test_an_outcome_that_is_no_longer_expected_is_dropped() -> None:
+    async def story() -> bool:
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        future = pending.expect("c1")
+        pending.forget("c1")
+        pending.receive(outcome(ACCEPTED, "c1"))
+        return future.cancelled()
+
+    assert asyncio.run(story())
+
+
+def test_a_command_is_a_cloud_event() -> None:
+    event = json.loads(encoded(delete("training"), "id-1", "shop/me"))
+
+    assert event["specversion"] == "1.0"
+    assert (event["id"], event["type"], event["source"]) == ("id-1", "DeleteNodePool", "shop/me")
+    assert event["subject"] == "acme/prod/training"
+    assert event["data"]["pool"] == "training"
+
+
+def test_a_missing_outcome_says_whether_the_command_is_stored() -> None:
+    assert str(no_outcome("SetQuota", 10, stored=False)) == (
+        "SetQuota may or may not be stored: the server did not confirm it within 10 s;"
+        " send it again, which does no harm"
+    )
+    assert str(no_outcome("SetQuota", 10, stored=True)) == (
+        "SetQuota has no outcome after 10 s; it is stored in the log and will be processed once"
+        " the services run"
+    )
+
+
+# Names.
+
+
 @pytest.mark.parametrize("name", ["", "*", ">", "a.*.b", "a b", "a..b\n", ".a", "a~b"])
 def test_a_name_that_would_reach_beyond_its_subject_is_refused(name: str) -> None:
     refusal = misnamed(delete(name))
@@ -61,21 +155,85 @@ def test_a_name_that_would_reach_beyond_its_subject_is_refused(name: str) -> Non
     assert (refusal.field, refusal.reason) == ("metadata.name", "Invalid")
 
 
-def test_names_the_control_plane_may_judge_are_let_through() -> None:
+def test_a_name_that_can_be_part_of_a_subject_is_left_to_the_control_plane() -> None:
+    assert checked("name", "a.b") == "a.b"
     assert misnamed(delete("Upper_Case.and.dots")) is None
     assert misnamed(RegisterCluster(org="acme", cluster="c", zone="Z")) is None
     assert misnamed(BreakMachine(zone="RNO2A", machine="g000001", fault="boot")) is None
 
 
-def test_an_error_never_shows_the_password_of_an_address() -> None:
-    assert shown("nats://user:secret@bus:4222") == "nats://bus:4222"
-    assert shown("nats://bus:4222") == "nats://bus:4222"
-    assert shown("token@bus") == "bus"
-
-
 def test_a_client_for_a_wildcard_organisation_is_refused() -> None:
-    with pytest.raises(Refused, match=r'^org: "\*" is no name; use letters'):
+    with pytest.raises(Refused, match=r'^org: "\*" is not a valid name; use letters'):
         Client(org="*")
+
+
+# Errors.
+
+
+def test_an_error_never_shows_the_password_of_an_address() -> None:
+    assert without_password("nats://user:secret@bus:4222") == "nats://bus:4222"
+    assert without_password("nats://bus:4222") == "nats://bus:4222"
+    assert without_password("token@bus") == "bus"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
+        (InDoubt("?"), "the server at nats://bus does not respond"),
+        (NoServersError(), "the server at nats://bus does not respond"),
+        (TimeoutError(), "the server at nats://bus does not respond"),
+    ],
+)
+def test_an_error_of_the_bus_says_what_it_means_for_a_user(error: Exception, text: str) -> None:
+    with pytest.raises(Unreachable) as caught, translated("nats://me:secret@bus"):
+        raise error
+
+    assert str(caught.value).startswith(text)
+
+
+def test_an_error_that_is_not_of_the_bus_stays_as_it_is() -> None:
+    with pytest.raises(LookupError), translated("nats://bus"):
+        raise LookupError
+
+
+# The read model.
+
+
+def stored(content: bytes, headers: Mapping[str, str]) -> Document | None:
+    return document_of(Entry(1, START, "$KV.nodepools.acme.prod.p", content, headers))
+
+
+def test_a_deleted_object_has_no_document() -> None:
+    assert stored(b'{"kind": "NodePool"}', {}) == {"kind": "NodePool"}
+    assert stored(b"", {"KV-Operation": "DEL"}) is None
+    assert stored(b"", {"KV-Operation": "PURGE"}) is None
+    assert stored(b"", {"Nats-Marker-Reason": "MaxAge"}) is None
+
+
+def pool(generation: int, observed: int) -> Document:
+    condition = {"type": "AtTarget", "status": "True", "observedGeneration": observed}
+    return {"metadata": {"generation": generation}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("document", "condition", "status", "expected"),
+    [
+        (pool(2, 2), "AtTarget", "True", True),
+        (pool(2, 2), "attarget", "true", True),
+        (pool(2, 2), "AtTarget", "False", False),
+        (pool(2, 1), "AtTarget", "True", False),
+        (pool(2, 2), "Capacity", "True", False),
+        ({}, "AtTarget", "True", False),
+    ],
+)
+def test_a_condition_holds_for_the_newest_generation_in_any_spelling(
+    document: Document, condition: str, status: str, expected: bool
+) -> None:
+    assert has_condition(document, condition, status) is expected
+
+
+# Events.
 
 
 def test_an_event_about_a_node_and_its_nodepool_is_shown_for_each() -> None:
@@ -83,13 +241,13 @@ def test_an_event_about_a_node_and_its_nodepool_is_shown_for_each() -> None:
         **POOL, node="g1", message="Reason: x", zone="Z", assignment=1, since=START
     )
 
-    found = object_events(entry(event))
+    events = object_events(entry(event))
 
-    assert [(seen.kind, seen.name, seen.reason, seen.severity) for seen in found] == [
+    assert [(each.kind, each.name, each.reason, each.severity) for each in events] == [
         ("Node", "g1", "Preemption pending", "Warning"),
         ("NodePool", "training", "Preemption pending", "Warning"),
     ]
-    assert {seen.component for seen in found} == {"preemption"}
+    assert {each.component for each in events} == {"preemption"}
 
 
 def test_an_event_about_a_node_alone_is_not_one_of_its_nodepool() -> None:
@@ -97,14 +255,14 @@ def test_an_event_about_a_node_alone_is_not_one_of_its_nodepool() -> None:
         **POOL, node="g1", message="no", uid="u", zone="Z", assignment=1
     )
 
-    (seen,) = object_events(entry(failed))
+    (event,) = object_events(entry(failed))
 
-    assert regards(seen, "", "g1")
-    assert not regards(seen, "training", "")
-    assert regards(seen, "", "")
+    assert regards(event, "", "g1")
+    assert not regards(event, "training", "")
+    assert regards(event, "", "")
 
 
-def test_what_is_no_event_of_the_reference_is_not_shown() -> None:
+def test_a_message_that_is_not_a_kubernetes_event_is_not_shown() -> None:
     assert "CWOverQuota" in KINDS
     assert "NodePoolValidated" not in KINDS
     assert object_events(Entry(1, START, "np.cmd.a.b.c.DeleteNodePool", b"{}", {})) == []

@@ -1,15 +1,24 @@
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 
 import click
 import pytest
 
 from nodepool.cli.app import run
-from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind, named
-from nodepool.cli.output import is_called, name_of, printed
-from nodepool.cli.read import selects
+from nodepool.cli.commands.events import Query
+from nodepool.cli.commands.get import Changes
+from nodepool.cli.errors import REFUSED, TIMEOUT, UNREACHABLE, CliError, report
+from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind, parse_names
+from nodepool.cli.options import seconds
+from nodepool.cli.output import formatted, is_named, name_of
+from nodepool.cli.selectors import selects
 from nodepool.cli.settings import Settings, from_environment
+from nodepool.cli.view import View
+from nodepool.client import NoOutcome, NotFound, Object, ObjectEvent, Refused, TimedOut, Unreachable
+from nodepool.client.manifests import ManifestError
+from nodepool.engine.world import START
 
 LABELLED = {"metadata": {"name": "g1", "labels": {"pool": "a", "empty": ""}}}
 
@@ -36,55 +45,55 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_types_and_names_are_understood_in_every_spelling(
     words: list[str], kind: Kind, names: list[str]
 ) -> None:
-    assert named(words) == (kind, names)
+    assert parse_names(words) == (kind, names)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        ([], "TYPE: is missing"),
-        (["pods"], "TYPE: 'pods' is not known here; write nodepools or nodes"),
-        (["np/a", "b"], "NAME: 'b' stands beside TYPE/NAME"),
-        (["np/"], "NAME: 'np/' stands beside TYPE/NAME"),
-        (["np/a", "node/b"], "TYPE: differs between the names"),
+        ([], "TYPE: is required; use nodepools or nodes or quotas or capacity"),
+        (["pods"], "TYPE: 'pods' is not supported; use nodepools or nodes"),
+        (["np/a", "b"], "NAME: 'b' is not TYPE/NAME; write every name that way"),
+        (["np/"], "NAME: 'np/' is not TYPE/NAME"),
+        (["np/a", "node/b"], "TYPE: all names must be of one type"),
     ],
 )
-def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], told: str) -> None:
+def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], message: str) -> None:
     with pytest.raises(click.UsageError) as caught:
-        named(words)
+        parse_names(words)
 
-    assert caught.value.message.startswith(told)
+    assert caught.value.message.startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["bogus"], "error: No such command 'bogus' (see nodepool --help)"),
-        (["get"], "error: TYPE: is missing;"),
+        (["get"], "error: TYPE: is required;"),
         (["get", "np", "-o", "xml"], "error: Invalid value for '-o' / '--output'"),
-        (["get", "np", "-l", "a=b=c"], "error: --selector: 'a=b=c' is no condition"),
+        (["get", "np", "-l", "a=b=c"], "error: --selector: 'a=b=c' is not a label selector"),
         (["scale", "np", "a"], "error: Missing option '--target'"),
-        (["scale", "np", "--target", "1"], "error: NAME: is missing; write nodepool NAME"),
+        (["scale", "np", "--target", "1"], "error: NAME: is required; write nodepool NAME"),
         (["scale", "np", "a", "--target", "x"], "error: Invalid value for '--target'"),
-        (["scale", "node", "a", "--target", "1"], "error: TYPE: 'node' is not known here; write n"),
+        (["scale", "node", "a", "--target", "1"], "error: TYPE: 'node' is not supported; use no"),
         (
             ["wait", "np", "a", "--for", "done"],
-            "error: --for: 'done' is not known; write condition=",
+            "error: --for: 'done' is not supported; write condition=",
         ),
         (
             ["wait", "np", "a", "--for", "condition=A=B"],
-            "error: --for: 'B' is no status; write True",
+            "error: --for: 'B' is not a status; use True",
         ),
         (
             ["wait", "np", "a", "--for", "delete", "--timeout", "9"],
-            "error: --timeout: '9' is no dur",
+            "error: --timeout: '9' is not a dur",
         ),
         (["delete"], "error: NAME: write either nodepool NAME or -f FILE"),
         (
             ["events", "--types", "Bad"],
-            "error: --types: 'bad' is not known; write Normal or Warning",
+            "error: --types: 'bad' is not an event type; use Normal or Warning",
         ),
-        (["events", "--since", "1d"], "error: --since: '1d' is no duration"),
+        (["events", "--since", "1d"], "error: --since: '1d' is not a duration"),
         (["fleet", "repair", "g1"], "error: ZONE/MACHINE: 'g1' must be ZONE/MACHINE"),
         (["fleet", "add", "Z", "t", "1", "--label", "x"], "error: --label: 'x' must be KEY=VALUE"),
         (["--org", "A*", "get", "np"], "error: --org: 'A*' must be lower case letters"),
@@ -93,14 +102,14 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], told
     ],
 )
 def test_a_usage_error_is_one_line_and_exits_with_2(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run(arguments)
 
     printed = capsys.readouterr()
     assert code == 2
     assert printed.out == ""
-    assert printed.err.startswith(told)
+    assert printed.err.startswith(message)
     assert printed.err.count("\n") == 1
 
 
@@ -123,14 +132,14 @@ def test_a_manifest_at_fault_exits_with_1_before_anything_is_sent(
         ),
     ],
 )
-def test_the_environment_says_where_and_for_whom(
+def test_settings_come_from_the_environment(
     variables: Mapping[str, str], settings: Settings
 ) -> None:
     assert from_environment(variables) == settings
 
 
-def test_a_port_that_is_none_is_a_usage_error() -> None:
-    with pytest.raises(click.UsageError, match="NODEPOOL_NATS_PORT: 'x' is no port"):
+def test_an_invalid_port_is_a_usage_error() -> None:
+    with pytest.raises(click.UsageError, match="NODEPOOL_NATS_PORT: 'x' is not a port"):
         from_environment({"NODEPOOL_NATS_PORT": "x"})
 
 
@@ -152,20 +161,22 @@ def test_selectors_choose_by_labels_as_in_kubectl(selector: str, chosen: bool) -
     assert selects(selector, LABELLED) is chosen
 
 
-def test_a_quota_is_called_by_its_zone_its_type_or_both() -> None:
+def test_a_quota_is_named_by_its_zone_its_type_or_both() -> None:
     quota = {"zone": "Z", "instanceType": "t", "limit": 1, "used": 0}
 
     assert name_of(QUOTA, quota) == "Z.t"
-    assert all(is_called(QUOTA, quota, [name]) for name in ("Z", "t", "Z.t"))
-    assert not is_called(QUOTA, quota, ["other"])
+    assert all(is_named(QUOTA, quota, [name]) for name in ("Z", "t", "Z.t"))
+    assert not is_named(QUOTA, quota, ["other"])
 
 
 def test_several_objects_are_printed_as_a_list_and_one_as_itself() -> None:
-    one = {"kind": "NodePool", "metadata": {"name": "a"}}
+    pool = {"kind": "NodePool", "metadata": {"name": "a"}}
 
-    assert printed(NODEPOOL, [one], "name", single=True) == "nodepool.compute.coreweave.com/a"
-    assert printed(NODEPOOL, [one], "yaml", single=True).startswith("kind: NodePool")
-    assert printed(NODEPOOL, [one, one], "yaml", single=False).startswith("apiVersion: v1\nitems:")
+    assert formatted(NODEPOOL, [pool], "name", single=True) == "nodepool.compute.coreweave.com/a"
+    assert formatted(NODEPOOL, [pool], "yaml", single=True).startswith("kind: NodePool")
+    assert formatted(NODEPOOL, [pool, pool], "yaml", single=False).startswith(
+        "apiVersion: v1\nitems:"
+    )
 
 
 def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
@@ -183,3 +194,103 @@ def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     assert (
         "Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server" in done.stdout
     )
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused("f", "Invalid", "m"), REFUSED),
+        (NotFound("n"), REFUSED),
+        (ManifestError("m"), REFUSED),
+        (CliError("c"), REFUSED),
+        (NoOutcome("n"), TIMEOUT),
+        (TimedOut("t"), TIMEOUT),
+        (Unreachable("u"), UNREACHABLE),
+    ],
+)
+def test_each_error_has_its_exit_code(error: Exception, code: int) -> None:
+    assert report(error) == code
+
+
+def test_an_error_is_printed_in_one_line_with_what_it_is_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report(CliError("first\n  second"), 'node "g1"')
+
+    assert capsys.readouterr().err == 'error: node "g1": first second\n'
+
+
+def test_a_bug_is_not_reported_as_an_error_of_the_user() -> None:
+    with pytest.raises(ZeroDivisionError):
+        report(ZeroDivisionError())
+
+
+def test_a_duration_that_cannot_be_read_is_a_usage_error_of_its_option() -> None:
+    assert seconds("--since", "1m30s") == 90
+    with pytest.raises(click.UsageError, match=r"^--since: 'x' is not a duration"):
+        seconds("--since", "x")
+
+
+# Views.
+
+
+def pool(name: str, **labels: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+def test_a_view_includes_objects_by_name_and_label() -> None:
+    view = View(NODEPOOL, ["a", "b", "c"], selector="team=x")
+
+    assert view.includes(pool("a", team="x"))
+    assert not view.includes(pool("a", team="y"))
+    assert not view.includes(pool("d", team="x"))
+    assert view.missing([pool("b")]) == ["a", "c"]
+
+
+def test_a_watch_prints_the_list_in_order_and_then_each_change(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    changes = Changes(View(NODEPOOL, [], "name"))
+    changes.take(Object("b", pool("b"), 1))
+    changes.take(Object("a", pool("a"), 2))
+    assert capsys.readouterr().out == ""
+
+    assert changes.finish_list() == []
+    assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/a", f"{NODEPOOL.full}/b"]
+
+    changes.take(Object("c", pool("c"), 3))
+    assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/c"]
+
+
+def test_a_watch_prints_a_deleted_object_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = Changes(View(NODEPOOL, ["a"], "name"))
+    changes.take(Object("a", pool("a"), 1))
+    changes.take(Object("gone", None, 2))
+    changes.finish_list()
+    capsys.readouterr()
+
+    changes.take(Object("a", None, 3))
+    changes.take(Object("a", None, 4))
+
+    assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/a"]
+
+
+def test_a_watch_for_an_object_that_does_not_exist_prints_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    changes = Changes(View(NODEPOOL, ["a", "b"], "name"))
+    changes.take(Object("a", pool("a"), 1))
+
+    assert changes.finish_list() == ["b"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_query_without_types_includes_every_event() -> None:
+    event = ObjectEvent(START, "Warning", "CWOverQuota", "NodePool", "a", "quota", "over")
+
+    assert Query("", "", frozenset(), timedelta()).includes(event)
+    assert Query("", "", frozenset({"warning"}), timedelta()).includes(event)
+    assert not Query("", "", frozenset({"normal"}), timedelta()).includes(event)

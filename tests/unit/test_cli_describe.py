@@ -2,15 +2,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodepool.cli.describe import described, label
-from nodepool.cli.event_table import Told, counted, event_row
+from nodepool.cli.description import described, label
+from nodepool.cli.event_table import counted, event_row, interval, occurred_once
 from nodepool.client import ObjectEvent
 from nodepool.contract.conditions import HEALTHY, rfc3339
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
 
-# The reference's example, in the lines that kubectl gives it.
-REFERENCE = """\
+# The example of the product's documentation, in the lines that kubectl prints.
+EXAMPLE = """\
 Name:         test-pool
 Namespace:    {nothing}
 Labels:       <none>
@@ -93,7 +93,7 @@ def pool(**metadata: object) -> dict[str, object]:
     }
 
 
-def event(reason: str, seconds_ago: float, message: str = "told") -> ObjectEvent:
+def event(reason: str, seconds_ago: float, message: str = "text") -> ObjectEvent:
     return ObjectEvent(
         time=NOW - timedelta(seconds=seconds_ago),
         severity="Normal",
@@ -105,8 +105,8 @@ def event(reason: str, seconds_ago: float, message: str = "told") -> ObjectEvent
     )
 
 
-def test_a_healthy_nodepool_is_described_as_the_reference_describes_it() -> None:
-    assert described(pool(), [], NOW) == REFERENCE
+def test_a_healthy_nodepool_is_described_as_in_the_documentation() -> None:
+    assert described(pool(), [], NOW) == EXAMPLE
 
 
 def test_a_nodepool_in_deletion_shows_since_when_and_what_holds_it() -> None:
@@ -143,33 +143,39 @@ def test_a_long_annotation_is_cut_where_kubectl_cuts_it() -> None:
 
 
 def test_events_are_a_table_below_the_object() -> None:
-    seen = counted([event("CWNodePoolCreated", 600), event("CWNodeAssigned", 5)])
+    events = counted([event("CWNodePoolCreated", 600), event("CWNodeAssigned", 5)])
 
-    lines = described(pool(), seen, NOW).splitlines()
+    lines = described(pool(), events, NOW).splitlines()
 
     assert lines[lines.index("Events:") :] == [
         "Events:",
         "  Type    Reason             Age   From       Message",
         "  ----    ------             ----  ----       -------",
-        "  Normal  CWNodePoolCreated  10m   allocator  told",
-        "  Normal  CWNodeAssigned     5s    allocator  told",
+        "  Normal  CWNodePoolCreated  10m   allocator  text",
+        "  Normal  CWNodeAssigned     5s    allocator  text",
     ]
 
 
 def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
-    seen = counted([event("A", 300), event("B", 200), event("A", 60)])
+    events = counted([event("A", 300), event("B", 200), event("A", 60)])
 
-    assert [event_row(told, NOW)[:4] for told in seen] == [
+    assert [event_row(each, NOW)[:4] for each in events] == [
         ("3m20s", "Normal", "B", "NodePool/test-pool"),
         ("60s (x2 over 5m)", "Normal", "A", "NodePool/test-pool"),
     ]
 
 
 def test_events_that_differ_in_their_message_are_different() -> None:
-    seen = counted([event("A", 300, "one"), event("A", 200, "two")])
+    events = counted([event("A", 300, "one"), event("A", 200, "two")])
 
-    assert [(told.message, told.count) for told in seen] == [("one", 1), ("two", 1)]
-    assert isinstance(seen[0], Told)
+    assert [(each.message, each.count) for each in events] == [("one", 1), ("two", 1)]
+
+
+def test_an_event_that_occurred_once_shows_how_long_ago() -> None:
+    once = occurred_once(event("A", 300))
+
+    assert (once.object, once.count) == ("NodePool/test-pool", 1)
+    assert interval(once, NOW) == "5m"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.client.manifests import SIZE_MAX, ManifestError, manifests, read_manifests
+from nodepool.client.manifests import SIZE_MAX, ManifestError, parse_manifests, read_manifests
 
 POOL = """\
 apiVersion: compute.coreweave.com/v1alpha1
@@ -18,19 +18,19 @@ TRAINING = POOL.format(name="training")
 
 
 def names(text: str | bytes) -> list[str]:
-    return [manifest.command.metadata.name for manifest in manifests(text, "pools.yaml")]
+    return [manifest.command.metadata.name for manifest in parse_manifests(text, "pools.yaml")]
 
 
 def fault(text: str | bytes) -> str:
     with pytest.raises(ManifestError) as caught:
-        manifests(text, "pools.yaml")
-    told = str(caught.value)
-    assert "\n" not in told
-    return told
+        parse_manifests(text, "pools.yaml")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 def test_a_manifest_becomes_a_command_for_the_nodepool_it_names() -> None:
-    (manifest,) = manifests(TRAINING, "pools.yaml")
+    (manifest,) = parse_manifests(TRAINING, "pools.yaml")
 
     assert manifest.place == "pools.yaml"
     assert manifest.command.pool == "training"
@@ -69,26 +69,26 @@ def test_what_get_prints_can_be_applied_again() -> None:
         "status": {"currentNodes": 1},
     }
     from nodepool.cli.names import NODEPOOL
-    from nodepool.cli.output import printed
+    from nodepool.cli.output import formatted
 
     for form in ("json", "yaml"):
-        assert names(printed(NODEPOOL, [item], form, single=True)) == ["a"]
-        assert names(printed(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
+        assert names(formatted(NODEPOOL, [item], form, single=True)) == ["a"]
+        assert names(formatted(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
 
 
 def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:
     text = TRAINING.replace("training", "training\n  creationTimestamp: 2025-06-09T14:48:54Z")
 
-    (manifest,) = manifests(text, "pools.yaml")
+    (manifest,) = parse_manifests(text, "pools.yaml")
 
     assert manifest.command.metadata.creation_timestamp == "2025-06-09T14:48:54Z"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("", "pools.yaml: holds no manifest; write one with kind: NodePool"),
-        ("just words", "pools.yaml: is no map of fields; begin with apiVersion:"),
+        ("", "pools.yaml: contains no manifest; write one with kind: NodePool"),
+        ("just words", "pools.yaml: is not a map; begin with apiVersion:"),
         ("a: [1", "pools.yaml line 2: did not find expected"),
         ("a: 1\na: 2", 'pools.yaml line 2: "a" is given twice; keep one'),
         (TRAINING + "---\nkind: Pod", 'pools.yaml, document 2: kind: is "Pod"; only NodePool can'),
@@ -102,33 +102,33 @@ def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:
         (TRAINING.replace("  targetNodes: 2\n", ""), "pools.yaml: spec.targetNodes: is required"),
         (TRAINING + "org: other", "pools.yaml: org: is not a known field; remove it"),
         ("kind: List\nitems: 3", "pools.yaml: items: must be a list of manifests"),
-        ("kind: List\nitems: [3]", "pools.yaml, item 1: is no map of fields"),
+        ("kind: List\nitems: [3]", "pools.yaml, item 1: is not a map"),
         ("? [a]\n: b", "pools.yaml line 1: found unhashable key"),
         ("a: !!python/name:os.system", "pools.yaml line 1: could not determine a constructor"),
-        ("a\x00b", "pools.yaml: is no YAML: unacceptable character"),
-        ("a: " + "9" * 5000, "pools.yaml: is no YAML: Exceeds the limit"),
+        ("a\x00b", "pools.yaml: is not YAML: unacceptable character"),
+        ("a: " + "9" * 5000, "pools.yaml: is not YAML: Exceeds the limit"),
         (b"\xff\xfe", "pools.yaml: byte 0 is not UTF-8; save it as UTF-8"),
     ],
 )
-def test_each_fault_names_place_field_and_fix_in_one_line(text: str | bytes, told: str) -> None:
-    assert fault(text).startswith(told)
+def test_each_fault_names_place_field_and_fix_in_one_line(text: str | bytes, message: str) -> None:
+    assert fault(text).startswith(message)
 
 
 def test_an_alias_is_refused_so_that_no_document_grows_when_it_is_read() -> None:
-    told = fault("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]")
+    message = fault("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]")
 
-    assert told == "pools.yaml line 2: *a is an alias; write the value out instead"
+    assert message == "pools.yaml line 2: *a is an alias; write the value out instead"
 
 
 def test_a_document_nested_without_end_is_refused() -> None:
-    assert fault("[" * 100_000) == "pools.yaml line 1: is nested more than 64 deep"
+    assert fault("[" * 100_000) == "pools.yaml line 1: is nested more than 64 levels deep"
 
 
 def test_a_text_over_the_limit_is_refused_before_it_is_read() -> None:
-    told = "pools.yaml: is larger than the 1048576 bytes allowed; split it into files"
+    message = "pools.yaml: is larger than the 1048576 bytes allowed; split it into files"
 
-    assert fault("#" * (SIZE_MAX + 1)) == told
-    assert fault("é" * (SIZE_MAX // 2 + 1)) == told
+    assert fault("#" * (SIZE_MAX + 1)) == message
+    assert fault("é" * (SIZE_MAX // 2 + 1)) == message
 
 
 def test_a_folder_gives_its_manifest_files_in_order_of_their_names(tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_a_folder_gives_its_manifest_files_in_order_of_their_names(tmp_path: Pat
         (tmp_path / file).write_text(POOL.format(name=name))
     (tmp_path / "below").mkdir()
 
-    found = read_manifests([str(tmp_path)])
+    manifests = read_manifests([str(tmp_path)])
 
-    assert [manifest.command.pool for manifest in found] == ["a", "b", "c"]
-    assert found[0].place == str(tmp_path / "a.yml")
+    assert [manifest.command.pool for manifest in manifests] == ["a", "b", "c"]
+    assert manifests[0].place == str(tmp_path / "a.yml")
 
 
 def test_standard_input_is_a_file_called_minus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,5 +153,5 @@ def test_standard_input_is_a_file_called_minus(monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"nope: cannot be read: No such file or directory$"):
         read_manifests([str(tmp_path / "nope")])
-    with pytest.raises(ManifestError, match=r"holds no \.yaml, \.yml or \.json file"):
+    with pytest.raises(ManifestError, match=r"contains no \.yaml, \.yml or \.json file"):
         read_manifests([str(tmp_path)])

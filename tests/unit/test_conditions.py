@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -20,7 +19,6 @@ from nodepool.contract.conditions import (
     Validated,
     changed,
     deprecated,
-    observed,
     rfc3339,
     status_of,
 )
@@ -30,21 +28,23 @@ LATER = NOON + timedelta(minutes=5)
 REASONS: list[Reason] = [reason for kind in ORDER for reason in kind]
 
 
-def judged(*reasons: Reason, since: datetime = NOON) -> dict[str, Condition]:
-    """The conditions of a NodePool with these verdicts, by type."""
-    found = [changed(None, reason, f"because {reason}", 3, since) for reason in reasons]
-    return {condition.type: condition for condition in found}
+def conditions_with(*reasons: Reason) -> dict[str, Condition]:
+    """The conditions of a NodePool with these reasons, by type."""
+    conditions = [changed(None, reason, f"because {reason}", 3, NOON) for reason in reasons]
+    return {condition.type: condition for condition in conditions}
 
 
-def seen(*conditions: Condition) -> list[tuple[str, str, str]]:
-    """What a reader sees first of conditions: type, status, reason."""
-    return [(one.type, one.status, one.reason) for one in conditions]
+def shown(*conditions: Condition) -> list[tuple[str, str, str]]:
+    """Type, status and reason of each condition."""
+    return [(condition.type, condition.status, condition.reason) for condition in conditions]
 
 
-def test_every_reason_of_every_type_has_the_status_of_the_specification() -> None:
-    found = {kind.__name__: {str(one): status_of(one) for one in kind} for kind in ORDER}
+def test_every_reason_of_every_type_has_the_documented_status() -> None:
+    statuses = {
+        kind.__name__: {str(reason): status_of(reason) for reason in kind} for kind in ORDER
+    }
 
-    assert found == {
+    assert statuses == {
         "Validated": {"Valid": "True", "Invalid": "False", "InternalError": "Unknown"},
         "Capacity": {
             "Sufficient": "True",
@@ -92,7 +92,7 @@ def test_every_reason_of_every_type_has_the_status_of_the_specification() -> Non
     }
 
 
-def test_the_types_are_shown_in_the_order_of_the_seed_deprecated_ones_last() -> None:
+def test_the_types_are_shown_in_the_documented_order_deprecated_ones_last() -> None:
     assert [kind.__name__ for kind in ORDER] == [
         "Validated",
         "Capacity",
@@ -105,7 +105,7 @@ def test_the_types_are_shown_in_the_order_of_the_seed_deprecated_ones_last() -> 
     ]
 
 
-def test_a_healthy_nodepool_says_what_the_seed_says_letter_for_letter() -> None:
+def test_a_healthy_nodepool_shows_exactly_the_documented_messages() -> None:
     assert HEALTHY == {
         Validated.VALID: "NodePool configuration is valid.",
         Capacity.SUFFICIENT: "Sufficient capacity available for the requested instance type.",
@@ -115,7 +115,7 @@ def test_a_healthy_nodepool_says_what_the_seed_says_letter_for_letter() -> None:
     assert all(status_of(reason) == "True" for reason in HEALTHY)
 
 
-def test_a_first_verdict_holds_since_now() -> None:
+def test_a_first_verdict_has_the_current_time() -> None:
     condition = changed(None, Quota.OVER, "too many", 3, NOON)
 
     assert condition == Condition("Quota", "False", "Over", "too many", NOON, 3)
@@ -144,19 +144,19 @@ def test_the_same_verdict_again_is_the_same_condition() -> None:
 
 
 verdicts = st.lists(
-    st.tuples(st.sampled_from(list(AtTarget)), st.sampled_from(["", "told"]), st.integers(1, 3)),
+    st.tuples(st.sampled_from(list(AtTarget)), st.sampled_from(["", "text"]), st.integers(1, 3)),
     min_size=1,
 )
 
 
 @given(verdicts)
 def test_the_transition_time_is_always_that_of_the_last_change_of_status(
-    said: list[tuple[AtTarget, str, int]],
+    history: list[tuple[AtTarget, str, int]],
 ) -> None:
     condition: Condition | None = None
     expected, status = NOON, ""
 
-    for minute, (reason, message, generation) in enumerate(said):
+    for minute, (reason, message, generation) in enumerate(history):
         now = NOON + timedelta(minutes=minute)
         condition = changed(condition, reason, message, generation, now)
         if status_of(reason) != status:
@@ -165,12 +165,6 @@ def test_the_transition_time_is_always_that_of_the_last_change_of_status(
         assert condition == Condition(
             "AtTarget", status_of(reason), str(reason), message, expected, generation
         )
-
-
-def test_a_condition_judged_again_for_a_newer_generation_keeps_its_time() -> None:
-    before = changed(None, Quota.UNDER, "within", 3, NOON)
-
-    assert observed(before, 4) == replace(before, generation=4)
 
 
 def test_a_condition_is_shown_as_kubernetes_shows_it() -> None:
@@ -197,16 +191,18 @@ def test_a_moment_is_shown_in_whole_seconds_of_utc() -> None:
 
 
 def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() -> None:
-    conditions = judged(Validated.VALID, Capacity.SUFFICIENT, Quota.UNDER, AtTarget.TARGET_MET)
+    conditions = conditions_with(
+        Validated.VALID, Capacity.SUFFICIENT, Quota.UNDER, AtTarget.TARGET_MET
+    )
 
-    found = deprecated(conditions, refused=False)
+    replaced = deprecated(conditions, refused=False)
 
-    assert seen(*found) == [
+    assert shown(*replaced) == [
         ("Accepted", "True", "Accepted"),
         ("Allocated", "True", "Complete"),
         ("SufficientCapacity", "True", "Sufficient"),
     ]
-    assert {(one.since, one.generation) for one in found} == {(NOON, 3)}
+    assert {(condition.since, condition.generation) for condition in replaced} == {(NOON, 3)}
 
 
 def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
@@ -219,7 +215,7 @@ def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
         pytest.param((Validated.INVALID,), False, "False", "Invalid", id="invalid"),
         pytest.param((Validated.INVALID,), True, "False", "PolicyViolation", id="not offered"),
         pytest.param(
-            (Validated.INTERNAL_ERROR,), False, "Unknown", "InternalError", id="failed to judge"
+            (Validated.INTERNAL_ERROR,), False, "Unknown", "InternalError", id="validation failed"
         ),
         pytest.param((Validated.VALID,), False, "True", "Accepted", id="valid, quota unknown"),
         pytest.param(
@@ -239,9 +235,9 @@ def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
 def test_accepted_follows_validated_and_quota(
     reasons: tuple[Reason, ...], refused: bool, status: str, reason: str
 ) -> None:
-    found = deprecated(judged(*reasons), refused=refused)
+    conditions = deprecated(conditions_with(*reasons), refused=refused)
 
-    assert seen(*found) == [("Accepted", status, reason)]
+    assert shown(*conditions) == [("Accepted", status, reason)]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +251,7 @@ def test_accepted_follows_validated_and_quota(
     ],
 )
 def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str, str]) -> None:
-    assert seen(*deprecated(judged(reason), refused=False)) == [expected]
+    assert shown(*deprecated(conditions_with(reason), refused=False)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -275,15 +271,15 @@ def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str,
 def test_sufficient_capacity_follows_capacity(
     reason: Capacity, expected: tuple[str, str, str]
 ) -> None:
-    assert seen(*deprecated(judged(reason), refused=False)) == [expected]
+    assert shown(*deprecated(conditions_with(reason), refused=False)) == [expected]
 
 
-def test_a_deprecated_condition_says_and_dates_what_the_new_one_does() -> None:
-    conditions = judged(Capacity.PARTIAL_NODE_AFFINITY)
+def test_a_deprecated_condition_has_the_message_and_the_time_of_its_replacement() -> None:
+    conditions = conditions_with(Capacity.PARTIAL_NODE_AFFINITY)
 
-    (found,) = deprecated(conditions, refused=False)
+    (condition,) = deprecated(conditions, refused=False)
 
-    assert found == Condition(
+    assert condition == Condition(
         "SufficientCapacity", "False", "Partial", "because PartialNodeAffinity", NOON, 3
     )
 
@@ -291,9 +287,9 @@ def test_a_deprecated_condition_says_and_dates_what_the_new_one_does() -> None:
 def test_every_deprecated_condition_is_computed_from_reasons_that_exist() -> None:
     for reason in REASONS:
         if not isinstance(reason, Accepted | Allocated | SufficientCapacity | NodesRemoved):
-            for found in deprecated(judged(reason), refused=False):
-                assert (found.type, found.status) in {
-                    (type(one).__name__, status_of(one))
-                    for one in REASONS
-                    if one.value == found.reason
+            for condition in deprecated(conditions_with(reason), refused=False):
+                assert (condition.type, condition.status) in {
+                    (type(other).__name__, status_of(other))
+                    for other in REASONS
+                    if other.value == condition.reason
                 }

@@ -1,8 +1,9 @@
-"""What is written for operators agrees with the code: compose file, server, README, examples."""
+"""The compose file, the server's configuration, the README and the examples fit the code."""
 
+import ast
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,62 +11,152 @@ import pytest
 import yaml
 
 from nodepool.client.manifests import read_manifests
+from nodepool.contract.services import SERVICES
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
 
-HOUSE = Path(__file__).parents[2]
-EXAMPLES = HOUSE / "deploy" / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "deploy" / "examples"
 BUS = "nats"
+SOURCES = ("shared", "services", "tests")
+THE_LIST = "shared/nodepool/contract/services.py"
 
 
 def read(*path: str) -> str:
-    return HOUSE.joinpath(*path).read_text(encoding="utf-8")
+    return ROOT.joinpath(*path).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def compose() -> Mapping[str, Any]:
     """The compose file, its anchors resolved."""
-    found: Mapping[str, Any] = yaml.safe_load(read("docker-compose.yml"))
-    return found
+    parsed: Mapping[str, Any] = yaml.safe_load(read("docker-compose.yml"))
+    return parsed
 
 
-@pytest.fixture(scope="module")
+# Every service is in the one list, is a package, and is a container.
+
+
 def packages() -> set[str]:
-    """Every service that can run as a process."""
-    return {path.parent.name for path in HOUSE.glob("services/*/__main__.py")}
+    """Every package under services/, by name."""
+    return {path.parent.name for path in ROOT.glob("services/*/*.py")}
 
 
-def test_compose_runs_every_service_and_a_bus(
-    compose: Mapping[str, Any], packages: set[str]
-) -> None:
-    assert set(compose["services"]) == {*packages, BUS}
+def missing_from_package(name: str) -> Iterator[str]:
+    """What the package of a service still needs, one instruction for each missing part."""
+    package = ROOT / "services" / name
+    parts = {
+        "__init__.py": "with the question the service answers as its docstring",
+        "decide.py": "with `decide` and `SERVICE`",
+        "__main__.py": f"so that `python -m {name}` runs it",
+    }
+    for file, content in parts.items():
+        if not (package / file).is_file():
+            yield f"add services/{name}/{file}, {content}"
 
 
-def test_one_machine_runs_every_service(packages: set[str]) -> None:
-    assert sorted(up.SERVICES) == sorted(packages)
+def first_sentence(module: Path) -> str:
+    """The first sentence of a module's docstring; empty where there is none."""
+    text = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return re.split(r"(?<=[.?!])\s", text, maxsplit=1)[0]
 
 
-def test_each_container_runs_the_service_it_is_named_after(
-    compose: Mapping[str, Any], packages: set[str]
-) -> None:
-    commands = {name: compose["services"][name]["command"] for name in packages}
+def test_every_package_under_services_is_in_the_list() -> None:
+    forgotten = [
+        f"add {name!r} to SERVICES in {THE_LIST}" for name in sorted(packages() - {*SERVICES})
+    ]
 
-    assert commands == {name: ["python", "-m", name] for name in packages}
+    assert not forgotten, "\n".join(forgotten)
+
+
+def test_every_service_of_the_list_is_a_whole_package() -> None:
+    missing = [instruction for name in SERVICES for instruction in missing_from_package(name)]
+
+    assert not missing, "\n".join(missing)
+
+
+def test_every_package_of_a_service_opens_with_the_question_it_answers() -> None:
+    modules = {name: ROOT / "services" / name / "__init__.py" for name in sorted(packages())}
+
+    unasked = [
+        f"begin the docstring of services/{name}/__init__.py with a question ending in '?'"
+        for name, module in modules.items()
+        if not module.is_file() or not first_sentence(module).endswith("?")
+    ]
+
+    assert not unasked, "\n".join(unasked)
+
+
+def test_the_list_names_each_service_once() -> None:
+    assert len(set(SERVICES)) == len(SERVICES)
+
+
+def test_no_other_module_has_a_list_of_the_services() -> None:
+    paths = {path for root in SOURCES for path in ROOT.joinpath(root).rglob("*.py")}
+
+    copies = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: use SERVICES in {THE_LIST}"
+        for path in sorted(paths - {ROOT / THE_LIST})
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Tuple | ast.List | ast.Set) and lists_services(node)
+    ]
+
+    assert not copies, "\n".join(copies)
+
+
+def lists_services(literal: ast.Tuple | ast.List | ast.Set) -> bool:
+    """Whether a literal names all services but one, or all of them."""
+    names = {item.value for item in literal.elts if isinstance(item, ast.Constant)}
+    return len(names & {*SERVICES}) >= len(SERVICES) - 1
+
+
+def test_compose_runs_every_service_and_a_bus(compose: Mapping[str, Any]) -> None:
+    containers = set(compose["services"]) - {BUS}
+
+    forgotten = [
+        f"add to docker-compose.yml: {name}: {{ <<: *service, command: [python, -m, {name}] }}"
+        for name in SERVICES
+        if name not in containers
+    ]
+    unknown = [
+        f"docker-compose.yml runs {name!r}: add it to SERVICES in {THE_LIST}, or remove it"
+        for name in sorted(containers - {*SERVICES})
+    ]
+
+    assert not forgotten + unknown, "\n".join(forgotten + unknown)
+    assert BUS in compose["services"]
+
+
+def test_one_machine_runs_every_service_with_a_port_and_a_log_of_its_own() -> None:
+    ports = range(9464, 9464 + len(SERVICES))
+
+    environments = up.service_environments("nats://127.0.0.1:4222", Path("logs"), ports)
+
+    assert list(environments) == list(SERVICES)
+    parsed = [settings.read(environment) for environment in environments.values()]
+    assert [each.metrics_port for each in parsed] == list(ports)
+    assert [each.log_file for each in parsed] == [f"logs/{name}.log" for name in SERVICES]
+
+
+def test_each_container_runs_the_service_it_is_named_after(compose: Mapping[str, Any]) -> None:
+    commands = {name: compose["services"][name]["command"] for name in SERVICES}
+
+    assert commands == {name: ["python", "-m", name] for name in SERVICES}
+
+
+# What the containers are given.
 
 
 def test_the_settings_of_each_container_are_ones_that_a_service_takes(
-    compose: Mapping[str, Any], packages: set[str]
+    compose: Mapping[str, Any],
 ) -> None:
-    found = {settings.read(compose["services"][name]["environment"]) for name in packages}
+    parsed = {settings.read(compose["services"][name]["environment"]) for name in SERVICES}
 
-    assert found == {Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464)}
+    assert parsed == {Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464)}
 
 
-def test_a_container_shows_its_metrics_and_health_on_one_port(
-    compose: Mapping[str, Any], packages: set[str]
-) -> None:
-    for name in packages:
+def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[str, Any]) -> None:
+    for name in SERVICES:
         service = compose["services"][name]
         port = service["environment"]["NODEPOOL_METRICS_PORT"]
 
@@ -74,10 +165,10 @@ def test_a_container_shows_its_metrics_and_health_on_one_port(
         assert f"EXPOSE {port}" in read("deploy", "Dockerfile")
 
 
-def test_a_container_can_have_replicas(compose: Mapping[str, Any], packages: set[str]) -> None:
-    found = {key for name in packages for key in compose["services"][name]}
+def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
+    keys = {key for name in SERVICES for key in compose["services"][name]}
 
-    assert found.isdisjoint({"container_name", "ports"})
+    assert keys.isdisjoint({"container_name", "ports"})
 
 
 def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str, Any]) -> None:
@@ -99,8 +190,14 @@ def test_the_image_has_all_that_the_build_asks_for() -> None:
     }
     ignored = read(".dockerignore").splitlines()
 
-    wanted = {"pyproject.toml", "shared", "services", project["readme"], *project["license-files"]}
-    assert wanted <= copied
+    required = {
+        "pyproject.toml",
+        "shared",
+        "services",
+        project["readme"],
+        *project["license-files"],
+    }
+    assert required <= copied
     assert {f"!{name}" for name in copied} <= set(ignored)
 
 
@@ -114,7 +211,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
 def test_the_readme_names_every_setting_and_no_other() -> None:
     known = {name.upper() for name in Settings.__slots__} | settings.OTHERS
 
-    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("README.md")))
+    named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("shared", "README.md")))
 
     assert named == known
 

@@ -14,7 +14,7 @@ def _cases(rule: Rule, *texts: tuple[str, str]) -> list[object]:
     return [pytest.param(rule, text, id=f"{rule.__name__}, {case}") for case, text in texts]
 
 
-FINE = [
+ALLOWED = [
     *_cases(
         grammar.dns1123_label,
         ("one letter", "a"),
@@ -51,7 +51,7 @@ FINE = [
     ),
 ]
 
-WRONG = [
+REFUSED = [
     *_cases(
         grammar.dns1123_label,
         ("empty", ""),
@@ -110,12 +110,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "text"), FINE)
+@pytest.mark.parametrize(("rule", "text"), ALLOWED)
 def test_what_kubernetes_allows_has_no_reason(rule: Rule, text: str) -> None:
     assert rule(text) is None
 
 
-@pytest.mark.parametrize(("rule", "text"), WRONG)
+@pytest.mark.parametrize(("rule", "text"), REFUSED)
 def test_what_kubernetes_refuses_has_a_short_reason_citing_its_rule(rule: Rule, text: str) -> None:
     reason = rule(text)
 
@@ -124,7 +124,7 @@ def test_what_kubernetes_refuses_has_a_short_reason_citing_its_rule(rule: Rule, 
     assert len(reason) < 600
 
 
-def test_a_reason_tells_the_prefix_of_a_key_from_its_name() -> None:
+def test_a_reason_names_the_part_of_the_key_that_is_refused() -> None:
     reasons = [grammar.qualified_name(key) or "" for key in ("Bad_/fine", "fine/bad_")]
 
     assert reasons[0].startswith("key prefix 'Bad_' must be")
@@ -141,15 +141,15 @@ def test_a_dns_label_is_also_a_subdomain_a_key_and_a_value(text: str) -> None:
 
 @given(st.from_regex(r"[a-z0-9.\-]{1,70}", fullmatch=True))
 def test_a_subdomain_is_labels_joined_by_dots(text: str) -> None:
-    parts_fine = all(
+    parts_allowed = all(
         re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", part) for part in text.split(".")
     )
 
-    assert (grammar.dns1123_subdomain(text) is None) == parts_fine
+    assert (grammar.dns1123_subdomain(text) is None) == parts_allowed
 
 
 @given(st.text(max_size=70), st.sampled_from(["\n", " ", "\t", "\r", "\x00", "\u2028"]))
-def test_nothing_fine_ends_in_white_space(text: str, tail: str) -> None:
+def test_nothing_that_is_allowed_ends_in_white_space(text: str, tail: str) -> None:
     rules = (
         grammar.dns1123_label,
         grammar.dns1123_subdomain,
@@ -162,7 +162,7 @@ def test_nothing_fine_ends_in_white_space(text: str, tail: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "fine"),
+    ("annotations", "allowed"),
     [
         pytest.param({}, True, id="none"),
         pytest.param({"k": "v" * (256 * 1024 - 1)}, True, id="exactly 256 KiB"),
@@ -172,8 +172,8 @@ def test_nothing_fine_ends_in_white_space(text: str, tail: str) -> None:
         pytest.param({"k": "\ud800"}, True, id="lone surrogate"),
     ],
 )
-def test_annotations_may_take_256_kib_together(annotations: dict[str, str], fine: bool) -> None:
-    assert (grammar.annotations_size(annotations) is None) is fine
+def test_annotations_may_take_256_kib_together(annotations: dict[str, str], allowed: bool) -> None:
+    assert (grammar.annotations_size(annotations) is None) is allowed
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_every_subdomain_is_reserved_in_any_case(parts: list[str], domain: str, 
     prefix = ".".join([*parts, domain])
 
     assert all(
-        grammar.reserved_namespace(f"{spelt}/{name}")
-        for spelt in (prefix, prefix.upper(), prefix.title(), f"{prefix}.")
+        grammar.reserved_namespace(f"{spelling}/{name}")
+        for spelling in (prefix, prefix.upper(), prefix.title(), f"{prefix}.")
     )

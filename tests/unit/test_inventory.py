@@ -1,31 +1,25 @@
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.contract.affinity import (
-    Affinity,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-)
+from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import MachineAdded
-from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
-from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of, offering, rank
+from nodepool.contract.keys import MachineKey, machine_key, offering_key
+from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of
+from unit.samples import affinity_to, sample
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
 LEAF = "ib.coreweave.cloud/leafgroup"
-H100S = f"{ZONE}/{H100}"
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+H100S, A100S = offering_key(ZONE, H100), offering_key(ZONE, A100)
+UNKNOWN = offering_key("nowhere", "nothing")
 
 
-def added(name: str, instance_type: str = H100, **labels: str) -> MachineAdded:
-    """A machine with its topology labels, `leaf` for the leaf group."""
-    topology = {LEAF: labels["leaf"]} if labels else {}
-    return MachineAdded(zone=ZONE, machine=name, instance_type=instance_type, labels=topology)
+def added(name: str, instance_type: str = H100, leaf: str = "") -> MachineAdded:
+    """A new machine, in a leaf group where one is given."""
+    labels = {LEAF: leaf} if leaf else {}
+    return sample(MachineAdded, zone=ZONE, machine=name, instance_type=instance_type, labels=labels)
 
 
 def stock(*names: str) -> Inventory:
@@ -36,23 +30,19 @@ def stock(*names: str) -> Inventory:
     return inventory
 
 
-def key(name: str) -> str:
+def key(name: str) -> MachineKey:
     """The key of a machine."""
-    return f"{ZONE}/{name}"
+    return machine_key(ZONE, name)
 
 
 def free(inventory: Inventory, affinity: Affinity | None = None) -> list[str]:
     """The names of the free machines that fit, longest free first."""
-    return [found.rpartition("/")[2] for found in inventory.fitting(H100S, affinity)]
+    return [inventory.machines[key].name for key in inventory.fitting(H100S, affinity)]
 
 
 def on_leaf(*values: str) -> Affinity:
-    """An affinity that asks for one of these leaf groups."""
-    wanted = NodeSelectorRequirement(key=LEAF, operator="In", values=values)
-    selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(wanted,)),))
-    return Affinity(
-        node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=selector)
-    )
+    """An affinity to these leaf groups."""
+    return affinity_to([(LEAF, "In", values)])
 
 
 def test_new_machines_are_free_in_the_order_in_which_they_came() -> None:
@@ -62,7 +52,7 @@ def test_new_machines_are_free_in_the_order_in_which_they_came() -> None:
     assert inventory.count(H100S) == 3
 
 
-def test_a_machine_that_is_known_stays_as_it_is() -> None:
+def test_a_machine_that_is_added_again_stays_as_it_is() -> None:
     inventory = stock("a").assign(key("a"), "acme/prod/train", 1)
 
     assert inventory.add(added("a", A100)) is inventory
@@ -95,7 +85,7 @@ def test_a_released_machine_is_free_behind_those_that_were_free_before() -> None
     assert free(inventory) == ["b", "a"]
 
 
-def test_what_is_said_of_an_earlier_stay_releases_nobody() -> None:
+def test_an_event_about_an_earlier_assignment_changes_nothing() -> None:
     inventory = (
         stock("a")
         .assign(key("a"), "acme/prod/train", 1)
@@ -107,7 +97,7 @@ def test_what_is_said_of_an_earlier_stay_releases_nobody() -> None:
     assert inventory.triage(key("a"), 1) is inventory
 
 
-def test_a_release_that_is_said_twice_keeps_the_place_of_the_first() -> None:
+def test_a_machine_that_is_released_twice_keeps_its_first_place() -> None:
     once = stock("a", "b").assign(key("a"), "acme/prod/train", 1).release(key("a"), 1)
 
     assert once.release(key("a"), 1) is once
@@ -128,20 +118,19 @@ def test_only_a_machine_in_triage_can_be_repaired() -> None:
     assert inventory.repair(key("unknown")) is inventory
 
 
-def test_an_unknown_machine_leaves_nothing() -> None:
+def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
     inventory = stock("a")
 
     assert inventory.release(key("unknown"), 1) is inventory
     assert inventory.triage(key("unknown"), 1) is inventory
 
 
-def test_each_type_of_each_zone_is_a_market_of_its_own() -> None:
+def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
     inventory = stock("a").add(added("b", A100))
 
-    assert offering(ZONE, H100) == inventory.machines[key("a")].offering == H100S
-    assert (inventory.count(H100S), inventory.count(offering(ZONE, A100))) == (1, 1)
-    assert inventory.count("nowhere/nothing") == 0
-    assert list(inventory.fitting("nowhere/nothing", None)) == []
+    assert [inventory.machines[key(name)].offering for name in "ab"] == [H100S, A100S]
+    assert [inventory.count(offering) for offering in (H100S, A100S, UNKNOWN)] == [1, 1, 0]
+    assert list(inventory.fitting(UNKNOWN, None)) == []
 
 
 def test_only_machines_that_satisfy_the_affinity_fit() -> None:
@@ -154,7 +143,7 @@ def test_only_machines_that_satisfy_the_affinity_fit() -> None:
     assert free(inventory, on_leaf("l-9")) == []
 
 
-def test_a_machine_carries_the_labels_of_its_type_its_zone_its_name_and_its_place() -> None:
+def test_a_machine_has_the_labels_of_its_type_its_zone_its_name_and_its_place() -> None:
     machine = stock().add(added("g1", leaf="l-1")).machines[key("g1")]
 
     assert labels_of(machine) == {
@@ -170,44 +159,13 @@ def test_a_machine_carries_the_labels_of_its_type_its_zone_its_name_and_its_plac
     }
 
 
-def test_no_topology_label_makes_a_machine_another() -> None:
+def test_a_topology_label_cannot_replace_the_name_of_a_machine() -> None:
     machine = Machine(ZONE, "g1", H100, {"kubernetes.io/hostname": "g2"})
 
     assert labels_of(machine)["kubernetes.io/hostname"] == "g1"
 
 
-# Who is served first.
-
-
-def spec(compute_class: str = "default", priority: int | None = None) -> NodePoolSpec:
-    """A wish of this class and priority."""
-    scheduling = None if priority is None else SchedulingPriority(value=priority)
-    return NodePoolSpec(
-        instance_type=H100,
-        target_nodes=1,
-        compute_class=ComputeClass(compute_class),
-        scheduling_priority=scheduling,
-    )
-
-
-def test_default_comes_before_spot_then_high_priority_then_who_came_first_then_the_name() -> None:
-    later = NOON + timedelta(microseconds=1)
-    ranks = {
-        "urgent": rank(spec(priority=5), later, "z"),
-        "first": rank(spec(), NOON, "y"),
-        "its twin": rank(spec(priority=0), NOON, "z"),
-        "late": rank(spec(), later, "a"),
-        "patient": rank(spec(priority=-1), NOON, "a"),
-        "urgent spot": rank(spec("spot", 2**31 - 1), NOON, "a"),
-        "spot": rank(spec("spot"), NOON, "a"),
-    }
-
-    served = sorted(ranks, key=lambda name: ranks[name])
-
-    assert served == list(ranks)
-
-
-# An inventory behaves as a list of the free beside a table of who holds what.
+# An inventory behaves as a list of free machines and a dictionary of holders.
 
 
 @dataclass
@@ -217,9 +175,9 @@ class Model:
     free: list[str] = field(default_factory=list)
     holders: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def happens(self, what: str, name: str, assignment: int) -> None:
-        """Lets one thing happen."""
-        holder, stay = self.holders.get(name, ("", 0))
+    def change(self, what: str, name: str, assignment: int) -> None:
+        """Makes one change."""
+        holder, last = self.holders.get(name, ("", 0))
         match what:
             case "add" if name not in self.holders:
                 self.holders[name] = ("", 0)
@@ -227,26 +185,25 @@ class Model:
             case "assign" if name in self.free:
                 self.free.remove(name)
                 self.holders[name] = ("acme/prod/train", assignment)
-            case "release" if holder and stay == assignment:
-                self.holders[name] = ("", stay)
+            case "release" if holder and last == assignment:
+                self.holders[name] = ("", last)
                 self.free.append(name)
-            case "triage" if holder and stay == assignment:
-                self.holders[name] = (TRIAGE, stay)
+            case "triage" if holder and last == assignment:
+                self.holders[name] = (TRIAGE, last)
             case "repair" if holder == TRIAGE:
-                self.holders[name] = ("", stay)
+                self.holders[name] = ("", last)
                 self.free.append(name)
 
 
-def after(inventory: Inventory, what: str, name: str, assignment: int) -> Inventory:
-    """An inventory to which one thing happened."""
+def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inventory:
+    """An inventory after one change."""
     match what:
         case "add":
             return inventory.add(added(name))
         case "assign":
-            known = inventory.machines.get(key(name))
-            holder = "acme/prod/train"
-            fits = known is not None and not known.holder
-            return inventory.assign(key(name), holder, assignment) if fits else inventory
+            if key(name) not in inventory.fitting(H100S, None):
+                return inventory
+            return inventory.assign(key(name), "acme/prod/train", assignment)
         case "release":
             return inventory.release(key(name), assignment)
         case "triage":
@@ -264,12 +221,12 @@ def after(inventory: Inventory, what: str, name: str, assignment: int) -> Invent
         max_size=50,
     )
 )
-def test_a_machine_is_free_or_held_whatever_happens(story: list[tuple[str, str, int]]) -> None:
+def test_a_machine_is_free_or_held_after_any_changes(changes: list[tuple[str, str, int]]) -> None:
     inventory, model = Inventory(), Model()
 
-    for event in story:
-        inventory = after(inventory, *event)
-        model.happens(*event)
+    for change in changes:
+        inventory = changed(inventory, *change)
+        model.change(*change)
 
     held = {m.name: (m.holder, m.assignment) for m in inventory.machines.values()}
     assert free(inventory) == model.free

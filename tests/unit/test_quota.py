@@ -26,8 +26,9 @@ from nodepool.contract.events import (
     Wake,
 )
 from nodepool.contract.keys import PoolKey, ledger_key
-from nodepool.contract.messages import Address, Message, PoolFields, pool_fields
+from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.subjects import Address
 from nodepool.engine.step import Folded, due, step
 from nodepool.service import Context, Failure
 from nodepool.state.work import IMMEDIATELY

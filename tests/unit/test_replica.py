@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import CommandRefused, MachineAdded, QuotaSet, Wake
-from nodepool.contract.messages import Command, Message, envelope_of, subject_of
+from nodepool.contract.messages import Command, Message, envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import (
     CLOCK,
     INPUTS_MAX,

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 import pytest
 
 from nodepool.contract.commands import COMMANDS, ScaleNodePool
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, QuotaChecked, Wake
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Address, Envelope, Unreadable, subject_of
+from nodepool.contract.messages import Envelope
+from nodepool.contract.subjects import Address, subject_of
 from nodepool.service import (
     FILTERS_MAX,
     AnyService,

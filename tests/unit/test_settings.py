@@ -1,4 +1,4 @@
-"""The environment as settings: what is read, and what is refused in one line."""
+"""Settings from the environment: what is read, and what is refused in one line."""
 
 import os
 import socket
@@ -13,17 +13,17 @@ from nodepool.host.settings import Settings, SettingsError, read
 def refusal(**environment: str) -> str:
     with pytest.raises(SettingsError) as error:
         read(environment)
-    told = str(error.value)
-    assert "\n" not in told
-    return told
+    text = str(error.value)
+    assert "\n" not in text
+    return text
 
 
 def started(**environment: str) -> "subprocess.CompletedProcess[str]":
-    """A service that was started in this environment and has ended."""
-    given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    """The result of a service that was started in this environment and has ended."""
+    base = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
         [sys.executable, "-m", "quota"],
-        env={**given, **environment},
+        env={**base, **environment},
         capture_output=True,
         text=True,
         timeout=30,
@@ -32,12 +32,12 @@ def started(**environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    # given an environment with nothing of ours
+    # given an environment without our variables
     # when it is read
-    found = read({"PATH": "/bin", "NODE": "x"})
+    settings = read({"PATH": "/bin", "NODE": "x"})
 
     # then all is at its default
-    assert found == Settings()
+    assert settings == Settings()
 
 
 def test_every_setting_can_be_set() -> None:
@@ -55,10 +55,10 @@ def test_every_setting_can_be_set() -> None:
     }
 
     # when they are read
-    found = read(environment)
+    settings = read(environment)
 
     # then each has its value, in its own type
-    assert found == Settings(
+    assert settings == Settings(
         url="nats://bus:4222",
         metrics_host="0.0.0.0",
         metrics_port=9464,
@@ -72,8 +72,8 @@ def test_every_setting_can_be_set() -> None:
     assert len(environment) == len(Settings.__slots__)
 
 
-def test_what_kubernetes_says_of_a_service_of_that_name_is_passed_over() -> None:
-    # given what Kubernetes puts into a Pod beside a Service named nodepool-console
+def test_the_variables_of_kubernetes_for_a_service_of_that_name_are_ignored() -> None:
+    # given the variables of a Pod beside a Service named nodepool-console
     environment = {
         "NODEPOOL_CONSOLE_SERVICE_HOST": "10.0.0.7",
         "NODEPOOL_CONSOLE_SERVICE_PORT_HTTP": "80",
@@ -82,52 +82,52 @@ def test_what_kubernetes_says_of_a_service_of_that_name_is_passed_over() -> None
     }
 
     # when it is read
-    found = read(environment)
+    settings = read(environment)
 
     # then all is at its default
-    assert found == Settings()
+    assert settings == Settings()
 
 
 @pytest.mark.parametrize("name", ["ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"])
-def test_what_others_read_is_passed_over(name: str) -> None:
-    # given a variable of the command line's
+def test_the_settings_of_the_command_line_are_ignored(name: str) -> None:
+    # given a variable of the command line
     # when a service reads its settings
-    # then it does not mind
+    # then it ignores that one
     assert read({f"NODEPOOL_{name}": "anything"}) == Settings()
 
 
-def test_a_name_that_is_no_setting_is_refused_with_those_that_are() -> None:
+def test_an_unknown_setting_is_refused_with_the_names_of_all_settings() -> None:
     # given a misspelt name
     # when it is read
-    told = refusal(NODEPOOL_METRIC_PORT="9464")
+    text = refusal(NODEPOOL_METRIC_PORT="9464")
 
-    # then the line names it, and every name there is
-    assert told.startswith("NODEPOOL_METRIC_PORT is no setting; the settings are NODEPOOL_URL, ")
-    assert all(f"NODEPOOL_{name.upper()}" in told for name in Settings.__slots__)
+    # then the line names it, and every setting
+    assert text.startswith("NODEPOOL_METRIC_PORT is no setting; the settings are NODEPOOL_URL, ")
+    assert all(f"NODEPOOL_{name.upper()}" in text for name in Settings.__slots__)
 
 
 @pytest.mark.parametrize("value", ["", "9464x", "-2", "65536", "1.5", "--1", "\u0661"])
 def test_a_value_that_is_no_port_is_refused_with_the_range(value: str) -> None:
-    # given something that is no port
-    # when it is read as one
+    # given a value that is no port
+    # when it is read
     # then the line gives the name, the value and the range
-    told = refusal(NODEPOOL_METRICS_PORT=value)
-    assert told == f"NODEPOOL_METRICS_PORT is {value!r}; it must be from -1 to 65535"
+    text = refusal(NODEPOOL_METRICS_PORT=value)
+    assert text == f"NODEPOOL_METRICS_PORT is {value!r}; it must be from -1 to 65535"
 
 
 @pytest.mark.parametrize("value", ["0", "6", "two"])
-def test_a_number_of_copies_that_the_engine_cannot_keep_is_refused(value: str) -> None:
+def test_a_number_of_replicas_out_of_range_is_refused_with_the_range(value: str) -> None:
     # given a number outside the range
     # when it is read
     # then the line gives the range
-    told = refusal(NODEPOOL_REPLICAS=value)
-    assert told == f"NODEPOOL_REPLICAS is {value!r}; it must be from 1 to 5"
+    text = refusal(NODEPOOL_REPLICAS=value)
+    assert text == f"NODEPOOL_REPLICAS is {value!r}; it must be from 1 to 5"
 
 
-def test_a_choice_that_there_is_not_is_refused_with_those_there_are() -> None:
-    # given choices that there are not
+def test_a_value_that_is_no_choice_is_refused_with_the_choices() -> None:
+    # given values that are no choices
     # when they are read
-    # then the line names those that there are
+    # then the line names the choices
     assert refusal(NODEPOOL_TRACES="yes") == (
         "NODEPOOL_TRACES is 'yes'; it must be off or console or otlp"
     )
@@ -145,7 +145,7 @@ def test_a_service_with_a_wrong_setting_ends_with_one_line(name: str, value: str
     # when a service starts with it
     ended = started(**{name: value})
 
-    # then it ends at once, with an error code and one line that names it
+    # then it ends immediately, with an error code and one line that names it
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1
@@ -153,14 +153,14 @@ def test_a_service_with_a_wrong_setting_ends_with_one_line(name: str, value: str
 
 
 def test_a_service_whose_metrics_port_is_taken_ends_with_one_line() -> None:
-    # given somebody who listens on the port
+    # given a program that listens on the port
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
         # when a service is to serve its metrics there
         ended = started(NODEPOOL_METRICS_PORT=str(port))
 
-    # then it ends at once, with an error code and one line that names the place
+    # then it ends immediately, with an error code and one line that names the address
     assert ended.returncode == 1
     assert ended.stderr == (
         f"quota: cannot serve metrics on 127.0.0.1:{port}: Address already in use\n"
@@ -172,7 +172,7 @@ def test_a_service_that_cannot_write_its_log_ends_with_one_line() -> None:
     # when a service starts
     ended = started(NODEPOOL_LOG_FILE="/nowhere/quota.log")
 
-    # then it ends at once, with an error code and one line that names the file
+    # then it ends immediately, with an error code and one line that names the file
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "/nowhere/quota.log" in ended.stderr

@@ -6,9 +6,11 @@ import pytest
 from immutables import Map
 
 from nodepool.contract.commands import ScaleNodePool
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused, Wake
-from nodepool.contract.messages import Address, Command, Unreadable, pool_fields
+from nodepool.contract.messages import Command, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted
+from nodepool.contract.subjects import Address
 from nodepool.engine.snapshot import dump
 from nodepool.engine.step import (
     KEYS_MAX,

@@ -21,7 +21,7 @@ def test_the_drain_begins_after_two_minutes_and_the_node_is_gone_after_seven() -
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        pytest.param(timedelta(0), Stage.PENDING, id="at once"),
+        pytest.param(timedelta(0), Stage.PENDING, id="with the warning"),
         pytest.param(DRAIN_AFTER - TICK, Stage.PENDING, id="just before 2:00"),
         pytest.param(DRAIN_AFTER, Stage.IN_PROGRESS, id="at 2:00"),
         pytest.param(GONE_AFTER - TICK, Stage.IN_PROGRESS, id="just before 7:00"),
@@ -41,7 +41,7 @@ def test_each_stage_names_the_moment_of_the_next() -> None:
 
 
 @given(elapsed)
-def test_a_stage_is_reached_exactly_when_the_moment_that_was_named_has_come(
+def test_a_stage_is_due_exactly_from_the_moment_that_the_one_before_names(
     after: timedelta,
 ) -> None:
     now = WARNED + after
@@ -54,7 +54,7 @@ def test_a_stage_is_reached_exactly_when_the_moment_that_was_named_has_come(
 
 
 @given(elapsed, elapsed)
-def test_a_preemption_never_goes_back(one: timedelta, other: timedelta) -> None:
-    earlier, later = sorted((one, other))
+def test_a_preemption_never_goes_back(first: timedelta, second: timedelta) -> None:
+    earlier, later = sorted((first, second))
 
     assert stage(WARNED, WARNED + earlier) <= stage(WARNED, WARNED + later)

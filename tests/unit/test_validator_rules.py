@@ -9,27 +9,20 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, offered
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from validator.rules import (
-    RESERVED,
-    VALID,
-    Refusal,
-    Verdict,
-    immutable,
-    malformed,
-    sized,
-    verdict,
-)
+from validator.conflict import immutable
+from validator.rules import RESERVED, Refusal, malformed, sized
+from validator.verdict import VALID, Verdict, verdict
 
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
 RACK, RACK_ZONE = next(
-    (known.id, known.zones[0])
-    for known in INSTANCE_TYPES.values()
-    if known.rack_size and known.zones
+    (instance.id, instance.zones[0])
+    for instance in INSTANCE_TYPES.values()
+    if instance.rack_size and instance.zones
 )
 SUPERCHIP, SUPERCHIP_ZONE = next(
-    (known.id, known.zones[0])
-    for known in INSTANCE_TYPES.values()
-    if known.superchip and not known.rack_size and known.zones
+    (instance.id, instance.zones[0])
+    for instance in INSTANCE_TYPES.values()
+    if instance.superchip and not instance.rack_size and instance.zones
 )
 LABEL_RULE = (
     "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
@@ -42,9 +35,9 @@ NAME_RULE = (
 
 
 def spec(target: object = 3, **fields: object) -> NodePoolSpec:
-    """A wish for Nodes, its further fields named as in a manifest."""
-    given = {"instanceType": H100, "targetNodes": target, **fields}
-    return NodePoolSpec.model_validate(given)
+    """A spec, its further fields named as in a manifest."""
+    document = {"instanceType": H100, "targetNodes": target, **fields}
+    return NodePoolSpec.model_validate(document)
 
 
 def manifest(
@@ -72,14 +65,14 @@ def taint(key: str, effect: str = "NoSchedule", value: str = "") -> dict[str, st
     return {"key": key, "value": value, "effect": effect}
 
 
-# What is refused at once.
+# Manifests that are refused.
 
 
 def test_a_plain_manifest_has_no_fault() -> None:
     assert malformed(manifest()) is None
 
 
-def test_everything_that_is_allowed_at_once_has_no_fault() -> None:
+def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
     full = manifest(
         {"labels": {"example.com/app": "x", "y": ""}, "annotations": {"Example.com/note": "any √"}},
         pool="train.v1",
@@ -95,7 +88,7 @@ def test_everything_that_is_allowed_at_once_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "refusal"),
+    ("malformed_manifest", "refusal"),
     [
         pytest.param(
             manifest({"name": "other"}),
@@ -179,13 +172,13 @@ def test_everything_that_is_allowed_at_once_has_no_fault() -> None:
         ),
     ],
 )
-def test_a_malformed_manifest_is_refused_by_field_and_sentence(
-    given: ApplyNodePool, refusal: Refusal
+def test_a_malformed_manifest_is_refused_by_field_and_message(
+    malformed_manifest: ApplyNodePool, refusal: Refusal
 ) -> None:
-    assert malformed(given) == refusal
+    assert malformed(malformed_manifest) == refusal
 
 
-def test_the_sentence_about_reserved_namespaces_is_the_seeds() -> None:
+def test_the_message_about_reserved_namespaces_is_the_documented_one() -> None:
     assert RESERVED == "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 
 
@@ -255,9 +248,9 @@ def test_autoscaling_needs_a_target_between_bounds_and_no_racks(
 def test_a_target_is_refused_exactly_when_it_lies_outside_its_bounds(
     least: int, target: int, most: int
 ) -> None:
-    wish = spec(target, autoscaling=True, minNodes=least, maxNodes=most)
+    bounded = spec(target, autoscaling=True, minNodes=least, maxNodes=most)
 
-    assert (list(sized(wish)) == []) is (least <= target <= most)
+    assert (list(sized(bounded)) == []) is (least <= target <= most)
 
 
 # What may never change.
@@ -267,7 +260,7 @@ def test_a_target_is_refused_exactly_when_it_lies_outside_its_bounds(
     ("after", "refusal"),
     [
         pytest.param(spec(9, nodeLabels={"a": "b"}), None, id="target and labels"),
-        pytest.param(spec(computeClass="default"), None, id="the class that was meant before"),
+        pytest.param(spec(computeClass="default"), None, id="the default class by its name"),
         pytest.param(
             spec(instanceType="gd-8xa100-i128"),
             Refusal("spec.instanceType", "InstanceType cannot be changed"),
@@ -286,18 +279,18 @@ def test_instance_type_and_compute_class_never_change(
     assert immutable(spec(), after) == refusal
 
 
-# What a stored configuration is worth.
+# The verdict on what is stored.
 
 
 def test_a_configuration_that_can_be_delivered_is_valid() -> None:
-    found = verdict(spec(region=ZONE), ZONE)
+    result = verdict(spec(region=ZONE), ZONE)
 
-    assert found == VALID
-    assert found == Verdict(Validated.VALID, "NodePool configuration is valid.")
+    assert result == VALID
+    assert result == Verdict(Validated.VALID, "NodePool configuration is valid.")
 
 
 @pytest.mark.parametrize(
-    ("wish", "zone", "fault", "told"),
+    ("undeliverable", "zone", "fault", "message"),
     [
         pytest.param(
             spec(instanceType="none-such"),
@@ -366,11 +359,11 @@ def test_a_configuration_that_can_be_delivered_is_valid() -> None:
     ],
 )
 def test_a_configuration_that_can_never_be_delivered_is_invalid(
-    wish: NodePoolSpec, zone: str, fault: str, told: str
+    undeliverable: NodePoolSpec, zone: str, fault: str, message: str
 ) -> None:
-    found = verdict(wish, zone)
+    result = verdict(undeliverable, zone)
 
-    assert (found.reason, found.fault, found.message) == (Validated.INVALID, fault, told)
+    assert (result.reason, result.fault, result.message) == (Validated.INVALID, fault, message)
 
 
 @pytest.mark.parametrize("target", [0, 18, 36])
@@ -379,19 +372,21 @@ def test_whole_racks_are_valid(target: int) -> None:
 
 
 def test_an_affinity_that_some_machine_may_satisfy_is_valid() -> None:
-    wish = spec(
+    leafgroup = spec(
         affinity=affine(
             {"key": "ib.coreweave.cloud/leafgroup", "operator": "In", "values": ["l-7"]},
             {"key": "node.kubernetes.io/type", "operator": "In", "values": [H100]},
         )
     )
 
-    assert isinstance(wish.affinity, Affinity)
-    assert verdict(wish, ZONE) == VALID
+    assert isinstance(leafgroup.affinity, Affinity)
+    assert verdict(leafgroup, ZONE) == VALID
 
 
 @given(st.sampled_from(sorted(INSTANCE_TYPES)), st.sampled_from(sorted(ZONES)))
-def test_a_plain_wish_is_valid_exactly_where_its_type_is_offered(kind: str, zone: str) -> None:
-    found = verdict(spec(0, instanceType=kind), zone)
+def test_a_plain_spec_is_valid_exactly_where_its_type_is_offered(
+    instance_type: str, zone: str
+) -> None:
+    result = verdict(spec(0, instanceType=instance_type), zone)
 
-    assert (found == VALID) is offered(kind, zone)
+    assert (result == VALID) is offered(instance_type, zone)

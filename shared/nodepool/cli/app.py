@@ -1,21 +1,29 @@
-"""The command line itself: its commands, its common options, and what its errors look like."""
+"""The `nodepool` command as a whole: its subcommands, its help, and how it reports errors."""
 
 from collections.abc import Sequence
 
 import click
 
 from nodepool.cli import INTERRUPTED
-from nodepool.cli.change import apply, delete, preempt, register, scale, set_
-from nodepool.cli.faults import DONE, USAGE, failed
-from nodepool.cli.fleet import fleet
-from nodepool.cli.output import complain
-from nodepool.cli.read import describe, events, get, wait
+from nodepool.cli.commands.apply import apply
+from nodepool.cli.commands.delete import delete
+from nodepool.cli.commands.describe import describe
+from nodepool.cli.commands.events import events
+from nodepool.cli.commands.fleet import fleet
+from nodepool.cli.commands.get import get
+from nodepool.cli.commands.preempt import preempt
+from nodepool.cli.commands.scale import scale
+from nodepool.cli.commands.setup import register, set_
+from nodepool.cli.commands.system import completion, up, version
+from nodepool.cli.commands.wait import wait
+from nodepool.cli.errors import DONE, USAGE, report
+from nodepool.cli.output import print_error, print_note
 from nodepool.cli.settings import Group, common_options, from_environment
-from nodepool.cli.system import completion, up, version
 
 EPILOG = """\b
-The options above may stand anywhere on the line. Types: nodepools (np), nodes (no), quotas,
-capacity. Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C.
+The options above may stand anywhere on the line, also after the command. A DURATION is written as
+90s, 5m or 1h30m. Types of objects: nodepools (np), nodes (no), quotas, capacity.
+Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C.
 """
 
 
@@ -28,7 +36,7 @@ capacity. Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no s
 )
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Node pools of GPU machines: declare, watch and change them."""
+    """Declare, watch and change pools of GPU machines."""
     if context.obj is None:
         context.obj = from_environment()
 
@@ -53,23 +61,23 @@ for command in (
 
 
 def run(args: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; every error is one line."""
+    """Runs one command line and returns its exit code; an error is printed as one line."""
     try:
         return int(cli.main(args, prog_name="nodepool", standalone_mode=False) or DONE)
     except click.Abort:
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        print_note(error.format_message())
         return USAGE
     except click.ClickException as error:
-        complain(_usage(error))
+        print_error(_usage(error))
         return USAGE
     except Exception as error:
-        return failed(error)
+        return report(error)
 
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "nodepool"
-    told = error.format_message().rstrip(".")
-    return f"{told} (see {path} --help)"
+    message = error.format_message().rstrip(".")
+    return f"{message} (see {path} --help)"

@@ -1,4 +1,4 @@
-"""Reading Kubernetes-shaped objects without knowing which fields they have."""
+"""Reading fields of Kubernetes-shaped objects, any of which may be missing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,38 +6,38 @@ Document = Mapping[str, object]
 
 
 def field(document: object, *path: str) -> object:
-    """What lies at a path of field names; None where it ends early."""
-    found = document
+    """The value at a path of field names; None where a part of the path is missing."""
+    value = document
     for name in path:
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             return None
-        found = found.get(name)
-    return found
+        value = value.get(name)
+    return value
 
 
 def text(document: object, *path: str) -> str:
-    """The value at a path as text; empty where there is none."""
-    found = field(document, *path)
-    return "" if found is None else str(found)
+    """The value at a path as text; empty where it is missing."""
+    value = field(document, *path)
+    return "" if value is None else str(value)
 
 
 def items(document: object, *path: str) -> Sequence[object]:
-    """The list at a path; empty where there is none."""
-    found = field(document, *path)
-    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    """The list at a path; empty where it is missing."""
+    value = field(document, *path)
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 def labels(document: object) -> Mapping[str, str]:
     """The labels of an object."""
-    found = field(document, "metadata", "labels")
-    if not isinstance(found, Mapping):
+    value = field(document, "metadata", "labels")
+    if not isinstance(value, Mapping):
         return {}
-    return {str(key): str(value) for key, value in found.items()}
+    return {str(key): str(label) for key, label in value.items()}
 
 
-def condition(document: object, kind: str, of: str) -> str:
-    """The field `of` of a condition; empty where the object has no such condition."""
-    for known in items(document, "status", "conditions"):
-        if field(known, "type") == kind:
-            return text(known, of)
+def condition(document: object, kind: str, name: str) -> str:
+    """The field `name` of the condition of type `kind`; empty where it is missing."""
+    for candidate in items(document, "status", "conditions"):
+        if field(candidate, "type") == kind:
+            return text(candidate, name)
     return ""

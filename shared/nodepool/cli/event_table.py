@@ -1,4 +1,4 @@
-"""Events as kubectl shows them: the same one again is counted, not repeated."""
+"""Events as kubectl shows them: an event that is repeated is counted."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,8 +15,15 @@ EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An event that was seen `count` times, from `first` to `last`."""
+class CountedEvent:
+    """An event that occurred `count` times.
+
+    severity     `Normal` or `Warning`
+    reason       the name of the event
+    object       the object it regards, as `NodePool/training`
+    component    the service that reported it
+    first, last  when it occurred first and last
+    """
 
     severity: str
     reason: str
@@ -28,9 +35,9 @@ class Told:
     count: int = 1
 
 
-def told(event: "ObjectEvent") -> Told:
-    """An event seen once."""
-    return Told(
+def occurred_once(event: "ObjectEvent") -> CountedEvent:
+    """An event with a count of one."""
+    return CountedEvent(
         severity=event.severity,
         reason=event.reason,
         object=f"{event.kind}/{event.name}",
@@ -41,25 +48,24 @@ def told(event: "ObjectEvent") -> Told:
     )
 
 
-def counted(object_events: "Iterable[ObjectEvent]") -> list[Told]:
-    """Each different event once, in the order in which they were last seen."""
-    found: dict[tuple[str, ...], Told] = {}
-    for event in object_events:
-        once = told(event)
-        key = (once.severity, once.reason, once.object, once.component, once.message)
-        before = found.pop(key, None)
-        found[key] = replace(before, last=once.last, count=before.count + 1) if before else once
-    return list(found.values())
+def counted(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
+    """Each different event once, ordered by when it occurred last."""
+    totals: dict[tuple[str, ...], CountedEvent] = {}
+    for event in map(occurred_once, events):
+        key = (event.severity, event.reason, event.object, event.component, event.message)
+        total = totals.pop(key, None)
+        totals[key] = replace(total, last=event.last, count=total.count + 1) if total else event
+    return list(totals.values())
 
 
-def interval(told: Told, now: datetime) -> str:
-    """When it was seen: `5s`, or `5s (x3 over 2m)`."""
-    first = human((now - told.first).total_seconds())
-    if told.count == 1:
+def interval(event: CountedEvent, now: datetime) -> str:
+    """How long ago it occurred: `5s`, or `5s (x3 over 2m)`."""
+    first = human((now - event.first).total_seconds())
+    if event.count == 1:
         return first
-    return f"{human((now - told.last).total_seconds())} (x{told.count} over {first})"
+    return f"{human((now - event.last).total_seconds())} (x{event.count} over {first})"
 
 
-def event_row(told: Told, now: datetime) -> tuple[str, ...]:
-    """The cells of an event under `EVENT_HEADER`."""
-    return (interval(told, now), told.severity, told.reason, told.object, told.message.strip())
+def event_row(event: CountedEvent, now: datetime) -> tuple[str, ...]:
+    """The cells of an event below `EVENT_HEADER`."""
+    return (interval(event, now), event.severity, event.reason, event.object, event.message.strip())

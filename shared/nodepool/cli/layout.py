@@ -1,9 +1,9 @@
-"""Columns as kubectl lays them out, after the rules of Go's text/tabwriter."""
+"""Columns as kubectl prints them: the rules of Go's text/tabwriter (pkg.go.dev/text/tabwriter)."""
 
 from collections.abc import Iterable, Sequence
 
 Line = Sequence[str]
-"""The cells of a line; the last one is trailing text, which belongs to no column."""
+"""The cells of a line; the last one is trailing text and belongs to no column."""
 
 TABLE_MIN_WIDTH = 6
 TABLE_PADDING = 3
@@ -11,16 +11,16 @@ DESCRIBE_PADDING = 2
 
 
 def aligned(lines: Sequence[Line], *, padding: int = DESCRIBE_PADDING) -> list[str]:
-    """The lines with each column as wide as its widest cell and `padding` blanks.
+    """The lines as text, each column as wide as its widest cell plus `padding` blanks.
 
-    A column ends where a line has no cell in it: what lies below is laid out anew.
+    A column ends at a line without a cell in it; the cells below that form a column of their own.
     """
     widths: list[list[int]] = [[0] * max(len(line) - 1, 0) for line in lines]
     _measure(lines, widths, range(len(lines)), 0, padding)
     return [
-        "".join(cell.ljust(width) for cell, width in zip(line, of, strict=False))
+        "".join(cell.ljust(width) for cell, width in zip(line, own, strict=False))
         + (line[-1] if line else "")
-        for line, of in zip(lines, widths, strict=True)
+        for line, own in zip(lines, widths, strict=True)
     ]
 
 
@@ -47,19 +47,19 @@ def _blocks(widths: list[list[int]], within: range, column: int) -> Iterable[ran
 
 
 class Table:
-    """A table that may be printed bit by bit: a column never becomes narrower than it was."""
+    """A table that can be printed in parts: its columns may become wider, and never narrower."""
 
     def __init__(self, header: Sequence[str]) -> None:
         self._header: Sequence[str] | None = header
         self._widths = [TABLE_MIN_WIDTH] * (len(header) - 1)
 
     def without_header(self) -> "Table":
-        """The same table, whose first lines are rows."""
+        """This table, to be printed without a header."""
         self._header = None
         return self
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
-        """The rows as lines, below the header the first time."""
+        """The rows as lines of text; the header precedes the first of them."""
         cells = [[_first_line(cell) for cell in row] for row in rows]
         if self._header is not None:
             cells.insert(0, list(self._header))
@@ -81,5 +81,5 @@ def _first_line(cell: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with nothing in it that a terminal would obey."""
+    """The text without characters that control a terminal."""
     return text.replace("\x1b", "^[").replace("\r", "\\r").replace("\t", " ")

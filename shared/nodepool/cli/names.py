@@ -1,4 +1,4 @@
-"""How a user names things: a type in any of its spellings, and names after it or behind a slash."""
+"""The types of objects, and parsing types and names as a user writes them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of object: `full` is how outputs name one, `spellings` how users may."""
+    """A type of object.
+
+    bucket     the bucket of the read model that holds its objects
+    singular   its name in messages
+    full       its name in output, as `full/name`
+    spellings  every way to write it, in lower case
+    """
 
     bucket: "Bucket"
     singular: str
@@ -37,38 +43,42 @@ CAPACITY = _kind("capacity", "capacity", "capacity", "capacities")
 KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY)
 
 
-def kind_of(spelling: str, allowed: Sequence[Kind] = KINDS) -> Kind:
-    """The type that a user means; raises a usage error that lists those allowed."""
-    for kind in allowed:
-        if spelling.lower() in kind.spellings:
-            return kind
-    known = " or ".join(kind.bucket for kind in allowed)
-    raise click.UsageError(f"TYPE: {spelling!r} is not known here; write {known}")
+def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[Kind, list[str]]:
+    """The type and the names in `TYPE NAME...` or `TYPE/NAME...`.
 
-
-def named(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[Kind, list[str]]:
-    """The type and the names in `TYPE NAME…` or `TYPE/NAME…`; all names are of one type."""
+    There may be no names. Raises a usage error for other words, and for names of several types.
+    """
     if not any("/" in word for word in words):
         if not words:
-            known = " or ".join(kind.bucket for kind in allowed)
-            raise click.UsageError(f"TYPE: is missing; write {known}")
-        return kind_of(words[0], allowed), _unique(words[1:])
+            raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
+        return _parse_kind(words[0], allowed), _unique(words[1:])
     pairs = [word.partition("/") for word in words]
     for word, (spelling, _, name) in zip(words, pairs, strict=True):
         if not spelling or not name or "/" in name:
-            raise click.UsageError(f"NAME: {word!r} stands beside TYPE/NAME; write each so")
-    kinds = [kind_of(spelling, allowed) for spelling, _, _ in pairs]
+            raise click.UsageError(f"NAME: {word!r} is not TYPE/NAME; write every name that way")
+    kinds = [_parse_kind(spelling, allowed) for spelling, _, _ in pairs]
     if len(set(kinds)) > 1:
-        raise click.UsageError("TYPE: differs between the names; ask for one type at a time")
+        raise click.UsageError("TYPE: all names must be of one type")
     return kinds[0], _unique(name for _, _, name in pairs)
 
 
-def required(words: Sequence[str], allowed: Sequence[Kind]) -> tuple[Kind, list[str]]:
-    """As `named`, and at least one name must be there."""
-    kind, names = named(words, allowed)
+def parse_required_names(words: Sequence[str], allowed: Sequence[Kind]) -> tuple[Kind, list[str]]:
+    """As `parse_names`, with at least one name."""
+    kind, names = parse_names(words, allowed)
     if not names:
-        raise click.UsageError(f"NAME: is missing; write {kind.singular} NAME")
+        raise click.UsageError(f"NAME: is required; write {kind.singular} NAME")
     return kind, names
+
+
+def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
+    for kind in allowed:
+        if spelling.lower() in kind.spellings:
+            return kind
+    raise click.UsageError(f"TYPE: {spelling!r} is not supported; use {_listed(allowed)}")
+
+
+def _listed(kinds: Sequence[Kind]) -> str:
+    return " or ".join(kind.bucket for kind in kinds)
 
 
 def _unique(names: Iterable[str]) -> list[str]:

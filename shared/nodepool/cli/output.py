@@ -1,4 +1,4 @@
-"""Objects as text: JSON, YAML, or their names."""
+"""Printing: texts, errors, and objects as JSON, YAML or names."""
 
 import json
 from collections.abc import Sequence
@@ -11,38 +11,59 @@ from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 FORMATS = ("wide", "json", "yaml", "name")
 
 
+def print_text(text: str) -> None:
+    """Prints a text and a newline, at once even into a pipe."""
+    click.echo(text)
+
+
+def print_note(text: str) -> None:
+    """Prints a text that is not output, such as that nothing was found, on standard error."""
+    click.echo(text, err=True)
+
+
+def print_error(text: str) -> None:
+    """Prints an error as one line on standard error."""
+    click.echo(f"error: {' '.join(text.split())}", err=True)
+
+
 def name_of(kind: Kind, document: Document) -> str:
-    """What an object is called within its type; for quotas and capacity `<zone>.<type>`."""
+    """The name of an object within its type; `<zone>.<type>` for quotas and capacity."""
     if kind in (NODEPOOL, NODE):
         return text(document, "metadata", "name")
     return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
 
 
-def is_called(kind: Kind, document: Document, names: Sequence[str]) -> bool:
-    """Whether one of the names means this object; no names mean all."""
+def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
+    """Whether one of the names is this object's; true where there are no names.
+
+    A quota or capacity may also be named by its zone or by its instance type alone.
+    """
     if not names:
         return True
-    called = {name_of(kind, document)}
+    own = {name_of(kind, document)}
     if kind in (QUOTA, CAPACITY):
-        called |= {text(document, "zone"), text(document, "instanceType")}
-    return not called.isdisjoint(names)
+        own |= {text(document, "zone"), text(document, "instanceType")}
+    return not own.isdisjoint(names)
 
 
-def printed(kind: Kind, documents: Sequence[Document], form: str, *, single: bool) -> str:
-    """The objects as `form` has them; several become a `List` unless `single` says to give one."""
+def formatted(kind: Kind, documents: Sequence[Document], form: str, *, single: bool) -> str:
+    """The objects in the format `json`, `yaml` or `name`.
+
+    They are wrapped in a `List`, unless `single` is set and there is just one.
+    """
     if form == "name":
         return "\n".join(f"{kind.full}/{name_of(kind, document)}" for document in documents)
-    shown = documents[0] if single and len(documents) == 1 else _list(documents)
+    value = documents[0] if single and len(documents) == 1 else _list(documents)
     if form == "json":
-        return json.dumps(shown, indent=4, sort_keys=True, ensure_ascii=False)
-    return _yaml(shown)
+        return json.dumps(value, indent=4, sort_keys=True, ensure_ascii=False)
+    return _yaml(value)
 
 
 def _yaml(document: Document) -> str:
     import yaml
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Writes a value again where it occurs again, as Kubernetes does."""
+        """Writes a repeated value in full each time, as Kubernetes does."""
 
         def ignore_aliases(self, _: object) -> bool:
             return True
@@ -58,13 +79,3 @@ def _list(documents: Sequence[Document]) -> Document:
         "kind": "List",
         "metadata": {"resourceVersion": ""},
     }
-
-
-def say(text: str) -> None:
-    """Prints a text and its newline, at once even into a pipe."""
-    click.echo(text)
-
-
-def complain(text: str) -> None:
-    """Prints an error as one line on standard error."""
-    click.echo(f"error: {' '.join(text.split())}", err=True)

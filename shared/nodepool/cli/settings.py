@@ -1,4 +1,4 @@
-"""What every command knows: where the control plane is, and whom the user speaks for."""
+"""The settings that all commands share, and the click classes that give them their options."""
 
 import os
 import re
@@ -19,7 +19,12 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The connection and the scope of a command; `timeout_s` is how long an answer may take."""
+    """The settings of one command.
+
+    url           the NATS server
+    org, cluster  the organisation and cluster that the command is about
+    timeout_s     how long a reply or an outcome may take, in seconds
+    """
 
     url: str
     org: str = "demo"
@@ -27,7 +32,7 @@ class Settings:
     timeout_s: float = 10.0
 
     def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
-        """Does the work with a connected client; its exit code, 0 where it names none."""
+        """Runs `work` with a connected client; its exit code, or 0 where it returns None."""
         import asyncio
 
         from nodepool.client import Client
@@ -47,15 +52,15 @@ class Settings:
 
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
-    """The port of a server on this machine; raises a usage error for a bad one."""
-    found = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
-    if not (found.isdecimal() and 0 < int(found) < 65_536):
-        raise click.UsageError(f"NODEPOOL_NATS_PORT: {found!r} is no port; use 1 to 65535")
-    return int(found)
+    """The port of the server on this machine; raises a usage error for an invalid one."""
+    text = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
+    if not (text.isdecimal() and 0 < int(text) < 65_536):
+        raise click.UsageError(f"NODEPOOL_NATS_PORT: {text!r} is not a port; use 1 to 65535")
+    return int(text)
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings where no option says otherwise; raises a usage error for a bad value."""
+    """The settings before any option; raises a usage error for an invalid value."""
     return Settings(
         url=environment.get("NODEPOOL_URL") or f"nats://127.0.0.1:{port(environment)}",
         org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG") or "demo"),
@@ -69,8 +74,8 @@ def _scope(field: str, name: str) -> str:
     return name
 
 
-def _take(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Puts a common option into the settings, wherever on the line it stands."""
+def _apply_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Puts the value of a common option into the settings."""
     if value is None or context.resilient_parsing:
         return
     settings = context.find_object(Settings) or from_environment()
@@ -87,35 +92,41 @@ def _take(context: click.Context, option: click.Parameter, value: str | None) ->
 
 def _timeout_s(value: str) -> float:
     try:
-        found = float(value) if value.replace(".", "", 1).isdecimal() else duration_s(value)
+        timeout = float(value) if value.replace(".", "", 1).isdecimal() else duration_s(value)
     except ValueError as error:
         raise click.UsageError(f"--timeout: {error}") from None
-    if not 0 < found <= 86_400:
+    if not 0 < timeout <= 86_400:
         raise click.UsageError(f"--timeout: {value} is out of range; use 1 to 86400 seconds")
-    return found
+    return timeout
 
 
 def common_options(*, hidden: bool, timeout: bool = True) -> list[click.Option]:
-    """The options that every command takes; `hidden` keeps them out of its help."""
-    told = {
-        "url": "The NATS server.  [NODEPOOL_URL, else NODEPOOL_NATS_PORT on this machine]",
-        "org": "The organisation.  [NODEPOOL_ORG, else demo]",
-        "cluster": "The cluster.  [NODEPOOL_CLUSTER, else demo]",
+    """The options that every command takes; `hidden` leaves them out of its help."""
+    helps = {
+        "url": "The NATS server.  [env var: NODEPOOL_URL, or NODEPOOL_NATS_PORT for this machine;"
+        " default: nats://127.0.0.1:4222]",
+        "org": "The organisation.  [env var: NODEPOOL_ORG; default: demo]",
+        "cluster": "The cluster.  [env var: NODEPOOL_CLUSTER; default: demo]",
     }
-    declared = [([f"--{name}"], text, name.upper()) for name, text in told.items()]
+    declared = [([f"--{name}"], text, name.upper()) for name, text in helps.items()]
     if timeout:
-        text = "How long an answer may take.  [10]"
+        text = "How long a reply or an outcome may take.  [default: 10]"
         declared.append((["request_timeout", "--timeout"], text, "SECONDS"))
     return [
         click.Option(
-            names, help=text, metavar=shown, hidden=hidden, expose_value=False, callback=_take
+            names,
+            help=text,
+            metavar=metavar,
+            hidden=hidden,
+            expose_value=False,
+            callback=_apply_option,
         )
-        for names, text, shown in declared
+        for names, text, metavar in declared
     ]
 
 
 class Command(click.Command):
-    """A command that takes the common options too, and whose errors are one line."""
+    """A command that takes the common options too."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
@@ -124,7 +135,7 @@ class Command(click.Command):
         self.params += common_options(hidden=True, timeout=timeout)
 
     def invoke(self, ctx: click.Context) -> object:
-        """The exit code of the command."""
+        """Runs the command and returns its exit code; 0 where the reader of a pipe has gone."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -132,7 +143,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of commands that take the common options."""
 
     command_class = Command
 

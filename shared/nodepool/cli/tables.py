@@ -1,10 +1,11 @@
-"""Which columns `get` shows of each type, the reference's own for NodePools."""
+"""The columns that `get` prints for each type of object."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.cli.documents import Document, condition, field, labels, text
+from nodepool.cli.documents import Document, condition, field, labels
+from nodepool.cli.documents import text as text_at
 from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.times import age
@@ -19,7 +20,11 @@ Cell = Callable[[Document], str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, what it shows, and whether only `-o wide` shows it."""
+    """A column of a table.
+
+    cell  makes its text from an object
+    wide  whether it is only printed with `-o wide`
+    """
 
     title: str
     cell: Cell
@@ -27,11 +32,11 @@ class Column:
 
 
 def _at(*path: str) -> Cell:
-    return lambda document: text(document, *path)
+    return lambda document: text_at(document, *path)
 
 
-def _condition(kind: str, of: str) -> Cell:
-    return lambda document: condition(document, kind, of)
+def _condition(kind: str, name: str) -> Cell:
+    return lambda document: condition(document, kind, name)
 
 
 def _label(key: str) -> Cell:
@@ -45,8 +50,8 @@ def _node_status(document: Document) -> str:
 
 
 def _node_removal(document: Document) -> str:
-    leaves = condition(document, "CWNodeRemoval", "status") == "True"
-    return condition(document, "CWNodeRemoval", "reason") if leaves else ""
+    is_leaving = condition(document, "CWNodeRemoval", "status") == "True"
+    return condition(document, "CWNodeRemoval", "reason") if is_leaving else ""
 
 
 def _quota_left(document: Document) -> str:
@@ -114,17 +119,17 @@ def pools_table(documents: Sequence[Document]) -> str:
 
 def header(kind: Kind, *, wide: bool) -> list[str]:
     """The titles of the columns."""
-    return [column.title for column in _shown(kind, wide=wide)]
+    return [column.title for column in _columns(kind, wide=wide)]
 
 
 def row(kind: Kind, document: Document, now: datetime, *, wide: bool) -> list[str]:
-    """An object's cells; `-` where it says nothing."""
+    """The cells of an object; `-` for a value that is missing."""
     cells = []
-    for column in _shown(kind, wide=wide):
-        found = column.cell(document)
-        cells.append((age(found, now) if column.title == AGE else found) or ABSENT)
+    for column in _columns(kind, wide=wide):
+        text = column.cell(document)
+        cells.append((age(text, now) if column.title == AGE else text) or ABSENT)
     return cells
 
 
-def _shown(kind: Kind, *, wide: bool) -> list[Column]:
+def _columns(kind: Kind, *, wide: bool) -> list[Column]:
     return [column for column in COLUMNS[kind] if wide or not column.wide]

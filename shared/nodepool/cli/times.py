@@ -1,4 +1,4 @@
-"""Durations as kubectl writes them, and as Go's users type them."""
+"""Durations: parsed as Go does (pkg.go.dev/time#ParseDuration), printed as kubectl does."""
 
 import re
 from datetime import UTC, datetime
@@ -13,12 +13,12 @@ def duration_s(text: str) -> float:
     if text == "0":
         return 0.0
     if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration; write it as 60s, 5m or 1h30m")
+        raise ValueError(f"{text!r} is not a duration; write it as 60s, 5m or 1h30m")
     return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
 
 
 def human(seconds: float) -> str:
-    """A duration as in kubectl's AGE column: two units while it is young, later one."""
+    """A duration as in kubectl's AGE column: two units for a short one, one for a long one."""
     if int(seconds) < -1:
         return "<invalid>"
     whole = max(int(seconds), 0)
@@ -47,11 +47,11 @@ def _two(large: int, unit: str, small: int, lesser: str) -> str:
 
 
 def age(since: str, now: datetime) -> str:
-    """How old something is that began at an RFC 3339 moment; `<unknown>` for no such text."""
+    """The time since an RFC 3339 timestamp, for people; `<unknown>` for any other text."""
     try:
-        begun = datetime.fromisoformat(since)
+        begin = datetime.fromisoformat(since)
     except ValueError:
         return "<unknown>"
-    if begun.tzinfo is None:
-        begun = begun.replace(tzinfo=UTC)
-    return human((now - begun).total_seconds())
+    if begin.tzinfo is None:
+        begin = begin.replace(tzinfo=UTC)
+    return human((now - begin).total_seconds())

@@ -1,21 +1,23 @@
-"""A client of the control plane, for the command line and for people's own programs.
+"""A client of the control plane, for the command line and for your own programs.
 
 async with Client("nats://127.0.0.1:4222") as client:
     await client.scale("training", 12)
     await client.wait("training", "AtTarget", timeout_s=600)
 """
 
-from nodepool.client.events import ObjectEvent
-from nodepool.client.outcomes import (
+from nodepool.client.client import Client
+from nodepool.client.commands import Fault
+from nodepool.client.errors import (
     ClientError,
     NoOutcome,
     NotFound,
-    Outcome,
     Refused,
     TimedOut,
     Unreachable,
 )
-from nodepool.client.session import Bucket, Client, Document, Fault, Listed, Row
+from nodepool.client.events import ObjectEvent
+from nodepool.client.outcomes import Outcome
+from nodepool.client.read_model import Bucket, Document, Listed, Object
 
 __all__ = [
     "Bucket",
@@ -26,10 +28,10 @@ __all__ = [
     "Listed",
     "NoOutcome",
     "NotFound",
+    "Object",
     "ObjectEvent",
     "Outcome",
     "Refused",
-    "Row",
     "TimedOut",
     "Unreachable",
 ]

@@ -1,25 +1,35 @@
-"""What happened, as Kubernetes shows its events: once for each object that it regards."""
+"""Kubernetes events: a message of the log as one event for each object that it regards."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from nodepool.contract import events
+from nodepool.contract.decode import decode
 from nodepool.contract.events import KubernetesEvent, Severity
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, address_of, decode
+from nodepool.contract.messages import Envelope
+from nodepool.contract.subjects import address_of
 
 KINDS: Final[dict[str, type[KubernetesEvent]]] = {
     kind.__name__: kind
     for kind in vars(events).values()
     if isinstance(kind, type) and issubclass(kind, KubernetesEvent) and kind is not KubernetesEvent
 }
-"""The events that are shown, by name."""
+"""The messages that are shown as Kubernetes events, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """A Kubernetes event: `kind` and `name` are the object it regards, `component` who said it."""
+    """A Kubernetes event of one object.
+
+    time        when it was stored in the log
+    severity    `Normal` or `Warning`
+    reason      the name of the event
+    kind, name  the object: `NodePool` or `Node`, and its name
+    component   the service that reported it
+    message     one sentence
+    """
 
     time: datetime
     severity: Severity
@@ -31,7 +41,7 @@ class ObjectEvent:
 
 
 def object_events(entry: Entry) -> list[ObjectEvent]:
-    """An entry of the log as Kubernetes shows it, once for each object; none for another kind."""
+    """The events in a message, one for each object it regards; empty for any other message."""
     address = address_of(entry.subject)
     kind = KINDS.get(address.name) if address is not None and address.kind == "evt" else None
     if address is None or kind is None:
@@ -39,23 +49,26 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
     envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
     if not isinstance(envelope, Envelope):
         return []
-    told = envelope.data
+    event = envelope.data
     return [
         ObjectEvent(
             time=entry.time,
             severity=kind.severity,
             reason=kind.reason,
             kind=regarded,
-            name=told.node if regarded == "Node" else told.pool,
+            name=event.node if regarded == "Node" else event.pool,
             component=address.service,
-            message=told.message,
+            message=event.message,
         )
         for regarded in kind.regarding
     ]
 
 
-def regards(seen: ObjectEvent, pool: str, node: str) -> bool:
-    """Whether it is about this Node, else this NodePool; empty names mean any."""
+def regards(event: ObjectEvent, pool: str, node: str) -> bool:
+    """Whether the event regards this Node, or this NodePool where `node` is empty.
+
+    With both empty, every event does.
+    """
     if node:
-        return (seen.kind, seen.name) == ("Node", node)
-    return not pool or (seen.kind, seen.name) == ("NodePool", pool)
+        return (event.kind, event.name) == ("Node", node)
+    return not pool or (event.kind, event.name) == ("NodePool", pool)

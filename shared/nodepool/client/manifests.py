@@ -1,4 +1,4 @@
-"""What people write down to be applied: YAML or JSON text, read into NodePool manifests."""
+"""NodePool manifests: YAML or JSON text, parsed into commands."""
 
 import json
 import sys
@@ -10,52 +10,56 @@ import yaml
 from pydantic import ValidationError
 
 from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.messages import explain
+from nodepool.contract.decode import explain
 from nodepool.contract.model import API_VERSION, KIND
 
 try:
     from yaml import CSafeLoader as _SafeLoader
-except ImportError:  # The wheel of a rare platform has no libyaml; the slow loader reads the same.
+except ImportError:  # Some platforms have no libyaml; the slower loader reads the same language.
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
-"""Which files of a folder are read."""
+"""The files of a folder that are read, by their suffix."""
 STDIN = "-"
 SIZE_MAX = 1024 * 1024
-"""The most bytes of one file or of standard input."""
+"""The largest file or standard input that is read, in bytes."""
 DEPTH_MAX = 64
-"""How deep lists and maps may lie in each other; a NodePool's own fields need nine."""
+"""How deep lists and maps may be nested; the fields of a NodePool need nine levels."""
 _FIELDS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 _LISTS = frozenset(("List", "NodePoolList"))
 
 
 class ManifestError(ValueError):
-    """Why a text is no manifest: the place, the field and the fix, in one line."""
+    """Why a text is not a manifest: the place, the field and the fix, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One NodePool as it was written down; `place` is its file, and its document where several."""
+    """One NodePool.
+
+    place    where it is written: its file, and its document or item where there are several
+    command  the command that applies it, without organisation and cluster
+    """
 
     place: str
     command: ApplyNodePool
 
 
 def read_manifests(names: Iterable[str]) -> list[Manifest]:
-    """Every manifest in files, in folders (not below them) and in standard input (`-`).
+    """Every manifest in these files, folders (without their subfolders) and standard input (`-`).
 
-    Raises `ManifestError` for one that cannot be read; then none is given.
+    Raises `ManifestError` if any of them cannot be read.
     """
     return [
         manifest
         for name in names
         for source, content in _contents(name)
-        for manifest in manifests(content, source)
+        for manifest in parse_manifests(content, source)
     ]
 
 
 def _contents(name: str) -> Iterator[tuple[str, bytes]]:
-    # One byte more than allowed tells a large input from one that just fits.
+    # One byte more than allowed is read, to notice an input that is too large.
     if name == STDIN:
         yield "standard input", sys.stdin.buffer.read(SIZE_MAX + 1)
         return
@@ -70,34 +74,34 @@ def _contents(name: str) -> Iterator[tuple[str, bytes]]:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
-    if not found:
-        raise ManifestError(f"{path}: holds no .yaml, .yml or .json file; name one that does")
-    return found
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    if not files:
+        raise ManifestError(f"{path}: contains no .yaml, .yml or .json file; name another")
+    return files
 
 
-def manifests(text: str | bytes, source: str) -> list[Manifest]:
+def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
     """The NodePools in a text of YAML documents or of JSON, in its order; at least one.
 
-    Items of a `List` count one by one. Raises `ManifestError`, whose text begins with `source`.
+    The items of a `List` count one by one. Raises `ManifestError`, whose text begins with `source`.
     """
-    found = [
-        Manifest(place, manifest(body, place))
+    manifests = [
+        Manifest(place, parse_manifest(body, place))
         for place, document in _documents(_decoded(text, source), source)
         for place, body in _items(document, place)
     ]
-    if not found:
-        raise ManifestError(f"{source}: holds no manifest; write one with kind: {KIND}")
-    return found
+    if not manifests:
+        raise ManifestError(f"{source}: contains no manifest; write one with kind: {KIND}")
+    return manifests
 
 
-def manifest(body: object, place: str) -> ApplyNodePool:
-    """One NodePool manifest, given as the value that its YAML means.
+def parse_manifest(body: object, place: str) -> ApplyNodePool:
+    """The command for one manifest, given as the value of its YAML.
 
     Raises `ManifestError`, whose text begins with `place` and names the field.
     """
     if not isinstance(body, Mapping):
-        raise ManifestError(f"{place}: is no map of fields; begin with apiVersion: {API_VERSION}")
+        raise ManifestError(f"{place}: is not a map; begin with apiVersion: {API_VERSION}")
     _check_type(body, place)
     for field in body:
         if field not in _FIELDS:
@@ -105,24 +109,24 @@ def manifest(body: object, place: str) -> ApplyNodePool:
     try:
         text = json.dumps(body)
     except (TypeError, ValueError, RecursionError):
-        raise ManifestError(f"{place}: holds a value that JSON cannot carry; quote it") from None
+        raise ManifestError(f"{place}: contains a value that JSON lacks; quote it") from None
     try:
-        # From JSON and strict, as the control plane itself reads a command.
-        read = ApplyNodePool.model_validate_json(text, strict=True, extra="forbid")
+        # From JSON and strict, as the control plane itself parses a command.
+        command = ApplyNodePool.model_validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         field, cause = explain(error)
         raise ManifestError(f"{place}: {field}: {cause}") from None
-    return read.model_copy(update={"pool": read.metadata.name})
+    return command.model_copy(update={"pool": command.metadata.name})
 
 
 def _check_type(body: Mapping[object, object], place: str) -> None:
-    for field, wanted in (("kind", KIND), ("apiVersion", API_VERSION)):
+    for field, expected in (("kind", KIND), ("apiVersion", API_VERSION)):
         given = body.get(field)
         if given is None:
-            raise ManifestError(f"{place}: {field}: is required; write {field}: {wanted}")
-        if given != wanted:
+            raise ManifestError(f"{place}: {field}: is required; write {field}: {expected}")
+        if given != expected:
             shown = json.dumps(given, default=str)[:80]
-            raise ManifestError(f"{place}: {field}: is {shown}; only {wanted} can be applied")
+            raise ManifestError(f"{place}: {field}: is {shown}; only {expected} can be applied")
 
 
 def _items(document: object, place: str) -> Iterator[tuple[str, object]]:
@@ -153,7 +157,7 @@ def _decoded(text: str | bytes, source: str) -> str:
 
 
 def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
-    """Each document that is not empty, with its place."""
+    """Each document that is not empty, and its place."""
     try:
         count = _check_shape(text, source)
         for number, document in enumerate(yaml.load_all(text, _Loader), 1):
@@ -166,22 +170,22 @@ def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, ManifestError):
             raise
-        raise ManifestError(f"{source}: is no YAML: {_one_line(str(error))}") from None
+        raise ManifestError(f"{source}: is not YAML: {_one_line(str(error))}") from None
 
 
 def _check_shape(text: str, source: str) -> int:
-    """How many documents there are; refuses what grows or sinks without bound when it is built."""
+    """The number of documents; raises for aliases and deep nesting, whose cost has no bound."""
     depth = count = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
-            told = f"*{event.anchor} is an alias; write the value out instead"
-            raise ManifestError(f"{source}{_line(event.start_mark)}: {told}")
+            problem = f"*{event.anchor} is an alias; write the value out instead"
+            raise ManifestError(f"{source}{_line(event.start_mark)}: {problem}")
         count += isinstance(event, yaml.DocumentStartEvent)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH_MAX:
-            told = f"is nested more than {DEPTH_MAX} deep"
-            raise ManifestError(f"{source}{_line(event.start_mark)}: {told}")
+            problem = f"is nested more than {DEPTH_MAX} levels deep"
+            raise ManifestError(f"{source}{_line(event.start_mark)}: {problem}")
     return count
 
 
@@ -195,19 +199,19 @@ def _one_line(problem: str | None) -> str:
 
 
 class _Loader(_SafeLoader):
-    """Reads YAML as Kubernetes does: times stay text, and a key may stand only once in a map."""
+    """Loads YAML as Kubernetes does: times stay text, and a key may occur only once in a map."""
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Hashable, object]:
-        """The map a node means; raises for a key given twice."""
+        """The map of a node; raises for a key that occurs twice."""
         assert isinstance(node, yaml.MappingNode)
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
-            if key.value in seen:
-                told = f'"{key.value}" is given twice; keep one'
-                raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
-            seen.add(key.value)
+            if key.value in keys:
+                problem = f'"{key.value}" is given twice; keep one'
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 

@@ -1,1 +1,1 @@
-"""What is on the bus: the model and its grammar, and every message."""
+"""What is on the bus: the model and its grammar, every message, and its subject and bytes."""

@@ -1,4 +1,8 @@
-"""Which machines a pool's node affinity accepts, and whether any machine ever could."""
+"""Which machines a NodePool's node affinity accepts, and whether any machine ever could.
+
+Shape and meaning are those of a Pod's node affinity:
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -26,15 +30,15 @@ TOPOLOGY_KEYS: Final = frozenset(
         "kubernetes.io/hostname",
     }
 )
-"""Label keys that a machine may carry with a value of its own: its name and where it stands."""
+"""Label keys whose value is the machine's own: its name, its place and its network fabric."""
 
 _INTEGER: Final = re.compile(rf"[+-]?[0-9]{{1,{LABEL_LIMIT}}}")
 _INT64_END: Final = 2**63
-_VALUES_TOLD: Final = 5
+_VALUES_SHOWN: Final = 5
 
 
 class Operator(StrEnum):
-    """How a label is compared (Kubernetes: Assigning Pods to Nodes, operators)."""
+    """How a label is compared with the values of an expression."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -55,7 +59,7 @@ class _Shape(BaseModel):
 
 
 class NodeSelectorRequirement(_Shape):
-    """One comparison of one label; operator and values are any text, which `fault` judges."""
+    """One comparison of one label; operator and values may be any text, which `fault` checks."""
 
     key: str
     operator: str
@@ -63,43 +67,43 @@ class NodeSelectorRequirement(_Shape):
 
 
 class NodeSelectorTerm(_Shape):
-    """Comparisons that must all hold; without any, the term accepts no machine."""
+    """Comparisons that must all hold; a term without any accepts no machine."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: Any = Field(default=None, exclude=True)
 
-    # On the field alone: a validator of the whole term would see JSON lists where strict reading
-    # asks for tuples.
+    # Of the field, not of the model: a validator of the model would get the JSON list, which strict
+    # mode does not accept as a tuple.
     @field_validator("match_fields")
     @classmethod
-    def _only_labels(cls, _given: Any) -> None:
+    def _only_labels(cls, _value: Any) -> None:
         raise ValueError("matchFields is not supported, only matchExpressions is")
 
 
 class NodeSelector(_Shape):
-    """Terms of which one must hold; at least one is required."""
+    """At least one term; one of them must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(min_length=1)
 
 
 class NodeAffinity(_Shape):
-    """The hard rules of an affinity; preferences are not supported and refused."""
+    """The hard rules of an affinity; preferences are refused."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class Affinity(_Shape):
-    """A pool's affinity in the shape that Kubernetes gives to a Pod's."""
+    """The affinity of a NodePool."""
 
     node_affinity: NodeAffinity | None = None
 
 
 def fault(affinity: Affinity | None) -> str | None:
-    """What is malformed first, named by term, expression and key, or None.
+    """The first fault, with its term, expression and key; None where there is none.
 
-    Operators are the six of Kubernetes. In and NotIn need values, Exists and DoesNotExist take
-    none, Gt and Lt take one integer; keys and values keep the grammar of labels. A term without
-    expressions counts as a fault, since it accepts nothing (Kubernetes: Assigning Pods to Nodes).
+    In and NotIn need values, Exists and DoesNotExist take none, Gt and Lt take one integer; keys
+    and values follow the grammar of labels. A term without expressions is a fault, because it
+    accepts no machine.
     """
     for index, term in enumerate(_terms(affinity)):
         if not term.match_expressions:
@@ -112,11 +116,11 @@ def fault(affinity: Affinity | None) -> str | None:
 
 
 def matches(affinity: Affinity | None, labels: Mapping[str, str]) -> bool:
-    """Whether a machine with these labels is accepted.
+    """Whether a machine with these labels is accepted; without an affinity every machine is.
 
-    Terms are alternatives, expressions of one term must all hold, and no affinity accepts every
-    machine. NotIn and DoesNotExist hold when the key is absent; Gt and Lt hold for integers of 64
-    bits only. An expression with an unknown operator or unfit values never holds.
+    One term must hold, and of it every expression. NotIn and DoesNotExist hold where the key is
+    absent; Gt and Lt hold for integers of 64 bits only. An expression with an unknown operator, or
+    with values that do not fit its operator, never holds.
     """
     if _selector(affinity) is None:
         return True
@@ -126,15 +130,17 @@ def matches(affinity: Affinity | None, labels: Mapping[str, str]) -> bool:
 def satisfiable(
     affinity: Affinity | None, fixed: Mapping[str, str], open_keys: Collection[str]
 ) -> str | None:
-    """Why no machine can ever be accepted, naming each term and its first hopeless key, or None.
+    """Why no machine can ever be accepted, with the first such key of each term; None if one can.
 
-    Every machine carries `fixed` with exactly those values. A key of `open_keys` may be absent or
-    have any valid label value; where a key is both, `fixed` wins. No machine carries another key.
-    The answer is exact: None means that some such machine exists.
+    fixed: labels that every machine has, with these values.
+    open_keys: labels that a machine may have, with any valid value; `fixed` takes precedence.
+
+    Machines have no other labels. The result is exact: None means that some labels within these
+    rules are accepted.
     """
     reasons: list[str] = []
     for index, term in enumerate(_terms(affinity)):
-        reason = _hopeless(term, fixed, open_keys)
+        reason = _impossible(term, fixed, open_keys)
         if reason is None:
             return None
         reasons.append(f"nodeSelectorTerms[{index}]: {reason}")
@@ -142,9 +148,9 @@ def satisfiable(
 
 
 def machine_labels(instance_type: InstanceType, zone: Zone) -> dict[str, str]:
-    """The labels that every machine of this type in this zone carries, with their values.
+    """The labels that every machine of this type in this zone has.
 
-    The flavor of the backend fabric is among them only for types that have such a fabric.
+    The flavor of the backend fabric is one of them only for types that have such a fabric.
     """
     labels = {
         "node.kubernetes.io/instance-type": instance_type.id,
@@ -177,7 +183,7 @@ def _malformed(requirement: NodeSelectorRequirement) -> str | None:
 
 
 def _unfit(requirement: NodeSelectorRequirement) -> str | None:
-    """Why operator and values do not go together, or None."""
+    """Why the values do not fit the operator, or None."""
     values = requirement.values
     match requirement.operator:
         case Operator.IN | Operator.NOT_IN:
@@ -188,8 +194,8 @@ def _unfit(requirement: NodeSelectorRequirement) -> str | None:
             if len(values) == 1 and _integer(values[0]) is not None:
                 return None
             return f"operator {requirement.operator} needs exactly one integer value"
-        case unknown:
-            return f"operator {shown(unknown)} is not one of {', '.join(Operator)}"
+        case operator:
+            return f"operator {shown(operator)} is not one of {', '.join(Operator)}"
 
 
 def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
@@ -213,15 +219,18 @@ def _holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     return number > bound if operator == Operator.GT else number < bound
 
 
-def _hopeless(
+def _impossible(
     term: NodeSelectorTerm, fixed: Mapping[str, str], open_keys: Collection[str]
 ) -> str | None:
-    """Why the term accepts no possible machine, or None; keys do not influence each other."""
+    """Why the term accepts no possible machine, or None.
+
+    Each key is checked alone: the value of one label does not limit that of another.
+    """
     by_key: dict[str, list[NodeSelectorRequirement]] = {}
     for requirement in term.match_expressions:
         by_key.setdefault(requirement.key, []).append(requirement)
     for key, requirements in by_key.items():
-        wanted = " and ".join(map(_told, requirements))
+        wanted = " and ".join(map(_text, requirements))
         if key in fixed:
             if not all(_holds(each, fixed[key]) for each in requirements):
                 return f"key {shown(key)} is always {fixed[key]!r}, never {wanted}"
@@ -234,7 +243,7 @@ def _hopeless(
 
 
 def _possible(requirements: list[NodeSelectorRequirement]) -> bool:
-    """Whether some label value, or absence, meets all these comparisons of one open key."""
+    """Whether all these comparisons of one open key hold for some value, or for its absence."""
     if any(_unfit(each) for each in requirements):
         return False
     listed = [set(each.values) for each in requirements if each.operator == Operator.IN]
@@ -247,17 +256,18 @@ def _possible(requirements: list[NodeSelectorRequirement]) -> bool:
         allowed = set.intersection(*listed) - excluded
         candidates = [value for value in allowed if label_value(value) is None]
     else:
-        # Any unlisted value is as good as another, so the first number between the bounds decides.
-        fresh = next((value for value in _numerals(rest) if value not in excluded), None)
-        candidates = [None, fresh]
+        # Without In, only the bounds and the excluded values distinguish one value from another, so
+        # the first number that is left stands for all.
+        number = next((value for value in _numerals(rest) if value not in excluded), None)
+        candidates = [None, number]
     return any(all(_holds(each, value) for each in rest) for value in candidates)
 
 
 def _numerals(requirements: list[NodeSelectorRequirement]) -> Iterator[str]:
     """Label values that are integers between the bounds of Gt and Lt, smallest first.
 
-    A label value cannot begin with a sign, so none is negative; leading zeros make each integer
-    into many values.
+    A label value cannot begin with a sign, so none is negative; with leading zeros, each integer
+    can be written in many ways.
     """
     first, end = 0, _INT64_END
     for requirement in requirements:
@@ -279,10 +289,10 @@ def _integer(text: str) -> int | None:
     return number if -_INT64_END <= number < _INT64_END else None
 
 
-def _told(requirement: NodeSelectorRequirement) -> str:
+def _text(requirement: NodeSelectorRequirement) -> str:
     operator = shown(requirement.operator) if _unfit(requirement) else requirement.operator
     if not requirement.values:
         return operator
-    more = ", …" if len(requirement.values) > _VALUES_TOLD else ""
-    values = ", ".join(value[:LABEL_LIMIT] for value in requirement.values[:_VALUES_TOLD])
+    more = ", …" if len(requirement.values) > _VALUES_SHOWN else ""
+    values = ", ".join(value[:LABEL_LIMIT] for value in requirement.values[:_VALUES_SHOWN])
     return f"{operator} [{values}{more}]"

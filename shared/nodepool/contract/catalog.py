@@ -1,4 +1,4 @@
-"""Which instance types and zones exist, and which type is offered where."""
+"""Which instance types and zones exist, and which type is offered in which zone."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 
 class Kind(StrEnum):
-    """What a machine computes with; also the value of `node.coreweave.cloud/class`."""
+    """What a machine computes with, and the value of the label `node.coreweave.cloud/class`."""
 
     GPU = "gpu"
     CPU = "cpu"
 
 
 class Backend(StrEnum):
-    """The fabric between machines; also the value of `backend.coreweave.cloud/flavor`."""
+    """The fabric between machines, and the value of the label `backend.coreweave.cloud/flavor`."""
 
     INFINIBAND = "infiniband"
     ROCE = "roce"
@@ -25,7 +25,7 @@ class Backend(StrEnum):
 
 
 class Access(StrEnum):
-    """Whether a zone is open to every customer (General Access) or of another class."""
+    """Whether a zone is open to every customer, which is called General Access."""
 
     GENERAL = "general"
     OTHER = "other"
@@ -33,11 +33,20 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One kind of machine, in the numbers a customer orders it by.
+    """A kind of machine.
 
-    `gpu_memory_gb` is per GPU and 0 without GPUs. `memory_ki` is in KiB: what a node reports when
-    `memory_measured`, else the advertised GB times 1024². `rack_size` is the number of nodes that
-    are only had together, or 0. `zones` may be empty: such a type is known but offered nowhere.
+    id: its name, the value of `spec.instanceType`.
+    kind: what it computes with.
+    gpus, gpu_model: how many GPUs of which model.
+    gpu_memory_gb: the memory of each GPU, in GB; 0 without GPUs.
+    vcpu: how many virtual CPUs.
+    memory_ki: its memory, in KiB.
+    memory_measured: whether `memory_ki` is what a Node reports, not the advertised GB times 1024².
+    arch: the architecture of its CPU, as in the label `kubernetes.io/arch`.
+    superchip: whether CPU and GPU are one module.
+    rack_size: how many of them are only available together; 0 where each is available alone.
+    backend: the fabric between them.
+    zones: the zones that offer it; none for a type that is not offered anywhere.
     """
 
     id: str
@@ -57,7 +66,7 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One availability zone; `region` is its name without the last letter."""
+    """An availability zone; the name of its region is its own without the last letter."""
 
     name: str
     region: str
@@ -65,12 +74,12 @@ class Zone:
 
 
 def offered(instance_type: str, zone: str) -> bool:
-    """Whether machines of this type stand in this zone; False when either name is unknown.
+    """Whether this zone offers this type; False where either is unknown.
 
-    Names are compared exactly, capitals included.
+    Names are case-sensitive.
     """
-    known = INSTANCE_TYPES.get(instance_type)
-    return known is not None and zone in known.zones
+    entry = INSTANCE_TYPES.get(instance_type)
+    return entry is not None and zone in entry.zones
 
 
 def _instance_type(entry: Mapping[str, Any]) -> InstanceType:
@@ -92,9 +101,9 @@ _CATALOG: Final = _packaged()
 INSTANCE_TYPES: Final[Mapping[str, InstanceType]] = MappingProxyType(
     {entry["id"]: _instance_type(entry) for entry in _CATALOG["types"]}
 )
-"""Every instance type by its ID, in the order of the data file."""
+"""Every instance type by its id, in the order of the data file."""
 
 ZONES: Final[Mapping[str, Zone]] = MappingProxyType(
     {name: _zone(name, entry) for name, entry in _CATALOG["zones"].items()}
 )
-"""Every zone by its name, alphabetically. A zone is valid by being listed, not by its spelling."""
+"""Every zone by its name, in alphabetical order."""

@@ -1,4 +1,4 @@
-"""Everything one may ask of the control plane; each class is a message for anyone entitled."""
+"""Every command that the control plane carries out."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -10,16 +10,18 @@ from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, 
 
 
 class RegisterCluster(Command, OfCluster):
-    """Makes a cluster known; it lies in exactly one zone for ever."""
+    """Registers a cluster; the zone that it is in never changes."""
 
     zone: str
 
 
 class ApplyNodePool(Command, OfPool):
-    """Creates a NodePool or changes it to what the manifest says; the data is the manifest itself.
+    """Creates a NodePool, or changes it to what the manifest says; the data is the manifest itself.
 
-    A `metadata.resourceVersion` from before the last change of the object is refused. `dryRun`
-    answers as if, and changes nothing.
+    api_version, kind, metadata, spec: as in the manifest; a `metadata.resourceVersion` that is not
+        the newest is refused.
+    status: accepted and ignored, so that an object can be applied as it was read.
+    dry_run: with it nothing changes, and the outcome is what it would be.
     """
 
     api_version: Literal["compute.coreweave.com/v1alpha1"] = API_VERSION
@@ -31,7 +33,11 @@ class ApplyNodePool(Command, OfPool):
 
 
 class ScaleNodePool(Command, OfPool):
-    """Changes `spec.targetNodes` alone."""
+    """Changes `spec.targetNodes` alone.
+
+    resource_version: refused where it is not the newest.
+    dry_run: with it nothing changes, and the outcome is what it would be.
+    """
 
     target_nodes: Count
     resource_version: str | None = None
@@ -39,14 +45,18 @@ class ScaleNodePool(Command, OfPool):
 
 
 class DeleteNodePool(Command, OfPool):
-    """Removes every Node of a NodePool, then the NodePool."""
+    """Deletes every Node of a NodePool, then the NodePool.
+
+    resource_version: refused where it is not the newest.
+    dry_run: with it nothing changes, and the outcome is what it would be.
+    """
 
     resource_version: str | None = None
     dry_run: bool = False
 
 
 class SetQuota(Command, OfOrg):
-    """Sets how many Nodes of a type an organisation may hold in a zone, over all its clusters."""
+    """Sets how many Nodes of a type an organisation may have in a zone, in all its clusters."""
 
     zone: str
     instance_type: str
@@ -54,16 +64,17 @@ class SetQuota(Command, OfOrg):
 
 
 class PreemptNode(Command, OfPool):
-    """Gives a spot Node back: the seven minutes of its preemption begin now."""
+    """Preempts a spot Node: the seven minutes that it has left begin now."""
 
     node: str
 
 
 class AddMachines(Command, OfZone):
-    """Puts simulated machines of one type into a zone; `labels` are their topology labels.
+    """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
-    Names are `g` and six hex digits, counted on from those the zone has. `bootSeconds` is how long
-    each takes to boot and join.
+    instance_type, labels: their type and their topology labels.
+    count: how many.
+    boot_seconds: how long each takes to boot and to ask for registration.
     """
 
     instance_type: str
@@ -73,13 +84,15 @@ class AddMachines(Command, OfZone):
 
 
 class RepairMachine(Command, OfMachine):
-    """Returns a machine from triage to the free ones."""
+    """Makes a machine that is in triage free again."""
 
 
 class BreakMachine(Command, OfMachine):
-    """Makes a simulated machine behave badly the next `times` times that it boots.
+    """Makes a simulated machine fail the next times that it boots.
 
-    `boot` fails to boot, `registration` boots and is turned away, `silence` never reports.
+    fault: `boot` does not boot, `registration` boots and cannot join, `silence` never reports.
+    times: how many times; 0 ends it.
+    cause: the cause that is reported.
     """
 
     fault: Literal["boot", "registration", "silence"]
@@ -88,13 +101,13 @@ class BreakMachine(Command, OfMachine):
 
 
 class RunPod(Command, OfMachine):
-    """Starts a Pod on a simulated Node; refused where the Node is cordoned or not in a cluster."""
+    """Starts a Pod on a simulated Node; refused where it is cordoned or in no cluster."""
 
     pod: Pod
 
 
 class StopPod(Command, OfMachine):
-    """Ends a Pod on a simulated Node, as finished work does."""
+    """Ends a Pod on a simulated Node, as if its work were done."""
 
     name: str
 
@@ -115,4 +128,4 @@ COMMANDS = frozenset(
         StopPod,
     )
 )
-"""The name of every command; what comes on another is refused."""
+"""The name of every command; a command of any other name is refused."""

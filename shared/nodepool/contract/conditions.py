@@ -1,4 +1,8 @@
-"""The conditions of a NodePool and of its Nodes: closed lists of reasons, and how one changes."""
+"""The conditions of a NodePool: the reasons of each, and what a new verdict changes.
+
+Types, reasons and their order are those of
+https://docs.coreweave.com/products/cks/reference/node-pool, which lists a status for each reason.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +13,7 @@ from nodepool.contract.model import ConditionStatus
 
 
 class Validated(StrEnum):
-    """Is the NodePool's configuration valid? (seed: Condition Validated)"""
+    """Is the NodePool's configuration valid?"""
 
     VALID = "Valid"
     INVALID = "Invalid"
@@ -17,7 +21,7 @@ class Validated(StrEnum):
 
 
 class Quota(StrEnum):
-    """May the organisation have so many Nodes? (seed: Condition Quota)"""
+    """May the organisation have so many Nodes?"""
 
     UNDER = "Under"
     OVER = "Over"
@@ -26,7 +30,7 @@ class Quota(StrEnum):
 
 
 class Capacity(StrEnum):
-    """Are there as many machines as are still wanted? (seed: Condition Capacity)"""
+    """Are there as many machines as the NodePool still wants?"""
 
     SUFFICIENT = "Sufficient"
     PARTIAL = "Partial"
@@ -37,7 +41,7 @@ class Capacity(StrEnum):
 
 
 class AtTarget(StrEnum):
-    """Has the NodePool as many Nodes as it wants? (seed: Condition AtTarget)"""
+    """Has the NodePool as many Nodes as it wants?"""
 
     TARGET_MET = "TargetMet"
     PENDING_DELETE = "PendingDelete"
@@ -47,7 +51,7 @@ class AtTarget(StrEnum):
 
 
 class NodesRemoved(StrEnum):
-    """Are the Nodes of a NodePool in deletion gone? (seed: Condition NodesRemoved)"""
+    """Are the Nodes of a NodePool that is being deleted gone?"""
 
     COMPLETE = "Complete"
     PENDING = "Pending"
@@ -55,7 +59,7 @@ class NodesRemoved(StrEnum):
 
 
 class Accepted(StrEnum):
-    """Deprecated, replaced by Validated; NoQuota stands in the seed's transition table alone."""
+    """Deprecated, replaced by Validated; NoQuota means that Quota is Over or NotSet."""
 
     ACCEPTED = "Accepted"
     INVALID = "Invalid"
@@ -105,7 +109,7 @@ ORDER: tuple[type[Reason], ...] = (
     Allocated,
     SufficientCapacity,
 )
-"""The condition types in the order in which a NodePool shows them."""
+"""The condition types in the order in which a NodePool shows them, deprecated ones last."""
 
 _TRUE = frozenset(
     (
@@ -127,11 +131,11 @@ HEALTHY: Mapping[Reason, str] = {
     Quota.UNDER: "NodePool is within instance type quota.",
     AtTarget.TARGET_MET: "NodePool has reached its target node count.",
 }
-"""The messages of a healthy NodePool, letter for letter the seed's."""
+"""The messages of a healthy NodePool, exactly as the product's documentation shows them."""
 
 
 def status_of(reason: Reason) -> ConditionStatus:
-    """The status that belongs to a reason (SEMANTICS, section 3)."""
+    """The status that belongs to a reason."""
     if (type(reason), reason.value) in _TRUE:
         return "True"
     return "Unknown" if reason.value in _UNKNOWN else "False"
@@ -139,7 +143,11 @@ def status_of(reason: Reason) -> ConditionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition as an object carries it; `since` is its lastTransitionTime."""
+    """A condition of an object.
+
+    since: when its status changed last, its `lastTransitionTime`.
+    generation: the generation of the object that it is about, its `observedGeneration`.
+    """
 
     type: str
     status: ConditionStatus
@@ -163,30 +171,28 @@ class Condition:
 def changed(
     before: Condition | None, reason: Reason, message: str, generation: int, now: datetime
 ) -> Condition:
-    """The condition after a verdict: its transition time moves only when its status changes."""
+    """The condition after a verdict; `before` itself where the verdict is the same.
+
+    The transition time changes with the status, not with the reason or the message.
+    """
     status = status_of(reason)
     since = before.since if before is not None and before.status == status else now
     after = Condition(type(reason).__name__, status, reason.value, message, since, generation)
     return before if before == after else after
 
 
-def observed(condition: Condition, generation: int) -> Condition:
-    """The same condition, judged again for a newer generation."""
-    return replace(condition, generation=generation)
-
-
 def deprecated(conditions: Mapping[str, Condition], *, refused: bool) -> tuple[Condition, ...]:
     """Accepted, Allocated and SufficientCapacity, computed from the conditions that replaced them.
 
-    `refused` says that the instance type is not offered where the NodePool lies, which the old
-    condition called a policy violation.
+    `refused`: whether the NodePool is invalid because its zone does not offer its instance type;
+    Accepted calls that a policy violation.
     """
-    found = (
+    derived = (
         _accepted(conditions.get("Validated"), conditions.get("Quota"), refused=refused),
         _allocated(conditions.get("AtTarget")),
         _sufficient(conditions.get("Capacity")),
     )
-    return tuple(condition for condition in found if condition is not None)
+    return tuple(condition for condition in derived if condition is not None)
 
 
 def _derived(source: Condition, reason: Reason) -> Condition:
@@ -224,5 +230,5 @@ def _sufficient(capacity: Condition | None) -> Condition | None:
 
 
 def rfc3339(moment: datetime) -> str:
-    """A moment as Kubernetes writes it: UTC, whole seconds."""
+    """A moment as Kubernetes writes it: RFC 3339, in UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,20 +1,25 @@
-"""What Kubernetes allows as a name, a key, a value: a reason for each breach, None when fine."""
+"""What Kubernetes allows as a name, a key or a value.
+
+Each function returns why a text is not allowed, or None for one that is. The rules are those of
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/.
+"""
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
 SUBDOMAIN_LIMIT: Final = 253
-"""Characters in a DNS subdomain (Kubernetes: Object Names and IDs)."""
+"""The most characters of a DNS subdomain."""
 
 LABEL_LIMIT: Final = 63
-"""Characters in a DNS label, a key's name or a label value (RFC 1123; Labels and Selectors)."""
+"""The most characters of a DNS label, of the name part of a key, and of a label value."""
 
 ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
-"""Bytes of all keys and values of one object's annotations (Kubernetes API validation)."""
+"""The most bytes of all keys and values of one object's annotations together."""
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-"""The effects of a taint (Kubernetes: Taints and Tolerations)."""
+"""The effects that a taint can have."""
 
 _SHOWN_LIMIT: Final = SUBDOMAIN_LIMIT + 1 + LABEL_LIMIT
 _RESERVED_DOMAINS: Final = ("coreweave.cloud", "coreweave.com")
@@ -40,14 +45,14 @@ _NAME_RULE: Final = (
 
 
 def dns1123_label(name: str) -> str | None:
-    """Why `name` is no DNS label of 1 to 63 characters, or None (RFC 1123)."""
+    """Why `name` is no DNS label of 1 to 63 characters (RFC 1123), or None."""
     return _breach("name", name, _DNS_LABEL, _DNS_LABEL_RULE, LABEL_LIMIT)
 
 
 def dns1123_subdomain(name: str) -> str | None:
     """Why `name` is no DNS subdomain of 1 to 253 characters, or None.
 
-    Kubernetes (Object Names and IDs) limits the whole name only, not each part between dots.
+    Only the length of the whole name is limited, not that of each part between dots.
     """
     return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
 
@@ -55,8 +60,7 @@ def dns1123_subdomain(name: str) -> str | None:
 def qualified_name(key: str) -> str | None:
     """Why `key` cannot be the key of a label, annotation or taint, or None.
 
-    A key is a name of 1 to 63 characters, optionally after a DNS subdomain and a slash
-    (Kubernetes: Labels and Selectors).
+    A key is a name of 1 to 63 characters, optionally after a DNS subdomain and a slash.
     """
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
@@ -73,20 +77,20 @@ def qualified_name(key: str) -> str | None:
 
 
 def label_value(value: str) -> str | None:
-    """Why `value` cannot be a label's value, or None; empty is fine.
+    """Why `value` cannot be the value of a label, or None.
 
-    At most 63 characters of the alphabet of names (Kubernetes: Labels and Selectors).
+    A value is empty, or a name of at most 63 characters.
     """
     return _breach("value", value, _NAME, _NAME_RULE, LABEL_LIMIT) if value else None
 
 
 def taint_value(value: str) -> str | None:
-    """Why `value` cannot be a taint's value, or None; the rule of `label_value`."""
+    """Why `value` cannot be the value of a taint, or None; the rules are those of a label."""
     return label_value(value)
 
 
 def taint_effect(effect: str) -> str | None:
-    """Why `effect` is no taint effect, or None (Kubernetes: Taints and Tolerations)."""
+    """Why `effect` is no effect of a taint, or None."""
     if effect in TAINT_EFFECTS:
         return None
     return (
@@ -98,7 +102,7 @@ def taint_effect(effect: str) -> str | None:
 def annotations_size(annotations: Mapping[str, str]) -> str | None:
     """Why the annotations are too large together, or None.
 
-    Keys and values, in bytes of UTF-8, may reach 256 KiB in all (Kubernetes API validation).
+    All keys and values may take 256 KiB in UTF-8, as the Kubernetes API server counts them.
     """
     size = sum(_bytes(key) + _bytes(value) for key, value in annotations.items())
     if size <= ANNOTATIONS_LIMIT_BYTES:
@@ -110,10 +114,11 @@ def annotations_size(annotations: Mapping[str, str]) -> str | None:
 
 
 def reserved_namespace(key: str) -> bool:
-    """Whether the key's prefix belongs to the platform, so that a customer may not set it.
+    """Whether the prefix of the key is reserved for the platform, so that a customer cannot set it.
 
-    True under `coreweave.cloud`, `coreweave.com` and every subdomain, in any case and with or
-    without the DNS root's final dot; False for exactly `cks.coreweave.cloud/system-critical`.
+    Reserved are `coreweave.cloud`, `coreweave.com` and their subdomains, in any case, with or
+    without the final dot of DNS; the one exception is `cks.coreweave.cloud/system-critical`. See
+    https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
     """
     if key == _PERMITTED_KEY:
         return False
@@ -125,14 +130,14 @@ def reserved_namespace(key: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """The text in quotes for a reason, cut after the longest length any key may have."""
+    """The text in quotes, for a reason; cut at the longest length that a key can have."""
     return repr(text if len(text) <= _SHOWN_LIMIT else f"{text[:_SHOWN_LIMIT]}…")
 
 
 def _breach(what: str, text: str, pattern: re.Pattern[str], rule: str, limit: int) -> str | None:
     if not text:
         return f"{what} is empty; it {rule}"
-    # Length first: it bounds both the matching and the text quoted in a reason.
+    # Length first: it bounds both the matching and what a reason quotes.
     if len(text) > limit:
         return f"{what} has {len(text)} characters, more than the {limit} allowed; it {rule}"
     if not pattern.fullmatch(text):
@@ -141,5 +146,5 @@ def _breach(what: str, text: str, pattern: re.Pattern[str], rule: str, limit: in
 
 
 def _bytes(text: str) -> int:
-    # JSON can carry a lone surrogate, which has no strict UTF-8 form.
+    # JSON can hold a lone surrogate, which strict UTF-8 cannot encode.
     return len(text.encode("utf-8", "surrogatepass"))

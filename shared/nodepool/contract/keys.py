@@ -1,13 +1,13 @@
-"""The keys under which things are kept: one type for each kind, made and taken apart only here."""
+"""The keys of objects: one type for each kind, built and taken apart only here."""
 
 from typing import NewType
 
 UNNAMED = "_"
-"""The token that stands where there is nothing to name."""
+"""The token in place of an identity token that a message does not have."""
 FLEET = "fleet"
-"""The token that stands for the organisation in messages about machines."""
+"""The token in place of the organisation in messages about machines."""
 PoolPath = tuple[str, str, str]
-"""The three identity tokens of a subject, general to particular; a NodePool's own are its path."""
+"""The three identity tokens of a subject, general to particular: of a NodePool, its path."""
 
 ClusterKey = NewType("ClusterKey", str)
 """A cluster: `org/cluster`."""

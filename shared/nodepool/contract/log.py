@@ -1,4 +1,4 @@
-"""One message as it lies in the log."""
+"""A message as the log stores it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """A stored message: its sequence in the stream, the moment it was stored, and what it holds.
+    """A stored message.
 
-    `time` is the server's own timestamp, in UTC.
+    position: its sequence number in the stream.
+    time: when the server stored it, in UTC.
+    subject, content, headers: the message itself.
     """
 
     position: int

@@ -1,4 +1,8 @@
-"""The nouns of the specification: the NodePool object, and the Taints and Pods around it."""
+"""The NodePool object, and what its Nodes are made of: Taints, Pods, phases.
+
+Names, fields and defaults are those of
+https://docs.coreweave.com/products/cks/reference/node-pool.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -12,13 +16,13 @@ API_VERSION: Final = "compute.coreweave.com/v1alpha1"
 KIND: Final = "NodePool"
 FINALIZER: Final = "compute.coreweave.com/node-pool"
 COMPUTE_CLASS: Final = "compute.coreweave.com/compute-class"
-"""The Node label that tells spot Nodes from others."""
+"""The label of a Node whose value is the compute class of its NodePool."""
 
 
 class Value(BaseModel):
-    """A frozen value written in camelCase, as Kubernetes writes its fields.
+    """An immutable value, written in camelCase as Kubernetes writes its fields.
 
-    Readers ignore fields they do not know; whoever takes commands asks for `extra="forbid"`.
+    A reader ignores unknown fields; commands are read with `extra="forbid"`.
     """
 
     model_config = ConfigDict(
@@ -32,32 +36,36 @@ class Value(BaseModel):
 
 
 class ScaleDownStrategy(StrEnum):
-    """Which Nodes may go when a NodePool shrinks (seed: lifecycle.scaleDownStrategy)."""
+    """Which Nodes may be removed when a NodePool shrinks: idle ones only, or idle ones first."""
 
     IDLE_ONLY = "IdleOnly"
     PREFER_IDLE = "PreferIdle"
 
 
 class ReleaseTrain(StrEnum):
-    """The release channel of a boot image (seed: image.releaseTrain)."""
+    """The release channel of a boot image."""
 
     STABLE = "stable"
     LATEST = "latest"
 
 
 class ComputeClass(StrEnum):
-    """How firmly a NodePool holds its Nodes; `spot` may be preempted (seed: Spot Node Pools)."""
+    """Whether the Nodes of a NodePool may be preempted; those of class `spot` may.
+
+    See https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
+    """
 
     DEFAULT = "default"
     SPOT = "spot"
 
 
 def _canonical_class(value: object) -> object:
+    # The product's documentation uses both spellings.
     return "spot" if value == "Spot" else value
 
 
 class Image(Value):
-    """The boot image of a NodePool's Nodes (seed: Image)."""
+    """The boot image of a NodePool's Nodes."""
 
     kernel: str | None = None
     name: str | None = None
@@ -65,14 +73,21 @@ class Image(Value):
 
 
 class Lifecycle(Value):
-    """How Nodes leave a NodePool (seed: lifecycle; the first field: the describe output)."""
+    """How Nodes leave a NodePool.
+
+    disable_unhealthy_node_eviction: kept and shown; it has no effect here.
+    scale_down_strategy: which Nodes may be removed when the NodePool shrinks.
+    """
 
     disable_unhealthy_node_eviction: bool = True
     scale_down_strategy: ScaleDownStrategy = ScaleDownStrategy.IDLE_ONLY
 
 
 class Taint(Value):
-    """A Kubernetes taint; an absent value and an empty one are the same."""
+    """A taint of a Node; an absent value and an empty one are the same.
+
+    See https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+    """
 
     key: str
     value: str = ""
@@ -80,16 +95,29 @@ class Taint(Value):
 
 
 class SchedulingPriority(Value):
-    """Who is served first when machines are short: higher values, within the int32 range."""
+    """Which NodePool gets machines first when they are short: the one with the higher value."""
 
     value: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
 
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+"""A number of Nodes."""
 
 
 class NodePoolSpec(Value):
-    """The desired state of a NodePool (seed: Node Pool Spec)."""
+    """The desired state of a NodePool.
+
+    instance_type: the type of its Nodes.
+    target_nodes: how many Nodes it is to have.
+    min_nodes, max_nodes, autoscaling: the bounds within which an autoscaler may set the target.
+    lifecycle: how Nodes leave it.
+    node_labels, node_annotations, node_taints: what each of its Nodes carries.
+    image: what its Nodes boot.
+    compute_class: whether its Nodes may be preempted.
+    region: the zone that it expects to be in.
+    affinity: which machines may become its Nodes.
+    scheduling_priority: its place among the NodePools that wait for machines.
+    """
 
     instance_type: Annotated[str, Field(min_length=1, max_length=63)]
     target_nodes: Count
@@ -108,12 +136,19 @@ class NodePoolSpec(Value):
 
     @property
     def priority(self) -> int:
-        """The scheduling priority; a NodePool that names none has 0."""
+        """The scheduling priority; 0 where the spec has none."""
         return self.scheduling_priority.value if self.scheduling_priority else 0
 
 
 class ManifestMetadata(Value):
-    """The metadata a manifest may carry; most of what the control plane owns is left unread."""
+    """The metadata that a manifest may have.
+
+    name, labels, annotations: what the object gets.
+    resource_version: the version that it was edited from; it must still be the newest.
+
+    The other fields are owned by the control plane: a manifest that was read from it and is applied
+    again has them, and they are ignored.
+    """
 
     name: str
     labels: dict[str, str] = {}
@@ -127,7 +162,10 @@ class ManifestMetadata(Value):
 
 
 class PodClass(StrEnum):
-    """How a Pod may be interrupted (seed: Pod interruption)."""
+    """How a Pod may be interrupted.
+
+    See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+    """
 
     BLOCKING = "blocking"
     INTERRUPTABLE = "interruptable"
@@ -135,7 +173,13 @@ class PodClass(StrEnum):
 
 
 class Pod(Value):
-    """A Pod on a Node, as far as a Node's way depends on it; `grace_s` in seconds."""
+    """A Pod on a Node, as far as it decides when the Node may leave.
+
+    daemon_set, verification: whether it belongs to a DaemonSet, or checks the Node's health.
+    interruption: how it may be interrupted.
+    grace_s: its termination grace period, in seconds.
+    terminating: whether it was asked to end.
+    """
 
     name: str
     daemon_set: bool = False
@@ -146,12 +190,12 @@ class Pod(Value):
 
     @property
     def counts_as_work(self) -> bool:
-        """Whether this Pod makes its Node active: DaemonSet and verification Pods do not."""
+        """Whether it makes its Node active; DaemonSet and verification Pods do not."""
         return not (self.daemon_set or self.verification)
 
 
 class NodePhase(StrEnum):
-    """Where a Node is on its way through a NodePool."""
+    """Where a Node is between its assignment to a NodePool and its deletion."""
 
     BOOTING = "booting"
     PRODUCTION = "production"
@@ -161,7 +205,7 @@ class NodePhase(StrEnum):
 
 
 class RemovalReason(StrEnum):
-    """Why a Node leaves (the reasons of the Node condition CWNodeRemoval)."""
+    """Why a Node leaves: the reasons of the Node condition CWNodeRemoval."""
 
     SCALE_DOWN = "ScaleDown"
     POOL_DELETED = "PoolDeleted"
@@ -173,7 +217,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 def spec_document(spec: NodePoolSpec) -> dict[str, object]:
-    """The spec as a Kubernetes client sees it: defaults that S1 shows stay, empty fields go."""
+    """The spec as a Kubernetes client sees it: with defaults, without empty fields."""
     document: dict[str, object] = spec.model_dump(mode="json", exclude_none=True)
     if spec.compute_class is ComputeClass.DEFAULT:
         del document["computeClass"]

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused
-from nodepool.contract.messages import Address, Command, Message, Unreadable
+from nodepool.contract.messages import Command, Message
+from nodepool.contract.subjects import Address
 from nodepool.service import Failure, describe
 
 CAUSES_MAX = 10

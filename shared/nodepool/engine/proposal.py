@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Message, Unreadable, subject_of
+from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.step import Folded
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
 

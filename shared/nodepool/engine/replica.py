@@ -9,16 +9,12 @@ from collections import deque
 from datetime import datetime
 from typing import Generic
 
+from nodepool.contract.decode import decode
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Envelope,
-    Message,
-    address_of,
-    decode,
-    envelope_of,
-)
+from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.subjects import address_of
 from nodepool.engine import step as engine
 from nodepool.engine.correlation import Correlation, Correlations
 from nodepool.engine.proposal import Input, Processed, Proposal, committed_position

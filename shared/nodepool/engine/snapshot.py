@@ -149,8 +149,9 @@ def decoder(hint: object) -> Decoder:
         return _tuple(args)
     if origin is not None and issubclass(origin, Mapping):
         return lambda raw: raw
-    assert isinstance(hint, type), f"a state cannot hold {hint}"
-    return _plain(hint)
+    kind = origin if is_dataclass(origin) else hint
+    assert isinstance(kind, type), f"a state cannot hold {hint}"
+    return _plain(kind)
 
 
 def _items(raw: Json) -> list[Json]:

@@ -6,8 +6,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Generic, NamedTuple
 
+from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
-from nodepool.contract.messages import Command, Message, Unreadable
+from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.failures import bug, merged, refusal, unreadable
 from nodepool.service import Context, Failure, I, O, S, Service, describe

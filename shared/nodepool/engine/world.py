@@ -9,18 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import (
-    Command,
-    Envelope,
-    Event,
-    Message,
-    Unreadable,
-    address_of,
-    decode,
-    envelope_of,
-    subject_of,
-)
+from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
+from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump

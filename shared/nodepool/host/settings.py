@@ -1,4 +1,4 @@
-"""What the environment may set, read once into a frozen value."""
+"""The settings of a service, read from the environment once."""
 
 import re
 from collections.abc import Mapping
@@ -16,11 +16,16 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one service.
+    """The settings of one service; the variable of each is its name in capitals after `NODEPOOL_`.
 
-    `metrics_port` 0 picks a free port, -1 serves none; `log_file` empty means standard output;
-    `replicas` is how many copies the engine keeps of the streams; `deprecated_conditions` shows the
-    three that others replaced as well.
+    url: the NATS server.
+    metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
+    log_level: debug, info, warning or error.
+    log_file: where to write the log; empty for standard output.
+    traces: where to send spans.
+    replicas: how many copies of each stream the NATS servers keep.
+    stop_with_parent: if not empty, the service stops when its standard input is closed.
+    deprecated_conditions: whether status shows the conditions that others have replaced as well.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -35,7 +40,8 @@ class Settings:
 
 
 _INTEGER = re.compile("-?[0-9]{1,9}")
-# Kubernetes tells every Pod of the Services beside it, in variables that begin with their names.
+# Kubernetes sets variables for the Services beside a Pod, which begin with a Service's name, see
+# https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
 _SERVICE_LINK = re.compile(
     "[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)=.*"
     "|[A-Z0-9_]+_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?=.*"
@@ -48,23 +54,23 @@ _CHOICES = {
     "deprecated_conditions": get_args(Shown),
 }
 OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"})
-"""What the command line and the single-machine set-up read for themselves."""
+"""Settings of the command line and of `nodepool up`, which a service ignores."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:
     """The settings in `NODEPOOL_*`; raises SettingsError for a wrong value or an unknown name."""
-    found: dict[str, str | int] = {}
+    values: dict[str, str | int] = {}
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX):
             continue
         name = variable.removeprefix(PREFIX)
         field = name.lower()
         if field in Settings.__slots__:
-            found[field] = _value(variable, field, value)
+            values[field] = _value(variable, field, value)
         elif name not in OTHERS and not _SERVICE_LINK.fullmatch(f"{name}={value}"):
             known = ", ".join(f"{PREFIX}{slot.upper()}" for slot in Settings.__slots__)
             raise SettingsError(f"{variable} is no setting; the settings are {known}")
-    return Settings(**found)  # type: ignore[arg-type]  # `_value` gives each field its type.
+    return Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
 
 
 def _value(variable: str, field: str, value: str) -> str | int:

@@ -1,199 +1,217 @@
-"""The read model on the bus: rows written so that an older one never overwrites a newer one."""
+"""The read model on the bus: objects written so that an older one never replaces a newer one."""
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from nats.errors import Error as NatsError
 from pydantic_core import to_json
 
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Message
-from nodepool.nats.bus import (
-    ANSWER_S,
-    EPOCH,
-    Conflict,
-    Connection,
-    InDoubt,
-    Publisher,
-    ServerRefusal,
-    last_of,
-)
+from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
+from nodepool.nats.stored_objects import (
+    TOMBSTONE_S,
+    VERSION,
+    ObjectKey,
+    StoredObject,
+    StoredObjects,
+    key_of_object,
+    stored_object,
+    subject_of_object,
+)
 from nodepool.service import Rows
 
 S = TypeVar("S")
-Place = tuple[str, str]
-AT_ONCE_MAX = 512
-"""How many rows are written side by side."""
-TOMBSTONE_S = 3600
-"""How long readers can see that a row is gone; after that it just is not there."""
-VERSION = "Nodepool-Version"
+WRITES_MAX = 512
+"""How many objects are written at the same time."""
+RETRY_S = 0.1
+"""The pause after a write that failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    place: Place
+class _Write(NamedTuple):
+    """A write in flight; `stored` will be its sequence in the bucket."""
+
+    key: ObjectKey
     subject: str
-    headers: dict[str, str]
-    waiting: asyncio.Future[int]
+    written: StoredObject
+    stored: "asyncio.Future[int]"
 
 
 class ReadModelWriter(Generic[S]):
-    """Writes the rows that changed, only the newest state of each.
+    """Writes the objects of a projection that have changed, each in its newest version only.
 
-    `positions` are the stream sequences of the stored rows: each write is conditional on the one
-    it replaces, so two writers cannot undo each other. `outdated` is set while another replica
-    outputs: what is known here is then not the newest, and none of it is written.
+    Every write is conditional on the sequence of the one that it replaces, so two writers cannot
+    undo each other. What lies in the buckets is read before the first write, and again whenever it
+    may have changed unseen. Memory is bounded by the objects there are, see `StoredObjects`.
     """
 
-    def __init__(self, connection: Connection, publisher: Publisher, rows: Rows[S]) -> None:
+    def __init__(self, connection: Connection, publisher: Publisher, projection: Rows[S]) -> None:
         self._connection = connection
         self._publisher = publisher
-        self._rows = rows
-        self._positions: dict[Place, int] = {}
-        self._versions: dict[Place, int] = {}
-        self._gone: set[Place] = set()
-        self._dirty: dict[Place, None] = {}
-        self._knock = asyncio.Event()
-        self.state: S | None = None
-        self.committed = 0
-        self.known = False
-        self.outdated = True
+        self._projection = projection
+        self._stored = StoredObjects()
+        self._changed: dict[ObjectKey, None] = {}
+        self._wake = asyncio.Event()
+        self._state: S | None = None
+        self._committed = 0
+        self._is_current = False
+        self._suspended = True
 
-    def touched(self, state: S, messages: Iterable[Message], committed: int) -> None:
-        """Notes which rows these messages may have changed; they are written soon."""
+    @property
+    def suspended(self) -> bool:
+        """Whether writing waits for the next `update`."""
+        return self._suspended
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what lies in the buckets is known; if not it is read before the next write."""
+        return self._is_current
+
+    @property
+    def unwritten(self) -> int:
+        """How many objects have changed and are not written yet."""
+        return len(self._changed)
+
+    def update(self, state: S, messages: Iterable[Message], committed: int) -> None:
+        """Takes the newest state, and writes what these messages may have changed in it soon.
+
+        `committed` is the position up to which the state is committed: the version of a deletion.
+        """
         for message in messages:
-            for place in self._rows.touched(state, message):
-                self._dirty[place] = None
-        self.state, self.committed, self.outdated = state, committed, False
-        if self._dirty:
-            self._knock.set()
+            for key in self._projection.touched(state, message):
+                self._changed[key] = None
+        self._state, self._committed, self._suspended = state, committed, False
+        if self._changed:
+            self._wake.set()
 
-    def forget(self) -> None:
-        """What is stored is not known any more: it will be read again before the next write."""
-        self.known = False
-        self._knock.set()
+    def suspend(self) -> None:
+        """Writes nothing until the next `update`, because another replica has a newer state."""
+        self._suspended = True
+
+    def invalidate(self) -> None:
+        """Reads what lies in the buckets again, compares it with the state, writes what differs."""
+        self._is_current = False
+        self._wake.set()
 
     async def run(self) -> None:
-        """Writes for ever; failure with the bus only delays it."""
+        """Writes for ever; an error of the bus only delays it."""
         while True:
-            await self._knock.wait()
-            self._knock.clear()
+            await self._wake.wait()
+            self._wake.clear()
             try:
                 await self.flush()
             except (InDoubt, ServerRefusal, NatsError, OSError):
-                self.known = False
-                await asyncio.sleep(0.1)
-                self._knock.set()
+                self._is_current = False
+                await asyncio.sleep(RETRY_S)
+                self._wake.set()
 
     async def flush(self) -> None:
-        """Writes what is noted now; nothing while another replica knows better."""
-        while not self.outdated:
-            if not self.known:
-                await self._learn()
-            await self._write_all()
-            if self.known:
+        """Writes every object that has changed so far; returns early when suspended.
+
+        Raises InDoubt, ServerRefusal or an error of the client; then `invalidate` and try again.
+        """
+        while not self._suspended:
+            if not self._is_current:
+                await self._compare()
+            while self._changed:
+                await self._write_some()
+            if self._is_current:
                 return
 
-    async def _learn(self) -> None:
-        """Reads what is stored, and notes every row that differs from the state."""
-        self._positions.clear()
-        self._versions.clear()
-        self._gone.clear()
-        for bucket in self._rows.buckets:
-            for entry in await _stored(self._connection, bucket):
-                place = (bucket, _key(entry.subject, bucket))
-                self._note(place, entry)
-        self.known = True
-        state = self.state
+    async def _compare(self) -> None:
+        """Reads the buckets, and marks every object that differs from the state as changed."""
+        self._stored.clear()
+        now = asyncio.get_running_loop().time()
+        for bucket in self._projection.buckets:
+            for entry in await _read_bucket(self._connection, bucket):
+                key = key_of_object(bucket, entry.subject)
+                self._stored.note(key, stored_object(entry.headers, entry.position), now)
+        self._is_current = True
+        state = self._state
         if state is None:
             return
-        there = {(b, key) for b in self._rows.buckets for key in self._rows.keys(state, b)}
-        for place in sorted(there | (self._positions.keys() - self._gone)):
-            row = self._rows.row(state, *place)
-            if row is None or self._versions.get(place) != row.version:
-                self._dirty[place] = None
+        projection = self._projection
+        wanted = {(b, key) for b in projection.buckets for key in projection.keys(state, b)}
+        for key in sorted(wanted | self._stored.live()):
+            item = projection.row(state, *key)
+            if item is None or self._stored.get(key).version != item.version:
+                self._changed[key] = None
 
-    async def _write_all(self) -> None:
-        while self._dirty:
-            sent: list[_Sent] = []
-            for place in list(self._dirty)[:AT_ONCE_MAX]:
-                del self._dirty[place]
-                found = await self._send(place)
-                if found is not None:
-                    sent.append(found)
-            if sent:
-                await asyncio.wait([one.waiting for one in sent], timeout=ANSWER_S)
-            failure = [error for one in sent if (error := await self._stored(one)) is not None]
-            if failure:
-                raise failure[0]
+    async def _write_some(self) -> None:
+        """Writes up to WRITES_MAX objects; raises the first error once all have ended."""
+        writes: list[_Write] = []
+        for key in list(self._changed)[:WRITES_MAX]:
+            del self._changed[key]
+            write = await self._send(key)
+            if write is not None:
+                writes.append(write)
+        if writes:
+            await asyncio.wait([write.stored for write in writes], timeout=REPLY_TIMEOUT_S)
+        errors = [error for write in writes if (error := await self._finish(write)) is not None]
+        if errors:
+            raise errors[0]
 
-    async def _send(self, place: Place) -> "_Sent | None":
-        """Sends a row where it is newer than what is stored, and says on what condition."""
-        state = self.state
-        assert state is not None, "rows are written of a state"
-        row = self._rows.row(state, *place)
-        version = row.version if row is not None else self.committed
-        nothing_there = place in self._gone or place not in self._positions
-        if version <= self._versions.get(place, 0) or (row is None and nothing_there):
+    async def _send(self, key: ObjectKey) -> _Write | None:
+        """Sends an object where it is newer than the stored one; None where nothing is to do."""
+        state = self._state
+        assert state is not None, "an object is written of a state"
+        item = self._projection.row(state, *key)
+        stored = self._stored.get(key)
+        version = item.version if item is not None else self._committed
+        if version <= stored.version or (item is None and stored.deleted):
             return None
-        subject = f"$KV.{place[0]}.{place[1].replace('/', '.')}"
+        subject = subject_of_object(key)
         headers = {
-            "Nats-Expected-Last-Subject-Sequence": str(self._positions.get(place, 0)),
+            "Nats-Expected-Last-Subject-Sequence": str(stored.position),
             VERSION: str(version),
         }
         content = b""
-        if row is not None:
-            content = to_json(self._rows.render(row))
+        if item is not None:
+            content = to_json(self._projection.render(item))
         else:
             headers |= {"KV-Operation": "DEL", "Nats-TTL": f"{TOMBSTONE_S}s"}
-        waiting = await self._publisher.send(subject, content, headers)
-        return _Sent(place, subject, headers, waiting)
+        future = await self._publisher.send(subject, content, headers)
+        return _Write(key, subject, StoredObject(0, version, deleted=item is None), future)
 
-    async def _stored(self, sent: "_Sent") -> Exception | None:
-        """Notes what became of a row; the failure where nobody knows."""
-        if not sent.waiting.done():
-            sent.waiting.cancel()
-            return InDoubt(f"{sent.subject} may or may not be stored: no output")
-        error = sent.waiting.exception()
-        if isinstance(error, Conflict):
-            # Another wrote this row: look whose is newer, and write again if it is ours.
-            found = await last_of(self._connection, f"KV_{sent.place[0]}", sent.subject)
-            if (found.position if found else 0) < self._positions.get(sent.place, 0):
-                self.known = False  # The bucket is not the one that was read: rows are missing.
-            self._note(sent.place, found)
-            self._dirty[sent.place] = None
+    async def _finish(self, write: _Write) -> Exception | None:
+        """Notes the result of a write; the error where it is not certain, or refused."""
+        future, now = write.stored, asyncio.get_running_loop().time()
+        if not future.done():
+            future.cancel()
+            return InDoubt(f"{write.subject} may or may not be stored: no reply")
+        error = future.exception()
+        if error is None:
+            self._stored.note(write.key, write.written._replace(position=future.result()), now)
+        elif isinstance(error, Conflict):
+            # Another replica wrote this object. It is written again if ours is the newer one.
+            await self._reread(write, now)
+            self._changed[write.key] = None
         elif isinstance(error, Exception):
             return error
-        else:
-            position = sent.waiting.result()
-            self._note(sent.place, Entry(position, EPOCH, sent.subject, b"", sent.headers))
         return None
 
-    def _note(self, place: Place, entry: Entry | None) -> None:
-        self._gone.discard(place)
+    async def _reread(self, write: _Write, now: float) -> None:
+        """Reads one object; where even older ones are gone, the bucket has been made anew."""
+        entry = await last_message(self._connection, f"KV_{write.key[0]}", write.subject)
+        if (entry.position if entry else 0) < self._stored.get(write.key).position:
+            self._is_current = False
         if entry is None:
-            self._positions.pop(place, None)
-            self._versions.pop(place, None)
-            return
-        self._positions[place] = entry.position
-        self._versions[place] = int(entry.headers.get(VERSION, "0"))
-        if entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
-            self._gone.add(place)
+            self._stored.note_missing(write.key)
+        else:
+            self._stored.note(write.key, stored_object(entry.headers, entry.position), now)
 
 
-def _key(subject: str, bucket: str) -> str:
-    # The last part may hold dots of its own: it is a name, and names may.
-    return "/".join(subject.removeprefix(f"$KV.{bucket}.").split(".", 2))
-
-
-async def _stored(connection: Connection, bucket: str) -> list[Entry]:
+async def _read_bucket(connection: Connection, bucket: str) -> list[Entry]:
+    """The newest write of every object of a bucket."""
     reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"], newest=True)
     await reader.open()
-    found: list[Entry] = []
+    entries: list[Entry] = []
     while reader.pending:
-        found += await reader.next(timeout_s=5)
+        entries += await reader.next(timeout_s=5)
     await reader.close()
-    return found
+    return entries

@@ -1,0 +1,71 @@
+"""A Node of the read model after an event about it."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from aggregator.messages import NodeChanged
+from aggregator.objects import NodeObject
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeRegistered,
+    NodeActivityChanged,
+    NodeUpdated,
+)
+from nodepool.contract.model import NodePhase
+from nodepool.service import Context
+
+
+def assigned(event: CWNodeAssigned, context: Context) -> NodeObject:
+    """A new Node, which has not joined its cluster yet."""
+    return NodeObject(
+        name=event.node,
+        zone=event.zone,
+        pool=event.key,
+        instance_type=event.instance_type,
+        assignment=event.assignment,
+        created=context.time,
+        version=context.position,
+    )
+
+
+def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObject:
+    """The Node after an event; an event about another assignment changes nothing."""
+    if event.assignment != node.assignment:
+        return node
+    match event:
+        case NodeUpdated():
+            return _updated(node, event, context)
+        case NodeActivityChanged(active=active, message=work):
+            return replace(
+                node, active=active, work=work, active_since=context.time, version=context.position
+            )
+        case CWNodeRegistered():
+            return replace(
+                node,
+                phase=NodePhase.PRODUCTION,
+                registered=context.time,
+                labels=event.labels,
+                annotations=event.annotations,
+                taints=event.taints,
+                version=context.position,
+            )
+        case CWDrainNode():
+            return replace(node, phase=NodePhase.DRAINING, version=context.position)
+        case _:
+            assert_never(event)
+
+
+def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObject:
+    turned = (node.removal is None) is not (event.removal is None)
+    return replace(
+        node,
+        phase=event.phase,
+        unschedulable=event.unschedulable,
+        labels=event.labels,
+        annotations=event.annotations,
+        taints=event.taints,
+        removal=event.removal,
+        removal_since=context.time if turned else node.removal_since,
+        version=context.position,
+    )

@@ -1,0 +1,24 @@
+"""A limit of the read model after an event about it."""
+
+from typing import assert_never
+
+from aggregator.messages import QuotaCounted
+from aggregator.objects import QuotaObject
+from nodepool.contract.events import QuotaChecked, QuotaReleased, QuotaSet
+from nodepool.service import Context
+
+
+def counted(before: QuotaObject | None, event: QuotaCounted, context: Context) -> QuotaObject:
+    """The limit and what counts against it; `before` itself where neither changes."""
+    match event:
+        case QuotaSet(limit=limit, granted=used):
+            pass
+        case QuotaChecked(limit=limit, used=used):
+            pass
+        case QuotaReleased(used=used):
+            limit = before.limit if before is not None else None
+        case _:
+            assert_never(event)
+    if before is not None and (before.limit, before.used) == (limit, used):
+        return before
+    return QuotaObject(event.org, event.zone, event.instance_type, limit, used, context.position)

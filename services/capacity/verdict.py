@@ -1,0 +1,44 @@
+"""The verdict on a NodePool's capacity, and the warning that there are not enough machines."""
+
+from capacity.state import Pool
+from capacity.supply import Share
+from nodepool.contract.conditions import HEALTHY, Capacity
+from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
+from nodepool.contract.keys import offering_parts
+from nodepool.contract.messages import pool_fields
+
+
+def verdict(pool: Pool, share: Share) -> CapacityChecked:
+    """How many of the Nodes that the NodePool still wants could be had now."""
+    assert pool.since is not None, f"{pool.key} has a verdict before its quota was checked"
+    return CapacityChecked(
+        **pool_fields(pool.key),
+        uid=pool.uid,
+        generation=pool.generation,
+        granted=pool.granted,
+        reason=share.reason,
+        wanted=pool.shortfall,
+        available=share.available,
+        since=pool.since,
+        message=_text(pool, share),
+    )
+
+
+def warning(pool: Pool, share: Share) -> CWInsufficientCapacity:
+    """The Kubernetes Event beside a verdict that there are not enough machines."""
+    return CWInsufficientCapacity(**pool_fields(pool.key), message=_text(pool, share))
+
+
+def _text(pool: Pool, share: Share) -> str:
+    if share.reason is Capacity.SUFFICIENT:
+        return HEALTHY[share.reason]
+    zone, instance_type = offering_parts(pool.offering)
+    affinity = share.reason in (
+        Capacity.PARTIAL_NODE_AFFINITY,
+        Capacity.NONE_AVAILABLE_NODE_AFFINITY,
+    )
+    which = " that satisfy the node affinity" if affinity else ""
+    return (
+        f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
+        f"can be had in {zone} now"
+    )

@@ -1,0 +1,61 @@
+"""A simulated machine."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from immutables import Map
+
+from nodepool.contract.model import Pod
+
+Fault = Literal["", "boot", "registration", "silence"]
+"""How a machine fails when it boots, as `BreakMachine` names it; empty for one that does not."""
+SCATTER = 0x9E3779B1
+"""Odd, so that multiplying by it maps the first 2**24 numbers to 2**24 different names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine: how it boots, the stay in a NodePool that it is in, and the Pods on it.
+
+    boot_s: how long a boot takes, in seconds.
+    fault: how it fails the next `fault_times` times that it boots.
+    fault_times: how many such boots are still to come.
+    fault_cause: the cause that it reports then.
+    assignment: which stay it is in, or was in last; 0 before the first.
+    failing: how it fails in this stay.
+    boots_at: when its boot is over; None where none is under way, or will never be.
+    joined: whether it is a Node of a cluster.
+    unschedulable: whether it is cordoned.
+    cordon: the count of cordons of this stay that it has applied.
+    reported: `unschedulable` as it was observed last.
+    pods: the Pods on it, by name.
+    kills: when terminating Pods are killed, by name.
+    """
+
+    boot_s: float
+    fault: Fault = ""
+    fault_times: int = 0
+    fault_cause: str = ""
+    assignment: int = 0
+    failing: Fault = ""
+    boots_at: datetime | None = None
+    joined: bool = False
+    unschedulable: bool = False
+    cordon: int = 0
+    reported: bool = False
+    pods: Map[str, Pod] = Map()
+    kills: Map[str, datetime] = Map()
+
+    @property
+    def due(self) -> datetime | None:
+        """The next moment at which it has something to report; None where there is none."""
+        moments = [*self.kills.values()]
+        if self.boots_at is not None:
+            moments.append(self.boots_at)
+        return min(moments, default=None)
+
+
+def name_of(number: int) -> str:
+    """The name of the machine that was added as this number, counted from 1."""
+    return f"g{number * SCATTER & 0xFFFFFF:06x}"

@@ -1,0 +1,60 @@
+"""The Pods on a machine: how they end, and how they are observed."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from immutables import Map
+
+from fleet.machine import Machine
+from nodepool.contract.events import NodeObserved
+from nodepool.contract.keys import MachineKey, machine_parts
+from nodepool.contract.model import Pod, PodClass
+
+
+def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
+    """The machine with a drain begun.
+
+    Interruptable Pods end immediately. Graceful ones end after their grace period, and so do all
+    others where the drain is forced. Pods of DaemonSets stay, as with `kubectl drain`; see
+    https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/.
+    """
+    pods, kills = machine.pods, machine.kills
+    for name, pod in machine.pods.items():
+        if pod.daemon_set or pod.terminating:
+            continue
+        if pod.interruption is PodClass.INTERRUPTABLE:
+            pods = pods.delete(name)
+        elif pod.interruption is PodClass.GRACEFUL or force:
+            pods = pods.set(name, pod.model_copy(update={"terminating": True}))
+            kills = kills.set(name, now + timedelta(seconds=pod.grace_s))
+    return replace(machine, pods=pods, kills=kills)
+
+
+def surviving(machine: Machine, now: datetime) -> Map[str, Pod]:
+    """The Pods without those whose grace period is over."""
+    pods = machine.pods
+    for name, due in machine.kills.items():
+        if due <= now:
+            pods = pods.delete(name)
+    return pods
+
+
+def with_pods(machine: Machine, pods: Iterable[Pod]) -> Machine:
+    """The machine with these Pods and no others."""
+    left = Map({pod.name: pod for pod in pods})
+    kills = Map({name: due for name, due in machine.kills.items() if name in left})
+    return replace(machine, pods=left, kills=kills)
+
+
+def observed(key: MachineKey, machine: Machine, pods: Map[str, Pod]) -> NodeObserved:
+    """A machine as its cluster sees it, with these Pods in the order of their names."""
+    zone, name = machine_parts(key)
+    return NodeObserved(
+        zone=zone,
+        machine=name,
+        assignment=machine.assignment,
+        unschedulable=machine.unschedulable,
+        cordon=machine.cordon,
+        pods=tuple(pods[pod] for pod in sorted(pods)),
+    )

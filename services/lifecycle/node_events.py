@@ -1,0 +1,120 @@
+"""The events about a Node, each made from the Node and the template of its NodePool."""
+
+from lifecycle.node import Node, is_cordoned
+from lifecycle.template import NodeTemplate, labels, taints
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeDeleted,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    NodeActivityChanged,
+    NodeKept,
+    NodeUpdated,
+)
+from nodepool.contract.messages import PoolFields, pool_fields
+from nodepool.contract.model import NodePhase, RemovalReason
+
+NAMED_MAX = 5
+"""How many workloads a message names."""
+
+
+class NodeFields(PoolFields):
+    """The identity of a Node as the fields of a message about it."""
+
+    node: str
+    zone: str
+    assignment: int
+
+
+def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
+    """The Node joined its cluster."""
+    return CWNodeRegistered(
+        **_fields(template, node),
+        labels=labels(template, node.name, node.topology),
+        annotations=template.node_annotations,
+        taints=taints(template, cordoned=False),
+        message=f"Node {node.name} is registered",
+    )
+
+
+def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNodeRegistrationFailed:
+    """The Node never joined its cluster."""
+    return CWNodeRegistrationFailed(
+        **_fields(template, node),
+        uid=template.uid,
+        message=f"registration of Node {node.name} failed: {cause}",
+    )
+
+
+def updated(
+    template: NodeTemplate, node: Node, phase: NodePhase, removal: RemovalReason | None
+) -> NodeUpdated:
+    """The Node as it should look from now on, in this phase and with this reason to leave."""
+    cordoned = is_cordoned(phase)
+    marks = {}
+    if removal is RemovalReason.PREEMPTED:
+        marks["qos.coreweave.cloud/pending-preemption"] = "true"
+    if node.evicted_at is not None:
+        marks["qos.coreweave.cloud/evicted-at"] = str(int(node.evicted_at.timestamp()))
+    return NodeUpdated(
+        **_fields(template, node),
+        phase=phase,
+        unschedulable=cordoned,
+        cordon=node.cordon + (cordoned and not node.cordoned),
+        labels={**labels(template, node.name, node.topology), **marks},
+        annotations=template.node_annotations,
+        taints=taints(template, cordoned=cordoned),
+        removal=removal,
+    )
+
+
+def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged:
+    """The Node became active or idle."""
+    return NodeActivityChanged(
+        **_fields(template, node),
+        active=bool(node.workloads),
+        message=f"running: {listed(node.workloads)}" if node.workloads else "nothing runs here",
+    )
+
+
+def kept(template: NodeTemplate, node: Node, why: str) -> NodeKept:
+    """The Node stays, and its request to be deleted is no longer followed."""
+    return NodeKept(
+        **_fields(template, node),
+        request=node.request,
+        message=f"Node {node.name} stays: {why}",
+    )
+
+
+def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
+    """The drain of the Node begins; no Pod may block a preemption or the deletion of a NodePool."""
+    return CWDrainNode(
+        **_fields(template, node),
+        force=node.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED),
+        message=f"draining Node {node.name}",
+    )
+
+
+def deleted(template: NodeTemplate, node: Node) -> CWNodeDeleted:
+    """The Node is gone, and its machine is free."""
+    return CWNodeDeleted(
+        **_fields(template, node),
+        uid=template.uid,
+        registered=not node.booting,
+        message=f"Node {node.name} is deleted",
+    )
+
+
+def listed(workloads: tuple[str, ...]) -> str:
+    """The names of the first workloads, and how many more there are."""
+    more = len(workloads) - NAMED_MAX
+    return ", ".join(workloads[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _fields(template: NodeTemplate, node: Node) -> NodeFields:
+    return {
+        **pool_fields(template.key),
+        "node": node.name,
+        "zone": template.zone,
+        "assignment": node.assignment,
+    }

@@ -1,0 +1,97 @@
+"""What the Nodes of a NodePool look like in their cluster: labels, annotations and taints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nodepool.contract.affinity import machine_labels
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.keys import PoolKey, pool_path
+from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, Taint
+
+CPU_TAINT = Taint(key="is_cpu_compute", effect="NoSchedule")
+GPU_TAINT = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that Kubernetes itself gives to a cordoned Node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTemplate:
+    """What all Nodes of a NodePool have in common, and the metadata of the NodePool itself.
+
+    node_labels, node_annotations, node_taints: what the NodePool asks for on its Nodes.
+    labels, annotations: those of the NodePool object.
+    version: counts the changes of any of this.
+    revision: the version in which what is asked for on the Nodes changed last.
+    """
+
+    key: PoolKey
+    uid: str
+    zone: str
+    instance_type: str
+    compute_class: ComputeClass
+    node_labels: Mapping[str, str]
+    node_annotations: Mapping[str, str]
+    node_taints: tuple[Taint, ...]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    version: int = 1
+    revision: int = 1
+
+
+def first(event: NodePoolValidated) -> NodeTemplate:
+    """The template of a new NodePool."""
+    spec = event.spec
+    return NodeTemplate(
+        key=event.key,
+        uid=event.uid,
+        zone=event.zone,
+        instance_type=spec.instance_type,
+        compute_class=spec.compute_class,
+        node_labels=spec.node_labels,
+        node_annotations=spec.node_annotations,
+        node_taints=spec.node_taints,
+        labels=event.labels,
+        annotations=event.annotations,
+    )
+
+
+def following(before: NodeTemplate, event: NodePoolValidated) -> NodeTemplate:
+    """The template after a change of its NodePool; the same one where nothing in it changed."""
+    after = replace(first(event), version=before.version, revision=before.revision)
+    if after == before:
+        return before
+    version = before.version + 1
+    revision = before.revision if _same_nodes(before, after) else version
+    return replace(after, version=version, revision=revision)
+
+
+def _same_nodes(before: NodeTemplate, after: NodeTemplate) -> bool:
+    return (before.node_labels, before.node_annotations, before.node_taints) == (
+        after.node_labels,
+        after.node_annotations,
+        after.node_taints,
+    )
+
+
+def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> dict[str, str]:
+    """A Node's labels in production; what the control plane manages wins over the NodePool's."""
+    org, _, pool = pool_path(template.key)
+    return {
+        **template.node_labels,
+        **machine_labels(INSTANCE_TYPES[template.instance_type], ZONES[template.zone]),
+        **topology,
+        "kubernetes.io/hostname": node,
+        "node.coreweave.cloud/state": "production",
+        "node.coreweave.cloud/reserved": org,
+        "compute.coreweave.com/node-pool": pool,
+        "compute.coreweave.com/node-pool-uid": template.uid,
+        COMPUTE_CLASS: template.compute_class.value,
+    }
+
+
+def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
+    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool."""
+    gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
+    kind = GPU_TAINT if gpu else CPU_TAINT
+    return (kind, *((CORDON,) if cordoned else ()), *template.node_taints)

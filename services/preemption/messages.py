@@ -1,0 +1,14 @@
+"""What the preemption service hears and says."""
+
+from nodepool.contract.commands import PreemptNode
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistered,
+    DeletedForPreemption,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
+
+Hears = PreemptNode | CWNodeRegistered | CWNodeDeleted
+Says = PreemptionPending | PreemptionInProgress | PreemptionOverdue | DeletedForPreemption

@@ -1,0 +1,105 @@
+"""Whether a command fits what is stored: that it exists, its version, and what may never change."""
+
+from nodepool.contract.commands import (
+    ApplyNodePool,
+    DeleteNodePool,
+    RegisterCluster,
+    ScaleNodePool,
+)
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from validator.rules import Refusal
+from validator.state import Pool
+
+VERSION_DIGITS_MAX = 20
+"""The most digits of a resourceVersion, which is a sequence of the stream and fits 64 bits."""
+
+
+def cluster_conflict(command: RegisterCluster, zone: str | None) -> Refusal | None:
+    """Why a cluster cannot be registered, where it is registered already in `zone`."""
+    if zone is None or zone == command.zone:
+        return None
+    return Refusal("zone", f"the cluster lies in {zone} and cannot move", "Conflict")
+
+
+def unknown_cluster(command: ApplyNodePool | ScaleNodePool | DeleteNodePool) -> Refusal:
+    """Why a command about a NodePool of a cluster that was never registered is refused."""
+    message = f"{command.org}/{command.cluster} is not a known cluster; register it first"
+    return Refusal("cluster", message, "NotFound")
+
+
+def unknown_pool(command: ScaleNodePool | DeleteNodePool) -> Refusal:
+    """Why a command to a NodePool that does not exist is refused."""
+    return Refusal("metadata.name", f"NodePool {command.pool} does not exist", "NotFound")
+
+
+def apply_conflict(command: ApplyNodePool, pool: Pool | None) -> Refusal | None:
+    """Why a manifest cannot be stored, given the NodePool of its name; None where it can."""
+    metadata = command.metadata
+    if pool is None:
+        return _not_found(metadata, command.pool)
+    version, generation = metadata.resource_version, metadata.generation
+    return (
+        _another(metadata.uid, pool)
+        or _stale("metadata.resourceVersion", version, pool, generation)
+        or _being_deleted(pool)
+        or immutable(pool.stored.spec, command.spec)
+    )
+
+
+def scale_conflict(command: ScaleNodePool, pool: Pool) -> Refusal | None:
+    """Why a NodePool cannot be scaled; None where it can."""
+    return _stale("resourceVersion", command.resource_version, pool) or _being_deleted(pool)
+
+
+def delete_conflict(command: DeleteNodePool, pool: Pool) -> Refusal | None:
+    """Why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
+    return _stale("resourceVersion", command.resource_version, pool)
+
+
+def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
+    """The first change of what may never change once a NodePool exists."""
+    if before.instance_type != after.instance_type:
+        return Refusal("spec.instanceType", "InstanceType cannot be changed")
+    if before.compute_class is not after.compute_class:
+        return Refusal("spec.computeClass", "ComputeClass cannot be changed")
+    return None
+
+
+def _not_found(metadata: ManifestMetadata, pool: str) -> Refusal | None:
+    """A manifest made from a NodePool that does not exist any more does not create a new one."""
+    for field, value in (("resourceVersion", metadata.resource_version), ("uid", metadata.uid)):
+        if value is not None:
+            message = f"NodePool {pool} does not exist; leave {field} out to create it"
+            return Refusal(f"metadata.{field}", message, "NotFound")
+    return None
+
+
+def _another(uid: str | None, pool: Pool) -> Refusal | None:
+    if uid is None or uid == pool.stored.uid:
+        return None
+    message = f"is of another NodePool; this one has uid {pool.stored.uid}"
+    return Refusal("metadata.uid", message, "Conflict")
+
+
+def _stale(
+    field: str, version: str | None, pool: Pool, generation: int | None = None
+) -> Refusal | None:
+    """Optimistic concurrency: a change made from an older version than the stored one."""
+    if version is None:
+        return None
+    if not (version.isdecimal() and len(version) <= VERSION_DIGITS_MAX):
+        return Refusal(field, "must be a resourceVersion as it was read")
+    # A new status gives the object a new version as well, so a version that is new enough may
+    # still have been read with an older spec. The generation changes with the spec alone.
+    older_spec = generation is not None and generation < pool.stored.generation
+    if older_spec or int(version) < pool.stored.version:
+        message = f"{version} is stale: the NodePool was changed since; read it again"
+        return Refusal(field, message, "Conflict")
+    return None
+
+
+def _being_deleted(pool: Pool) -> Refusal | None:
+    if pool.deleting is None:
+        return None
+    message = f"NodePool {pool.stored.pool} is being deleted; wait until it is gone"
+    return Refusal("metadata.name", message, "Conflict")

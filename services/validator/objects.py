@@ -1,0 +1,72 @@
+"""The NodePool object as a command makes it, with the verdict on it."""
+
+from collections.abc import Mapping
+from uuid import UUID, uuid5
+
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.messages import path_fields
+from nodepool.contract.model import NodePoolSpec
+from nodepool.service import Context, describe
+from validator.verdict import Verdict, verdict
+
+UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
+"""The namespace of NodePool uids, which are version 5 (RFC 9562): a replay makes the same ones."""
+
+
+def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
+    """The NodePool that a manifest creates in a cluster of this zone."""
+    checked = _checked(command.spec, zone)
+    return NodePoolValidated(
+        **path_fields(command),
+        uid=str(uuid5(UIDS, f"{command.key}@{context.position}")),
+        zone=zone,
+        generation=1,
+        version=context.position,
+        created=context.time,
+        labels=command.metadata.labels,
+        annotations=command.metadata.annotations,
+        spec=command.spec,
+        reason=checked.reason,
+        fault=checked.fault,
+        message=checked.message,
+    )
+
+
+def changed(
+    stored: NodePoolValidated,
+    spec: NodePoolSpec,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    context: Context,
+) -> NodePoolValidated:
+    """The stored NodePool with this spec and metadata; only a new spec is a new generation."""
+    checked = _checked(spec, stored.zone)
+    return NodePoolValidated(
+        **path_fields(stored),
+        uid=stored.uid,
+        zone=stored.zone,
+        generation=stored.generation + (spec != stored.spec),
+        version=context.position,
+        created=stored.created,
+        labels=labels,
+        annotations=annotations,
+        spec=spec,
+        reason=checked.reason,
+        fault=checked.fault,
+        message=checked.message,
+    )
+
+
+def is_same(before: NodePoolValidated, after: NodePoolValidated) -> bool:
+    """Whether two versions of a NodePool differ in nothing but the version."""
+    return after.model_copy(update={"version": before.version}) == before
+
+
+def _checked(spec: NodePoolSpec, zone: str) -> Verdict:
+    try:
+        return verdict(spec, zone)
+    except Exception as error:  # The spec is stored; its condition says that the check failed.
+        message = f"internal error while validating: {describe(error)}"
+        return Verdict(Validated.INTERNAL_ERROR, message)

@@ -1,0 +1,80 @@
+"""The state of the validator service: clusters, and NodePools as they are stored."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
+
+from immutables import Map
+
+from nodepool.contract.commands import (
+    ApplyNodePool,
+    DeleteNodePool,
+    RegisterCluster,
+    ScaleNodePool,
+)
+from nodepool.contract.events import (
+    ClusterRegistered,
+    CWInstanceTypeNotInZone,
+    CWInvalidInstanceType,
+    CWNodePoolCreated,
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoved,
+    NodePoolDeleting,
+    NodePoolValidated,
+)
+from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
+from nodepool.service import Context
+from validator.messages import Hears, Says
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool as it is stored.
+
+    stored: its spec and metadata, with the verdict on them, as published last.
+    deleting: since when it is being deleted; None while it is to stay.
+    """
+
+    stored: NodePoolValidated
+    deleting: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Every registered cluster and every NodePool.
+
+    clusters: the zone of each cluster.
+    pools: the NodePools, those that are being deleted included.
+    """
+
+    clusters: Map[ClusterKey, str] = Map()
+    pools: Map[PoolKey, Pool] = Map()
+
+
+def evolve(state: State, message: Hears | Says, _context: Context) -> State:
+    """The state after a message; commands change nothing before their events do."""
+    match message:
+        case ClusterRegistered(org=org, cluster=cluster, zone=zone):
+            clusters = state.clusters.set(cluster_key(org, cluster), zone)
+            return replace(state, clusters=clusters)
+        case NodePoolValidated(key=key):
+            # A NodePool that is being deleted takes no change, so this one is not.
+            return replace(state, pools=state.pools.set(key, Pool(message)))
+        case NodePoolDeleting(key=key, since=since):
+            pool = replace(state.pools[key], deleting=since)
+            return replace(state, pools=state.pools.set(key, pool))
+        case CWNodePoolDeleted(key=key):
+            return replace(state, pools=state.pools.delete(key))
+        case (
+            RegisterCluster()
+            | ApplyNodePool()
+            | ScaleNodePool()
+            | DeleteNodePool()
+            | CWNodePoolNodesRemoved()
+            | CWNodePoolCreated()
+            | CWInvalidInstanceType()
+            | CWInstanceTypeNotInZone()
+        ):
+            return state
+        case _:
+            assert_never(message)

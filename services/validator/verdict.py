@@ -1,0 +1,64 @@
+"""Whether a NodePool can be delivered as it is stored: the verdict of the condition Validated."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from nodepool.contract import affinity
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
+from nodepool.contract.conditions import HEALTHY, Validated
+from nodepool.contract.model import ComputeClass, NodePoolSpec
+
+Fault = Literal["", "InstanceType", "Zone", "Settings"]
+"""What an invalid spec is wrong about; empty for a valid one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on a spec.
+
+    reason: the reason of the condition Validated.
+    message: its message.
+    fault: what the spec is wrong about.
+    """
+
+    reason: Validated
+    message: str
+    fault: Fault = ""
+
+
+VALID = Verdict(Validated.VALID, HEALTHY[Validated.VALID])
+
+
+def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
+    """Whether a NodePool with this spec can ever be delivered in the zone of its cluster."""
+    instance = INSTANCE_TYPES.get(spec.instance_type)
+    if instance is None:
+        message = f"instance type {spec.instance_type} is not a known instance type"
+        return Verdict(Validated.INVALID, message, "InstanceType")
+    if spec.region is not None and spec.region != zone:
+        message = f"region {spec.region} is not the cluster's zone {zone}"
+        return Verdict(Validated.INVALID, message, "Zone")
+    if not offered(instance.id, zone):
+        message = f"instance type {instance.id} is not offered in zone {zone}"
+        return Verdict(Validated.INVALID, message, "Zone")
+    message = next(_undeliverable(spec, instance, zone), "")
+    return Verdict(Validated.INVALID, message, "Settings") if message else VALID
+
+
+def _undeliverable(spec: NodePoolSpec, instance: InstanceType, zone: str) -> Iterator[str]:
+    if instance.superchip and spec.compute_class is ComputeClass.SPOT:
+        yield f"computeClass spot is not offered for the Superchip instance type {instance.id}"
+    if instance.rack_size and spec.target_nodes % instance.rack_size:
+        yield (
+            f"targetNodes {spec.target_nodes} is not a multiple of {instance.rack_size}, "
+            f"the Nodes of one rack of {instance.id}"
+        )
+    if spec.affinity is None:
+        return
+    if reason := affinity.fault(spec.affinity):
+        yield reason
+        return
+    labels = affinity.machine_labels(instance, ZONES[zone])
+    if reason := affinity.satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS):
+        yield reason

@@ -1,0 +1,182 @@
+"""`nodepool fleet`: commands to the simulated data centre."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.options import COUNT
+from nodepool.cli.output import print_text
+from nodepool.cli.settings import Group, Settings
+
+if TYPE_CHECKING:
+    from nodepool.client import Client, Fault
+
+ADD_MAX = 500
+"""The most machines that one command adds."""
+FAULTS = click.Choice(["boot", "registration", "silence"])
+FAULT_HELP = "How it fails: it does not boot, is refused at registration, or never reports."
+
+
+@click.group(cls=Group)
+def fleet() -> None:
+    """Operate the simulated data centre."""
+
+
+def _machine(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
+    zone, slash, machine = value.partition("/")
+    if not (zone and slash and machine):
+        raise click.UsageError(f"{option.make_metavar(context)}: {value!r} must be ZONE/MACHINE")
+    return zone, machine
+
+
+def _labels(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for value in values:
+        key, sign, text = value.partition("=")
+        if not (key and sign):
+            raise click.UsageError(f"--{option.name}: {value!r} must be KEY=VALUE")
+        labels[key] = text
+    return labels
+
+
+@fleet.command()
+@click.argument("zone")
+@click.argument("instance_type", metavar="TYPE")
+@click.argument("count", type=click.IntRange(1, 1_000_000))
+@click.option(
+    "--boot-seconds",
+    type=click.FloatRange(0, 86_400),
+    default=0,
+    show_default=True,
+    metavar="S",
+    help="How long each machine takes to boot.",
+)
+@click.option(
+    "--label",
+    multiple=True,
+    callback=_labels,
+    metavar="KEY=VALUE",
+    help="A topology label of the machines; may be repeated.",
+)
+@click.pass_obj
+def add(
+    settings: Settings,
+    zone: str,
+    instance_type: str,
+    count: int,
+    boot_seconds: float,
+    label: dict[str, str],
+) -> int:
+    """Add machines of a type to a zone."""
+
+    async def work(client: "Client") -> None:
+        for added in range(0, count, ADD_MAX):
+            batch = min(ADD_MAX, count - added)
+            await client.add_machines(
+                zone, instance_type, batch, boot_seconds=boot_seconds, labels=label
+            )
+        print_text(f"zone/{zone} {count} {instance_type} added")
+
+    return settings.run(work)
+
+
+@fleet.command("break")
+@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.option("--fault", type=FAULTS, required=True, help=FAULT_HELP)
+@click.option(
+    "--times",
+    type=COUNT,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many boots fail.",
+)
+@click.option("--cause", default="", metavar="TEXT", help="The reason that it reports.")
+@click.pass_obj
+def break_(
+    settings: Settings, machine: tuple[str, str], fault: "Fault", times: int, cause: str
+) -> int:
+    """Make a machine fail the next time it boots."""
+
+    async def work(client: "Client") -> None:
+        await client.break_machine(*machine, fault, times=times, cause=cause)
+        print_text(f"machine/{machine[1]} broken")
+
+    return settings.run(work)
+
+
+@fleet.command()
+@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.pass_obj
+def repair(settings: Settings, machine: tuple[str, str]) -> int:
+    """Return a machine from triage to the free machines."""
+
+    async def work(client: "Client") -> None:
+        await client.repair_machine(*machine)
+        print_text(f"machine/{machine[1]} repaired")
+
+    return settings.run(work)
+
+
+@fleet.command("run-pod")
+@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.argument("name")
+@click.option("--daemon-set", is_flag=True, help="The Pod belongs to a DaemonSet.")
+@click.option(
+    "--interruptable",
+    "interruption",
+    flag_value="interruptable",
+    help="A drain may end the Pod at once.",
+)
+@click.option(
+    "--graceful",
+    "interruption",
+    flag_value="graceful",
+    help="A drain may end the Pod after its grace period.",
+)
+@click.option(
+    "--grace",
+    type=click.IntRange(0, 86_400),
+    default=30,
+    show_default=True,
+    metavar="S",
+    help="The grace period in seconds.",
+)
+@click.pass_obj
+def run_pod(
+    settings: Settings,
+    machine: tuple[str, str],
+    name: str,
+    daemon_set: bool,
+    interruption: str | None,
+    grace: int,
+) -> int:
+    """Start a Pod on a Node; by default, a drain waits until it ends."""
+
+    async def work(client: "Client") -> None:
+        from nodepool.contract.model import Pod, PodClass
+
+        pod = Pod(
+            name=name,
+            daemon_set=daemon_set,
+            interruption=PodClass(interruption or "blocking"),
+            grace_s=grace,
+        )
+        await client.run_pod(*machine, pod)
+        print_text(f"pod/{name} created")
+
+    return settings.run(work)
+
+
+@fleet.command("stop-pod")
+@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.argument("name")
+@click.pass_obj
+def stop_pod(settings: Settings, machine: tuple[str, str], name: str) -> int:
+    """End a Pod on a Node, as if its work were finished."""
+
+    async def work(client: "Client") -> None:
+        await client.stop_pod(*machine, name)
+        print_text(f"pod/{name} deleted")
+
+    return settings.run(work)

@@ -1,0 +1,57 @@
+"""`nodepool set` and `nodepool register`: quotas and clusters."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.errors import CliError
+from nodepool.cli.options import COUNT
+from nodepool.cli.output import print_text
+from nodepool.cli.settings import Group, Settings
+
+if TYPE_CHECKING:
+    from nodepool.client import Client
+
+
+@click.group("set", cls=Group)
+def set_() -> None:
+    """Set quotas."""
+
+
+@set_.command()
+@click.argument("instance_type")
+@click.argument("limit", type=COUNT, metavar="N")
+@click.option("--zone", metavar="ZONE", help="The zone.  [default: the zone of the cluster]")
+@click.pass_obj
+def quota(settings: Settings, instance_type: str, limit: int, zone: str | None) -> int:
+    """Set how many Nodes of a type the organisation may have in a zone."""
+
+    async def work(client: "Client") -> None:
+        quota_zone = zone or await client.zone()
+        if quota_zone is None:
+            raise CliError(
+                f"--zone: cluster {client.org}/{client.cluster} is not registered; name a zone"
+            )
+        outcome = await client.set_quota(quota_zone, instance_type, limit)
+        print_text(f"quota/{quota_zone}.{instance_type} {outcome.result}")
+
+    return settings.run(work)
+
+
+@click.group(cls=Group)
+def register() -> None:
+    """Register clusters."""
+
+
+@register.command()
+@click.argument("name")
+@click.option("--zone", required=True, metavar="ZONE", help="Its zone, which can never be changed.")
+@click.pass_obj
+def cluster(settings: Settings, name: str, zone: str) -> int:
+    """Register a cluster of the organisation."""
+
+    async def work(client: "Client") -> None:
+        outcome = await client.register_cluster(name, zone)
+        print_text(f"cluster/{name} {outcome.result}")
+
+    return settings.run(work)

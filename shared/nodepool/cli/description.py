@@ -1,0 +1,145 @@
+"""The text of `describe`, as kubectl prints it for a custom resource."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from nodepool.cli.documents import Document, field, items
+from nodepool.cli.event_table import CountedEvent, interval
+from nodepool.cli.layout import aligned, escaped
+
+ANNOTATION_MAX = 140
+"""An annotation with more characters is printed on lines of its own, as kubectl does."""
+_INDENT = "  "
+_SKIPPED = frozenset(
+    f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
+)
+_HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+_ACRONYMS = frozenset(("API", "URL", "UID", "OSB", "GUID"))
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|-+")
+_LETTERS = re.compile(r"[A-Za-z-]+")
+
+
+def described(document: Document, events: Sequence[CountedEvent], now: datetime) -> str:
+    """The text kubectl prints for this object and its events, without a newline at its end."""
+    shown = without_internals(document)
+    lines = [
+        ["Name:", str(field(shown, "metadata", "name"))],
+        ["Namespace:", ""],
+        *_labels(shown),
+        *_annotations(shown),
+        *_content(shown, 0, ""),
+    ]
+    if not events:
+        lines.append(["Events:", "<none>"])
+        return "\n".join(aligned(lines))
+    return "\n".join([*aligned(lines), *_events(events, now)])
+
+
+def without_internals(document: Document) -> Document:
+    """The object without the fields that the documentation's example of `describe` leaves out.
+
+    These are `observedGeneration` of conditions, and finalizers until it is being deleted.
+    """
+    metadata = dict(_mapping(field(document, "metadata")))
+    if "deletionTimestamp" not in metadata:
+        metadata.pop("finalizers", None)
+    status = dict(_mapping(field(document, "status")))
+    conditions = [
+        {key: value for key, value in _mapping(shown).items() if key != "observedGeneration"}
+        for shown in items(document, "status", "conditions")
+    ]
+    if conditions:
+        status["conditions"] = conditions
+    return {**document, "metadata": metadata, "status": status}
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _labels(document: Document) -> Iterator[list[str]]:
+    labels = _mapping(field(document, "metadata", "labels"))
+    yield from _titled("Labels:", [f"{key}={value}" for key, value in sorted(labels.items())])
+
+
+def _annotations(document: Document) -> Iterator[list[str]]:
+    annotations = _mapping(field(document, "metadata", "annotations"))
+    shown: list[str] = []
+    for key, value in sorted(annotations.items()):
+        if key == _HIDDEN_ANNOTATION:
+            continue
+        text = str(value).removesuffix("\n")
+        if len(text) + len(key) + 2 > ANNOTATION_MAX or "\n" in text:
+            shown.append(f"{key}:")
+            shown += [f"{_INDENT}{_cut(part)}" for part in text.split("\n")]
+        else:
+            shown.append(f"{key}: {text}")
+    yield from _titled("Annotations:", shown)
+
+
+def _cut(text: str) -> str:
+    limit = ANNOTATION_MAX - 2
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _titled(title: str, values: Sequence[str]) -> Iterator[list[str]]:
+    yield [title, escaped(values[0]) if values else "<none>"]
+    for value in values[1:]:
+        yield ["", escaped(value)]
+
+
+def _content(fields: Mapping[str, object], level: int, path: str) -> Iterator[list[str]]:
+    for key, value in sorted(fields.items()):
+        key_path = f"{path}.{key}"
+        if key_path in _SKIPPED:
+            continue
+        name = f"{_INDENT * level}{label(key)}:"
+        match value:
+            case Mapping():
+                yield [name]
+                yield from _content(value, level + 1, key_path)
+            case list() | tuple():
+                yield [name]
+                yield from _list(value, level + 1, key_path)
+            case _:
+                yield [name, _scalar(value)]
+
+
+def _list(values: Sequence[object], level: int, path: str) -> Iterator[list[str]]:
+    for item in values:
+        if isinstance(item, Mapping):
+            yield from _content(item, level, path)
+        else:
+            yield [f"{_INDENT * level}{_scalar(item)}"]
+
+
+def _scalar(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case None:
+            return "<nil>"
+    return escaped(str(value))
+
+
+def label(name: str) -> str:
+    """The name of a field as words: `targetNodes` becomes `Target Nodes`, `uid` becomes `UID`."""
+    if not _LETTERS.fullmatch(name):
+        return name
+    return " ".join(
+        word.upper() if word.upper() in _ACRONYMS else word[:1].upper() + word[1:]
+        for word in _WORDS.findall(name)
+    )
+
+
+def _events(events: Sequence[CountedEvent], now: datetime) -> list[str]:
+    header = ["Type", "Reason", "Age", "From", "Message"]
+    rows = [
+        [event.severity, event.reason, interval(event, now), event.component, event.message.strip()]
+        for event in events
+    ]
+    rules = ["----", "------", "----", "----", "-------"]
+    lines = [header, rules, *rows]
+    indented = [[f"{_INDENT}{first}", *map(escaped, rest)] for first, *rest in lines]
+    return ["Events:", *aligned(indented)]

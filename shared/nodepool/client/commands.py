@@ -1,0 +1,205 @@
+"""The commands that a client sends: a method for each, and sending many at a time."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Final, Literal
+
+from nodepool.client.errors import Refused
+from nodepool.client.manifests import Manifest, ManifestError, parse_manifest, parse_manifests
+from nodepool.client.names import misnamed
+from nodepool.client.outcomes import Outcome, PendingOutcomes, outcome_filters
+from nodepool.client.read_model import Document
+from nodepool.client.sender import Sender
+from nodepool.client.session import Session
+from nodepool.contract.commands import (
+    AddMachines,
+    ApplyNodePool,
+    BreakMachine,
+    DeleteNodePool,
+    PreemptNode,
+    RegisterCluster,
+    RepairMachine,
+    RunPod,
+    ScaleNodePool,
+    SetQuota,
+    StopPod,
+)
+from nodepool.contract.events import CommandAccepted
+from nodepool.contract.messages import Command, PoolFields
+from nodepool.contract.model import Pod
+from nodepool.nats.streams import STREAM
+
+WINDOW: Final = 256
+"""How many commands are in flight at a time by default."""
+
+Fault = Literal["boot", "registration", "silence"]
+
+
+class Commands(Session):
+    """The part of a client that changes something.
+
+    A method that returns `CommandAccepted` raises `Refused` where the control plane refuses the
+    command, and `NoOutcome` where there is no outcome within the client's `timeout_s` seconds.
+    """
+
+    async def apply(
+        self, manifest: ApplyNodePool | Document | str, *, dry_run: bool = False
+    ) -> CommandAccepted:
+        """Creates or changes one NodePool, given as a command, a manifest, or its YAML.
+
+        A manifest that cannot be read raises `Refused` too. For many NodePools use `send_many`.
+        """
+        command = _apply_command(manifest).model_copy(update={"dry_run": dry_run})
+        return await self.send(self.addressed(command))
+
+    async def scale(
+        self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
+    ) -> CommandAccepted:
+        """Sets `spec.targetNodes` of a NodePool.
+
+        With `version` it is refused if the NodePool has changed since that resourceVersion.
+        """
+        return await self.send(
+            ScaleNodePool(
+                **self._of(pool), target_nodes=target, resource_version=version, dry_run=dry_run
+            )
+        )
+
+    async def delete(
+        self, pool: str, *, version: str | None = None, dry_run: bool = False
+    ) -> CommandAccepted:
+        """Begins to remove a NodePool and its Nodes; `wait_until_gone` waits for the end.
+
+        With `version` it is refused if the NodePool has changed since that resourceVersion.
+        """
+        return await self.send(
+            DeleteNodePool(**self._of(pool), resource_version=version, dry_run=dry_run)
+        )
+
+    async def preempt(self, pool: str, node: str) -> CommandAccepted:
+        """Begins the preemption of a spot Node, which is removed within seven minutes."""
+        return await self.send(PreemptNode(**self._of(pool), node=node))
+
+    async def set_quota(self, zone: str, instance_type: str, limit: int) -> CommandAccepted:
+        """Sets how many Nodes of a type the organisation may hold in a zone."""
+        return await self.send(
+            SetQuota(org=self.org, zone=zone, instance_type=instance_type, limit=limit)
+        )
+
+    async def register_cluster(self, name: str, zone: str) -> CommandAccepted:
+        """Registers a cluster of the organisation in a zone, which can never be changed."""
+        return await self.send(RegisterCluster(org=self.org, cluster=name, zone=zone))
+
+    async def add_machines(
+        self,
+        zone: str,
+        instance_type: str,
+        count: int,
+        *,
+        boot_seconds: float = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> CommandAccepted:
+        """Adds simulated machines to a zone, at most 500; `labels` are their topology labels."""
+        return await self.send(
+            AddMachines(
+                zone=zone,
+                instance_type=instance_type,
+                count=count,
+                labels=dict(labels or {}),
+                boot_seconds=boot_seconds,
+            )
+        )
+
+    async def break_machine(
+        self, zone: str, machine: str, fault: Fault, *, times: int = 1, cause: str = ""
+    ) -> CommandAccepted:
+        """Makes a simulated machine fail the next `times` times that it boots."""
+        return await self.send(
+            BreakMachine(zone=zone, machine=machine, fault=fault, times=times, cause=cause)
+        )
+
+    async def repair_machine(self, zone: str, machine: str) -> CommandAccepted:
+        """Returns a machine from triage to the free machines."""
+        return await self.send(RepairMachine(zone=zone, machine=machine))
+
+    async def run_pod(self, zone: str, machine: str, pod: Pod) -> CommandAccepted:
+        """Starts a Pod on a simulated Node."""
+        return await self.send(RunPod(zone=zone, machine=machine, pod=pod))
+
+    async def stop_pod(self, zone: str, machine: str, name: str) -> CommandAccepted:
+        """Ends a Pod on a simulated Node, as if its work were finished."""
+        return await self.send(StopPod(zone=zone, machine=machine, name=name))
+
+    def addressed(self, manifest: ApplyNodePool | Manifest) -> ApplyNodePool:
+        """A manifest as a command for this client's organisation and cluster."""
+        command = manifest.command if isinstance(manifest, Manifest) else manifest
+        return command.model_copy(update=dict(self._of(command.metadata.name)))
+
+    async def send(self, command: Command) -> CommandAccepted:
+        """Sends any command and returns its acceptance."""
+        (outcome,) = await self.send_many([command])
+        if isinstance(outcome, CommandAccepted):
+            return outcome
+        raise outcome
+
+    async def send_many(
+        self, commands: Sequence[Command], *, window: int = WINDOW
+    ) -> list[Outcome]:
+        """Sends commands, at most `window` at a time, and returns the outcome of each in order.
+
+        `Refused` and `NoOutcome` are among the results and are not raised.
+        """
+        async with aclosing(self.send_each(commands, window=window)) as pairs:
+            return [outcome async for _, outcome in pairs]
+
+    async def send_each(
+        self, commands: Sequence[Command], *, window: int = WINDOW
+    ) -> AsyncGenerator[tuple[Command, Outcome], None]:
+        """As `send_many`, yielding each command with its outcome as soon as that has come."""
+        async with self._sender(commands) as sender:
+            in_flight: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
+            try:
+                for command in commands:
+                    in_flight.append((command, asyncio.create_task(sender.send(command))))
+                    if len(in_flight) >= window:
+                        first, outcome = in_flight.popleft()
+                        yield first, await outcome
+                while in_flight:
+                    first, outcome = in_flight.popleft()
+                    yield first, await outcome
+            finally:
+                for _, outcome in in_flight:
+                    outcome.cancel()
+
+    @asynccontextmanager
+    async def _sender(self, commands: Sequence[Command]) -> AsyncIterator[Sender]:
+        """A sender for these commands, which listens for their outcomes inside the context."""
+        filters = outcome_filters(command for command in commands if misnamed(command) is None)
+        async with self._reader(STREAM, filters, at_end=True) as reader:
+            outcomes = PendingOutcomes(reader)
+            listening = asyncio.create_task(outcomes.listen())
+            try:
+                yield Sender(
+                    self._connection, outcomes, source=self._source, timeout_s=self.timeout_s
+                )
+            finally:
+                listening.cancel()
+
+    def _of(self, pool: str) -> PoolFields:
+        return {"org": self.org, "cluster": self.cluster, "pool": pool}
+
+
+def _apply_command(manifest: ApplyNodePool | Document | str) -> ApplyNodePool:
+    if isinstance(manifest, ApplyNodePool):
+        return manifest
+    try:
+        if not isinstance(manifest, str):
+            return parse_manifest(manifest, "the manifest")
+        parsed = parse_manifests(manifest, "the manifest")
+    except ManifestError as error:
+        raise Refused("", "Invalid", str(error)) from None
+    if len(parsed) > 1:
+        raise Refused("", "Invalid", f"holds {len(parsed)} manifests; use send_many for several")
+    return parsed[0].command

@@ -1,0 +1,86 @@
+"""The exceptions of a client, and how errors of the bus become one of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nats.errors import Error as NatsError
+
+from nodepool.nats import errors
+from nodepool.nats.errors import InDoubt, ServerRefusal
+
+
+class ClientError(Exception):
+    """Any error of a client; its text is one line for a person."""
+
+
+class Refused(ClientError):
+    """The control plane refused a command, and nothing was changed.
+
+    field    the field to correct, as a manifest writes it; empty where it is not about one
+    reason   `Invalid`, `Forbidden`, `NotFound`, `Conflict` or `InternalError`
+    message  one sentence
+    """
+
+    def __init__(self, field: str, reason: str, message: str) -> None:
+        super().__init__(f"{field}: {message} ({reason})" if field else f"{message} ({reason})")
+        self.field = field
+        self.reason = reason
+        self.message = message
+
+
+class NoOutcome(ClientError):
+    """No outcome of a command came in time; a command that was stored will still be processed."""
+
+
+class NotFound(ClientError):
+    """There is no such object."""
+
+
+class TimedOut(ClientError):
+    """The state that was waited for was not reached in time."""
+
+
+class Unreachable(ClientError):
+    """No server responds, or no control plane has been set up on it."""
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turns errors of the bus that are raised inside it into `Unreachable`."""
+    try:
+        yield
+    except ServerRefusal:
+        raise Unreachable(
+            f"no control plane is set up at {without_password(url)}: start one with 'nodepool up'"
+        ) from None
+    except (errors.Unreachable, InDoubt, NatsError, OSError):
+        raise not_responding(url) from None
+
+
+def without_password(url: str) -> str:
+    """The address of a server, without the user and password that it may hold."""
+    scheme, mark, rest = url.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+def not_responding(url: str) -> Unreachable:
+    """The error for a server that was connected and does not respond."""
+    return Unreachable(
+        f"the server at {without_password(url)} does not respond: check that it runs, and try again"
+    )
+
+
+def no_outcome(name: str, timeout_s: float, *, stored: bool) -> NoOutcome:
+    """The error for a command, by its class name, whose outcome did not come within `timeout_s`.
+
+    `stored` is whether the server has confirmed that the command is in the log.
+    """
+    if not stored:
+        return NoOutcome(
+            f"{name} may or may not be stored: the server did not confirm it within"
+            f" {timeout_s:g} s; send it again, which does no harm"
+        )
+    return NoOutcome(
+        f"{name} has no outcome after {timeout_s:g} s; it is stored in the log and will be"
+        " processed once the services run"
+    )

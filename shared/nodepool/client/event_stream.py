@@ -1,0 +1,66 @@
+"""Reading the events of a cluster's NodePools and Nodes from the log."""
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+
+from nodepool.client.errors import translated
+from nodepool.client.events import KINDS, ObjectEvent, object_events, regards
+from nodepool.client.names import checked
+from nodepool.client.session import Session
+from nodepool.contract.subjects import token
+from nodepool.nats.streams import STREAM
+
+
+class EventStream(Session):
+    """The part of a client that reads events."""
+
+    async def events(
+        self,
+        *,
+        pool: str = "",
+        node: str = "",
+        since: datetime | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[ObjectEvent, None]:
+        """The events of the cluster's NodePools and Nodes, in the order of the log.
+
+        pool, node  only the events of this NodePool or of this Node
+        since       the time of the first event; None for the beginning of the log
+        follow      whether to continue with new events, without end
+        """
+        start = 1 if since is None else await self._position_at(since)
+        filters = self._event_filters(pool)
+        async with self._reader(STREAM, filters, start=start) as reader:
+            while follow or reader.pending:
+                for entry in await self._read(reader, endless=follow):
+                    for event in object_events(entry):
+                        if regards(event, pool, node) and (since is None or event.time >= since):
+                            yield event
+
+    def _event_filters(self, pool: str) -> Sequence[str]:
+        pool_token = token(checked("name", pool)) if pool else "*"
+        path = f"{self.org}.{self.cluster}.{pool_token}"
+        return [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
+
+    async def _position_at(self, time: datetime) -> int:
+        """The position of the first message stored at or after a time, found by bisection.
+
+        Past the end of the log where there is none.
+        """
+        with translated(self.url):
+            high = await self._last_position(STREAM) + 1
+            low = 1
+            while low < high:
+                middle = (low + high) // 2
+                stored = await self._time_of(middle)
+                if stored is not None and stored >= time:
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
+
+    async def _time_of(self, position: int) -> datetime | None:
+        """When the first message at or after a position was stored."""
+        manager = self._connection.jsm()
+        message = await manager.get_msg(STREAM, seq=position, subject=">", next=True)
+        return message.time

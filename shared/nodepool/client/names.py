@@ -1,0 +1,32 @@
+"""Which names can be part of a subject."""
+
+import json
+import re
+
+from nodepool.client.errors import Refused
+from nodepool.contract.messages import Command
+
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+
+
+def checked(field: str, name: str) -> str:
+    """The name itself; raises `Refused` for the field where it cannot be part of a subject."""
+    if not _NAME.fullmatch(name):
+        raise _invalid(field, name)
+    return name
+
+
+def misnamed(command: Command) -> Refused | None:
+    """The refusal of a command whose subject would not be its own; None for any other."""
+    fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
+    for field, name in zip(fields, command.path, strict=True):
+        if field and not _NAME.fullmatch(name):
+            return _invalid("metadata.name" if field == "pool" else field, name)
+    return None
+
+
+def _invalid(field: str, name: str) -> Refused:
+    shown = json.dumps(name[:64])
+    return Refused(
+        field, "Invalid", f"{shown} is not a valid name; use letters, digits, '-', '_' or '.'"
+    )

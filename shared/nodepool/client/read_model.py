@@ -1,0 +1,109 @@
+"""Reading the objects of the control plane: one, all of a kind, and each change of them."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal
+
+from nodepool.client.errors import translated
+from nodepool.client.names import checked
+from nodepool.client.session import Session
+from nodepool.contract.decode import decode
+from nodepool.contract.events import ClusterRegistered
+from nodepool.contract.keys import UNNAMED
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope
+
+Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
+Document = Mapping[str, object]
+"""An object as Kubernetes would show it: the value of its JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object of the read model.
+
+    key       its name within the client's organisation and cluster
+    document  its content; None for an object that has been deleted
+    position  the position of this version in the bucket's stream
+    """
+
+    key: str
+    document: Document | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The mark that `watch` yields once, after every object that existed when it began."""
+
+
+class ReadModel(Session):
+    """The part of a client that reads objects."""
+
+    async def get(self, bucket: Bucket, key: str) -> Document | None:
+        """The object with this key; None where there is none.
+
+        The key of a NodePool or Node is its name; of a quota and of a capacity, `<zone>.<type>`.
+        """
+        subject = self._prefix(bucket) + checked("name", key)
+        with translated(self.url):
+            entry = await bus.last_of(self._connection, f"KV_{bucket}", subject)
+        return document_of(entry) if entry is not None else None
+
+    async def list(self, bucket: Bucket, prefix: str = "") -> list[Object]:
+        """Every object of a bucket whose key begins with `prefix`, ordered by key."""
+        objects: dict[str, Object] = {}
+        async with aclosing(self.watch(bucket, prefix)) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    break
+                objects[change.key] = change
+        return [objects[key] for key in sorted(objects) if objects[key].document is not None]
+
+    async def watch(
+        self, bucket: Bucket, prefix: str = ""
+    ) -> AsyncGenerator[Object | Listed, None]:
+        """Every object of a bucket whose key begins with `prefix`, `Listed`, then each change.
+
+        It never ends by itself. A deleted object comes with `document` None. Of changes that
+        follow each other closely, only the last may come.
+        """
+        subjects = self._prefix(bucket)
+        listed = False
+        async with self._reader(f"KV_{bucket}", [f"{subjects}>"], newest=True) as reader:
+            while True:
+                if not listed and reader.pending == 0:
+                    listed = True
+                    yield Listed()
+                for entry in await self._read(reader, endless=listed):
+                    key = entry.subject[len(subjects) :]
+                    if key.startswith(prefix):
+                        yield Object(key, document_of(entry), entry.position)
+
+    async def zone(self) -> str | None:
+        """The zone of the client's cluster; None for a cluster that is not registered."""
+        entry = await self._last_event(ClusterRegistered, UNNAMED)
+        if entry is None:
+            return None
+        envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
+        return envelope.data.zone if isinstance(envelope, Envelope) else None
+
+    def _prefix(self, bucket: Bucket) -> str:
+        """The subject of the client's objects in a bucket, up to their key."""
+        match bucket:
+            case "nodepools" | "nodes":
+                return f"$KV.{bucket}.{self.org}.{self.cluster}."
+            case "quotas":
+                return f"$KV.{bucket}.{self.org}."
+            case "capacity":
+                return f"$KV.{bucket}."
+
+
+def document_of(entry: Entry) -> Document | None:
+    """The object that a message of a bucket holds; None for the mark of its deletion."""
+    if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
+        return None
+    document: Document = json.loads(entry.content)
+    return document

@@ -1,0 +1,86 @@
+"""Sending one command: publishing it as a CloudEvent, and awaiting its outcome."""
+
+import asyncio
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from nodepool.client.errors import NoOutcome, no_outcome
+from nodepool.client.names import misnamed
+from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.nats import api
+from nodepool.nats.connection import RETRY_S, Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+
+PUBLISH_S = 2.0
+"""How long one attempt to publish may take, in seconds."""
+
+
+class Sender:
+    """Sends commands on one connection; many may be in flight at a time.
+
+    source     the `source` of each CloudEvent
+    timeout_s  how long an outcome may take, in seconds
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        outcomes: PendingOutcomes,
+        *,
+        source: str,
+        timeout_s: float,
+    ) -> None:
+        self._connection = connection
+        self._outcomes = outcomes
+        self._source = source
+        self._timeout_s = timeout_s
+
+    async def send(self, command: Command) -> Outcome:
+        """The outcome of a command; a command with an invalid name is refused without sending."""
+        refusal = misnamed(command)
+        if refusal is not None:
+            return refusal
+        id = str(uuid4())
+        name = type(command).__name__
+        content = encoded(command, id, self._source)
+        outcome = self._outcomes.expect(id)
+        position = 0
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                position = await self._publish(subject_of(command, ""), content, id)
+                return await outcome
+        except ServerRefusal as error:
+            return NoOutcome(f"{name} is not stored: {error}")
+        except TimeoutError:
+            return no_outcome(name, self._timeout_s, stored=position > 0)
+        finally:
+            self._outcomes.forget(id)
+
+    async def _publish(self, subject: str, content: bytes, id: str) -> int:
+        """The position of the message, published until the server confirms that it is stored.
+
+        The id makes repetitions harmless: the server and the services drop them.
+        """
+        while True:
+            try:
+                return await api.publish(
+                    self._connection, subject, content, id=id, timeout_s=PUBLISH_S
+                )
+            except InDoubt:
+                await asyncio.sleep(RETRY_S)
+
+
+def encoded(command: Command, id: str, source: str) -> bytes:
+    """A command as a CloudEvent in structured JSON."""
+    kind = type(command)
+    envelope = envelope_of(kind).model_construct(
+        id=id,
+        type=kind.__name__,
+        source=source,
+        subject="/".join(command.path),
+        time=datetime.now(UTC),
+        data=command,
+    )
+    return envelope.encode()

@@ -1,0 +1,198 @@
+"""Messages from the bytes in the log; content that cannot be read becomes a value, not an error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from nodepool.contract.messages import (
+    Command,
+    Envelope,
+    Message,
+    OfCluster,
+    OfMachine,
+    OfOrg,
+    OfPool,
+    OfZone,
+    envelope_of,
+)
+from nodepool.contract.subjects import Address, address_of, subject_of
+
+COMMAND_BYTES_MAX = 256 << 10
+"""The largest command that is accepted; what follows from it is larger and must fit the bus too."""
+ID_MAX = 256
+"""The longest id of a command, in characters; it is repeated in every message that follows."""
+TRACE_MAX = 64
+"""The longest `traceparent` that is passed on, in characters."""
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message whose subject can be read and whose content cannot.
+
+    address: the parts of the subject.
+    id: the id of the message.
+    field: the field at fault, as `spec.targetNodes`; empty where it is the content as a whole.
+    cause: one sentence.
+    correlationid: the id that the sender of a command waits for; None for an event.
+    """
+
+    address: Address
+    id: str
+    field: str
+    cause: str
+    correlationid: str | None = None
+
+
+class _Opened(NamedTuple):
+    """A command's content taken apart: CloudEvent attributes, data, id, and what is wrong."""
+
+    attributes: Mapping[str, object]
+    data: object
+    id: str
+    fault: str = ""
+
+
+class _Misplaced(NamedTuple):
+    """Why a command does not belong on the subject that it was sent on."""
+
+    field: str
+    cause: str
+
+
+def decode(
+    kind: type[M], subject: str, content: bytes, headers: dict[str, str], position: int
+) -> Envelope[M] | Unreadable:
+    """The envelope in `content`, or why it cannot be read; never raises for bad content.
+
+    A command may also be sent in the binary mode of CloudEvents or as bare JSON. Its id is then
+    the header `ce-id` or `Nats-Msg-Id`, or else its position in the log.
+    """
+    if issubclass(kind, Command):
+        return _decode_command(kind, _address(subject), content, headers, position)
+    try:
+        return envelope_of(kind).model_validate_json(content)  # type: ignore[return-value]
+    except ValidationError as error:
+        field, cause = explain(error)
+        return Unreadable(_address(subject), str(position), field, cause)
+
+
+def unknown_command(
+    subject: str, content: bytes, headers: Mapping[str, str], position: int
+) -> Unreadable:
+    """A command of an unknown name, to be refused under the id that its sender waits for."""
+    id = _opened(content, _lower(headers), position).id
+    address = _address(subject)
+    cause = f"{address.name} is no command: see the last part of the subject"
+    return Unreadable(address, id, "type", cause, id)
+
+
+def explain(error: ValidationError) -> tuple[str, str]:
+    """The first fault of a validation: the field as a manifest writes it, and one sentence."""
+    fault = error.errors(include_url=False, include_context=False)[0]
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    field = "".join(parts).removeprefix(".")
+    text = fault["msg"].removeprefix("Value error, ")
+    match fault["type"]:
+        case "missing":
+            return field, "is required"
+        case "extra_forbidden":
+            return field, "is not a known field"
+        case "json_invalid":
+            return "", f"the content is not JSON: {text}"
+        case _:
+            return field, text[:1].lower() + text[1:]
+
+
+def _address(subject: str) -> Address:
+    address = address_of(subject)
+    if address is None:
+        raise ValueError(f"{subject} is no message subject")
+    return address
+
+
+def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _decode_command(
+    kind: type[M], address: Address, content: bytes, headers: Mapping[str, str], position: int
+) -> Envelope[M] | Unreadable:
+    header = _lower(headers)
+    attributes, body, id, fault = _opened(content, header, position)
+    if fault:
+        return Unreadable(address, id, "", fault, id)
+    try:
+        data = kind.model_validate_json(to_json(body), strict=True, extra="forbid", by_name=False)
+    except ValidationError as error:
+        field, cause = explain(error)
+        return Unreadable(address, id, field, cause, id)
+    identified = _identified(data, address)
+    if isinstance(identified, _Misplaced):
+        return Unreadable(address, id, identified.field, identified.cause, id)
+    trace = attributes.get("traceparent") or header.get("traceparent")
+    source = attributes.get("source") or header.get("ce-source")
+    return envelope_of(kind).model_construct(  # type: ignore[return-value]
+        id=id,
+        type=kind.__name__,
+        source=source if isinstance(source, str) else "unknown",
+        subject="/".join(address.path),
+        traceparent=trace if isinstance(trace, str) and len(trace) <= TRACE_MAX else None,
+        correlationid=id,
+        data=identified,
+    )
+
+
+def _opened(content: bytes, header: Mapping[str, str], position: int) -> _Opened:
+    """A command taken apart, in whichever of the three ways it was sent."""
+    id = header.get("ce-id") or header.get("nats-msg-id") or ""
+    if not 0 < len(id) <= ID_MAX:
+        id = str(position)
+    if len(content) > COMMAND_BYTES_MAX:
+        fault = f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
+        return _Opened({}, None, id, fault)
+    try:
+        outer = from_json(content)
+    except ValueError as error:
+        return _Opened({}, None, id, f"the content is not JSON: {error}")
+    if not isinstance(outer, dict):
+        return _Opened({}, None, id, "the content is not a JSON object")
+    if "specversion" not in outer:
+        return _Opened({}, outer, id)
+    given = outer.get("id")
+    if isinstance(given, str) and len(given) > ID_MAX:
+        fault = f"the id has {len(given)} characters; at most {ID_MAX} are taken"
+        return _Opened({}, None, id, fault)
+    return _Opened(outer, outer.get("data", {}), given if isinstance(given, str) and given else id)
+
+
+_IDENTITY: dict[type[Message], tuple[str, ...]] = {
+    OfOrg: ("org",),
+    OfCluster: ("org", "cluster"),
+    OfPool: ("org", "cluster", "pool"),
+    OfZone: ("", "zone"),
+    OfMachine: ("", "zone", "machine"),
+}
+"""The fields that hold the tokens of `path`; empty for a token that is always the same."""
+
+
+def _identified(data: M, address: Address) -> M | _Misplaced:
+    """`data` with the identity that its subject gives.
+
+    What a sender may do is decided by subject alone. So the content must not name another identity,
+    and the message must belong on exactly this subject: one about a machine is not accepted on the
+    subject of an organisation, although the three tokens would fit.
+    """
+    names = next(names for base, names in _IDENTITY.items() if isinstance(data, base))
+    identity = {name: value for name, value in zip(names, address.path, strict=False) if name}
+    for name, value in identity.items():
+        if getattr(data, name) not in ("", value):
+            return _Misplaced(name, "differs from the subject it was sent on")
+    identified = data.model_copy(update=identity)
+    if identified.path == address.path:
+        return identified
+    return _Misplaced("", f"this belongs on the subject {subject_of(identified, '')}")

@@ -1,0 +1,128 @@
+"""What the allocator says: which machine joins a NodePool, and which Node leaves it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
+from nodepool.contract.messages import Event, OfNode, OfPool
+from nodepool.contract.model import RemovalReason
+
+
+class GrantAcknowledged(Event, OfPool):
+    """The allocator adds no Node beyond this smaller grant any more."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    uid: str
+    generation: int
+    granted: int
+
+
+class AllocationFailed(Event, OfPool):
+    """The Nodes of a NodePool could not be decided on: AtTarget is InternalError."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    message: str
+
+
+class NodeRemovalCancelled(Event, OfNode):
+    """The NodePool wants to keep this Node after all; too late where it is gone already."""
+
+    speaker: ClassVar[str] = "allocator"
+
+
+class CWNodePoolScaledUp(KubernetesEvent):
+    """The target of a NodePool rose from `before` to `after` Nodes."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    before: int
+    after: int
+
+
+class CWNodeRequestQueued(KubernetesEvent):
+    """A NodePool requests `count` Nodes more, which makes `granted` in all."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    count: int
+    granted: int
+
+
+class CWNodeAssigned(OfNode, KubernetesEvent):
+    """A machine is assigned to a NodePool and becomes its Node.
+
+    uid: the NodePool's.
+    instance_type, labels: the machine's type and its topology labels.
+    """
+
+    speaker: ClassVar[str] = "allocator"
+
+    uid: str
+    instance_type: str
+    labels: Mapping[str, str] = {}
+
+
+class CWNodePoolRemoveNodes(KubernetesEvent):
+    """A NodePool begins to remove `count` Nodes, from a target of `before`."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    count: int
+    before: int
+
+
+class CWNodeDeletionRequestSuccess(OfNode, KubernetesEvent):
+    """A Node is to be deleted.
+
+    removal: why.
+    idle_only: whether the Node stays if it became active in the meantime.
+    request: counts the requests to delete it in this assignment.
+    """
+
+    speaker: ClassVar[str] = "allocator"
+
+    removal: RemovalReason
+    idle_only: bool
+    request: int = 0
+
+
+class CWNodePoolNodesRemoved(KubernetesEvent):
+    """A removal of Nodes is complete.
+
+    uid: the NodePool's.
+    count: how many Nodes were removed.
+    remaining: how many it still has.
+    removal: why they were removed.
+    """
+
+    speaker: ClassVar[str] = "allocator"
+
+    uid: str
+    count: int
+    remaining: int
+    removal: RemovalReason
+
+
+class CWNodePoolScaledDown(KubernetesEvent):
+    """A NodePool was scaled down from a target of `before` to one of `after` Nodes."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    before: int
+    after: int
+
+
+class CWNodeDeliverFail(KubernetesEvent):
+    """Nodes cannot be delivered, for a fault in the NodePool's settings or of a machine."""
+
+    speaker: ClassVar[str] = "allocator"
+    severity: ClassVar[Severity] = "Warning"
+
+
+class CWNodePoolNodesRequestFailed(KubernetesEvent):
+    """The Nodes of a NodePool could not be requested for an internal error."""
+
+    speaker: ClassVar[str] = "allocator"
+    severity: ClassVar[Severity] = "Warning"

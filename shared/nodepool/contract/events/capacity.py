@@ -1,0 +1,46 @@
+"""What the capacity service says: how many machines a NodePool could have now, Capacity."""
+
+from datetime import datetime
+from typing import ClassVar
+
+from nodepool.contract.conditions import Capacity
+from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
+from nodepool.contract.messages import Event, OfPool
+
+
+class CapacityChecked(Event, OfPool):
+    """Whether there are as many machines as a NodePool still wants.
+
+    uid, generation, granted: the NodePool and its grant as they were checked.
+    reason: the reason of the condition Capacity.
+    wanted: how many Nodes it still wants.
+    available: how many of them it could have now.
+    since: since when it waits; NodePools are served in this order.
+    message: the message of the condition.
+    """
+
+    speaker: ClassVar[str] = "capacity"
+
+    uid: str
+    generation: int
+    granted: int
+    reason: Capacity
+    wanted: int
+    available: int
+    since: datetime
+    message: str
+
+
+class CapacityCheckFailed(Event, OfPool):
+    """The capacity for a NodePool could not be checked: Capacity is InternalError."""
+
+    speaker: ClassVar[str] = "capacity"
+
+    message: str
+
+
+class CWInsufficientCapacity(KubernetesEvent):
+    """There are fewer machines than a NodePool wants."""
+
+    speaker: ClassVar[str] = "capacity"
+    severity: ClassVar[Severity] = "Warning"

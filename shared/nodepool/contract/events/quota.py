@@ -1,0 +1,76 @@
+"""What the quota service says: limits, how many Nodes each NodePool is granted, Quota."""
+
+from typing import ClassVar
+
+from nodepool.contract.conditions import Quota
+from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
+from nodepool.contract.messages import Event, OfOrg, OfPool
+
+
+class QuotaSet(Event, OfOrg):
+    """An organisation's limit for an instance type in a zone.
+
+    limit: the most Nodes from now on.
+    granted: how many Nodes count against it already.
+    """
+
+    speaker: ClassVar[str] = "quota"
+
+    zone: str
+    instance_type: str
+    limit: int
+    granted: int
+
+
+class QuotaChecked(Event, OfPool):
+    """How many Nodes a NodePool may have.
+
+    generation, uid: the NodePool as it was checked.
+    reason: the reason of the condition Quota.
+    granted: how many Nodes it may have.
+    zone, instance_type, limit: the limit that applies; no number where none was set.
+    used: how many Nodes of all NodePools count against the limit.
+    message: the message of the condition.
+    """
+
+    speaker: ClassVar[str] = "quota"
+
+    generation: int
+    reason: Quota
+    uid: str
+    granted: int
+    zone: str
+    instance_type: str
+    limit: int | None = None
+    used: int
+    message: str
+
+
+class QuotaReleased(Event, OfPool):
+    """A NodePool gave back what it does not hold any more.
+
+    granted: how many of its Nodes still count against the limit.
+    zone, instance_type: the limit that applies.
+    used: how many Nodes of all NodePools count against it.
+    """
+
+    speaker: ClassVar[str] = "quota"
+
+    granted: int
+    zone: str
+    instance_type: str
+    used: int
+
+
+class CWOverQuota(KubernetesEvent):
+    """The limit is too small for the `targetNodes` of a NodePool."""
+
+    speaker: ClassVar[str] = "quota"
+    severity: ClassVar[Severity] = "Warning"
+
+
+class CWNodePoolQuotaCheckFailed(KubernetesEvent):
+    """The quota of a NodePool could not be checked: Quota is InternalError."""
+
+    speaker: ClassVar[str] = "quota"
+    severity: ClassVar[Severity] = "Warning"

@@ -1,0 +1,86 @@
+"""What the validator says: clusters, NodePool objects and their generations, Validated."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
+from nodepool.contract.messages import Event, OfCluster, OfPool
+from nodepool.contract.model import NodePoolSpec
+
+
+class ClusterRegistered(Event, OfCluster):
+    """A cluster exists, in this zone."""
+
+    speaker: ClassVar[str] = "validator"
+
+    zone: str
+
+
+class NodePoolValidated(Event, OfPool):
+    """A NodePool's desired state and whether it is valid; said whenever either changes.
+
+    uid: tells the NodePool from earlier ones of the same name.
+    zone: the zone of its cluster.
+    generation: counts the changes of the spec.
+    version: the position of the command that changed the object last.
+    created: when the object was created.
+    labels, annotations: the metadata of the object.
+    spec: the desired state.
+    reason: the reason of the condition Validated.
+    fault: which kind of fault an invalid spec has; empty for a valid one.
+    message: the message of the condition.
+    """
+
+    speaker: ClassVar[str] = "validator"
+
+    uid: str
+    zone: str
+    generation: int
+    version: int
+    created: datetime
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    spec: NodePoolSpec
+    reason: Validated
+    fault: Literal["", "InstanceType", "Zone", "Settings"] = ""
+    message: str
+
+
+class NodePoolDeleting(Event, OfPool):
+    """A NodePool is being deleted since this moment: its Nodes first, then the object."""
+
+    speaker: ClassVar[str] = "validator"
+
+    uid: str
+    generation: int
+    since: datetime
+
+
+class CWNodePoolCreated(KubernetesEvent):
+    """A NodePool is created."""
+
+    speaker: ClassVar[str] = "validator"
+
+
+class CWNodePoolDeleted(KubernetesEvent):
+    """A NodePool is deleted: the object is gone."""
+
+    speaker: ClassVar[str] = "validator"
+
+    uid: str
+
+
+class CWInvalidInstanceType(KubernetesEvent):
+    """A NodePool names an instance type that does not exist."""
+
+    speaker: ClassVar[str] = "validator"
+    severity: ClassVar[Severity] = "Warning"
+
+
+class CWInstanceTypeNotInZone(KubernetesEvent):
+    """A NodePool names an instance type that its zone does not offer."""
+
+    speaker: ClassVar[str] = "validator"
+    severity: ClassVar[Severity] = "Warning"

@@ -1,0 +1,15 @@
+"""The one list of services; everything that starts, tests or documents them takes it from here."""
+
+from typing import Final
+
+SERVICES: Final[tuple[str, ...]] = (
+    "validator",
+    "quota",
+    "capacity",
+    "allocator",
+    "lifecycle",
+    "preemption",
+    "aggregator",
+    "fleet",
+)
+"""Every service by its package name, in the order in which readers meet them."""

@@ -1,0 +1,65 @@
+"""The subjects of messages: `np.cmd.<identity>.<name>` and `np.evt.<service>.<identity>.<name>`.
+
+The identity is three tokens, `Message.path`, and the name is that of the message's class.
+"""
+
+from dataclasses import dataclass
+
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.messages import Command, Event, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of a subject.
+
+    kind: `cmd` or `evt`.
+    service: the service that says the event; empty for a command.
+    path: the identity of what the message is about.
+    name: the name of the message's class.
+    """
+
+    kind: str
+    service: str
+    path: PoolPath
+    name: str
+
+
+def token(name: str) -> str:
+    """A name as one subject token: NATS separates tokens by dots, so a dot is written `~`."""
+    return name.replace(".", "~")
+
+
+def subject_of(message: Message, service: str) -> str:
+    """The subject of `message`; `service` is the one that says an event, and unused for others."""
+    tokens = ".".join(map(token, message.path))
+    name = type(message).__name__
+    if isinstance(message, Command):
+        return f"np.cmd.{tokens}.{name}"
+    return f"np.evt.{service}.{tokens}.{name}"
+
+
+def filter_of(message: type[Message]) -> str:
+    """The subject filter for all messages of this class."""
+    name = message.__name__
+    if issubclass(message, Command):
+        return f"np.cmd.*.*.*.{name}"
+    if issubclass(message, Event):
+        return f"np.evt.{message.speaker}.*.*.*.{name}"
+    raise TypeError(f"{name} is neither command nor event")
+
+
+def address_of(subject: str) -> Address | None:
+    """The parts of a message's subject; None for any other subject."""
+    match subject.split("."):
+        case ["np", "cmd", org, cluster, pool, name]:
+            path = (_name(org), _name(cluster), _name(pool))
+            return Address("cmd", "", path, name)
+        case ["np", "evt", service, org, cluster, pool, name]:
+            path = (_name(org), _name(cluster), _name(pool))
+            return Address("evt", service, path, name)
+    return None
+
+
+def _name(part: str) -> str:
+    return part.replace("~", ".")

@@ -1,0 +1,157 @@
+"""Processing the inputs of a replica: propose, commit, and apply what became of the commit."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from nodepool.engine.replica import Proposal, Replica
+from nodepool.host.leadership import Leadership
+from nodepool.host.projector import Projector
+from nodepool.host.telemetry import Telemetry
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+
+S = TypeVar("S")
+Commit = Callable[[Proposal[S]], Awaitable[int]]
+"""Stores a proposal; the position of its commit record. Raises Conflict, InDoubt, ServerRefusal."""
+QUIET_S = 0.2
+"""How long inputs without an output may wait for a commit that moves the cursor past them."""
+BACK_OFF_S = 0.25
+"""The pause after a commit that the server refused for a reason of its own."""
+
+
+class Stale(Exception):
+    """A commit was refused, but the commit that came before it is not in the log."""
+
+
+class Committing(Generic[S]):
+    """Commits what the replica has to commit, if its turn has come.
+
+    `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
+    """
+
+    def __init__(
+        self,
+        replica: Replica[S],
+        commit: Commit[S],
+        leadership: Leadership,
+        projector: Projector[S],
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+    ) -> None:
+        self._replica = replica
+        self._commit = commit
+        self._leadership = leadership
+        self._projector = projector
+        self._telemetry = telemetry
+        self._clock = clock
+        self._quiet_since = 0.0
+        self._processed = 0
+        self._in_flight = False
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit is on its way."""
+        return self._in_flight
+
+    def followed(self, now: float, *, caught_up: bool) -> None:
+        """The replica has read a commit of another one: what was quiet counts from now."""
+        self._quiet_since = now
+        self._leadership.followed(now, caught_up=caught_up)
+        self._projector.suspend()
+
+    def seconds_left(self, now: float) -> float | None:
+        """In how many seconds there may be something to commit, unless a message arrives first."""
+        replica, leadership = self._replica, self._leadership
+        waits = []
+        if replica.quiet:
+            waits.append(self._quiet_since + QUIET_S - now)
+        if not leadership.leading and (replica.open or replica.quiet):
+            waits.append(leadership.takeover_at - now)
+        return min(waits, default=None)
+
+    async def run(self) -> int:
+        """Processes and commits what is open; how many inputs were processed.
+
+        Returns early where a commit was not stored: what is read next decides. Raises Stale.
+        """
+        replica, leadership = self._replica, self._leadership
+        before, now = self._processed, self._clock()
+        if replica.is_behind:
+            if leadership.is_stale(now):
+                raise Stale("a commit was refused, and the one before it is not in the log")
+            return 0
+        if not leadership.may_commit(now):
+            return 0
+        while replica.open:
+            if not await self._commit_batch(even_if_quiet=not leadership.leading):
+                return self._processed - before
+        if replica.quiet and self._clock() >= self._quiet_since + QUIET_S:
+            await self._commit_batch(even_if_quiet=True)
+        return self._processed - before
+
+    async def finish(self) -> None:
+        """Commits inputs without an output, so that nothing processes them again."""
+        if self._replica.quiet and self._leadership.leading:
+            await self._commit_batch(even_if_quiet=True)
+
+    async def _commit_batch(self, *, even_if_quiet: bool) -> bool:
+        """Processes a batch of open inputs; False where it has to be tried again later."""
+        was_quiet = self._replica.quiet
+        proposal = self._replica.propose(even_if_quiet=even_if_quiet)
+        if proposal is None:
+            return False
+        if proposal.worth_storing:
+            return await self._store(self._telemetry.traced(proposal))
+        if not was_quiet:
+            self._quiet_since = self._clock()
+        self._note_processed(proposal, "quiet")
+        return True
+
+    async def _store(self, proposal: Proposal[S]) -> bool:
+        began, self._in_flight = self._clock(), True
+        try:
+            position = await self._commit(proposal)
+        except Conflict:
+            result = "conflict"
+            self._after_conflict()
+        except InDoubt as error:
+            result = "in_doubt"
+            self._after_doubt(error)
+        except ServerRefusal as refusal:
+            result = "failed"
+            await self._after_refusal(refusal)
+        else:
+            result = "stored"
+            self._after_commit(proposal, position)
+        finally:
+            self._in_flight = False
+        self._telemetry.metrics.committed(self._clock() - began, result)
+        return result == "stored"
+
+    def _after_commit(self, proposal: Proposal[S], position: int) -> None:
+        self._replica.accepted(proposal, position)
+        if self._leadership.committed():
+            self._telemetry.log.info("leading", position=position)
+            self._projector.invalidate()
+        self._note_processed(proposal, "stored")
+
+    def _after_conflict(self) -> None:
+        self._replica.conflicted()
+        self._leadership.conflicted(self._clock())
+        self._projector.suspend()
+
+    def _after_doubt(self, error: InDoubt) -> None:
+        self._replica.in_doubt()
+        # Whatever made the server lose a reply may have made it lose writes of the read model.
+        self._projector.invalidate()
+        self._telemetry.log.warning("commit in doubt", cause=str(error))
+
+    async def _after_refusal(self, refusal: ServerRefusal) -> None:
+        self._replica.in_doubt()
+        self._telemetry.log.error("commit failed", cause=str(refusal))
+        await asyncio.sleep(BACK_OFF_S)
+
+    def _note_processed(self, proposal: Proposal[S], outcome: str) -> None:
+        self._processed += len(proposal.processed)
+        self._projector.update(self._replica.state, proposal)
+        self._telemetry.processed(proposal.processed, outcome)

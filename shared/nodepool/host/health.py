@@ -1,0 +1,66 @@
+"""The HTTP pages of a service: /metrics, /livez and /readyz."""
+
+import threading
+from collections.abc import Callable, Iterable
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from nodepool.host.settings import Settings, SettingsError
+
+Environ = dict[str, object]
+StartResponse = Callable[..., object]
+
+
+class HealthServer:
+    """Serves the pages in a thread of its own, from the moment it is made until `close`.
+
+    `ready` is called in that thread. Raises SettingsError where it cannot listen, as on a port that
+    is taken.
+    """
+
+    def __init__(
+        self, settings: Settings, registry: CollectorRegistry, ready: Callable[[], bool]
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._ready = ready
+        host, port = settings.metrics_host, settings.metrics_port
+        try:
+            self._server = make_server(host, port, self._respond, handler_class=_Silent)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise SettingsError(f"cannot serve metrics on {host}:{port}: {reason}") from error
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.server_port
+
+    def _respond(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        match environ.get("PATH_INFO"):
+            case "/metrics":
+                page: Iterable[bytes] = self._metrics(environ, start)
+                return page
+            case "/livez":
+                return _text(start, "200 OK", "ok")
+            case "/readyz" if self._ready():
+                return _text(start, "200 OK", "ok")
+            case "/readyz":
+                return _text(start, "503 Service Unavailable", "not ready")
+        return _text(start, "404 Not Found", "see /metrics, /livez, /readyz")
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _text(start: StartResponse, status: str, text: str) -> list[bytes]:
+    start(status, [("Content-Type", "text/plain")])
+    return [f"{text}\n".encode()]
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Logs nothing: a scrape is no event."""

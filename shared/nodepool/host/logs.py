@@ -1,0 +1,169 @@
+"""The log of a service: one JSON object a line, to standard output or to files of bounded size."""
+
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from typing import TextIO, TypeVar
+
+import structlog
+from pydantic_core import to_json
+from structlog.typing import EventDict
+
+from nodepool.contract.decode import Unreadable
+from nodepool.contract.messages import Envelope, Message
+from nodepool.engine.replica import Processed
+from nodepool.host.settings import Settings, SettingsError
+
+S = TypeVar("S")
+LOG_FILE_BYTES = 16 << 20
+"""A log file that is larger than this is closed, and a new one begun."""
+LOG_FILES_KEPT = 2
+"""How many closed log files are kept."""
+Logger = structlog.typing.FilteringBoundLogger
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_WRITE_ERRORS = (OSError, ValueError)
+"""A full disk, a pipe without a reader, a file that could not be opened again."""
+
+
+def _json(fields: EventDict, **_settings: object) -> str:
+    return to_json(fields, fallback=str).decode()
+
+
+_RENDERER = structlog.processors.JSONRenderer(serializer=_json)
+
+
+class Output:
+    """Where log lines go. A line that cannot be written is lost; that is no reason to stop."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        """Takes one line."""
+        with suppress(*_WRITE_ERRORS):
+            self._stream.write(f"{line}\n")
+
+    def flush(self) -> None:
+        """Writes the lines taken so far."""
+        with suppress(*_WRITE_ERRORS):
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Writes the last lines."""
+        self.flush()
+
+    log = debug = info = warning = error = critical = exception = msg
+
+
+class RotatingOutput(Output):
+    """A log file, and the files that were full before it; raises OSError if it cannot be opened."""
+
+    def __init__(self, path: str) -> None:
+        self._handler = RotatingFileHandler(
+            path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT, delay=False
+        )
+        super().__init__(self._opened())
+
+    def _opened(self) -> TextIO:
+        stream = self._handler.stream
+        assert stream is not None, "a handler without a delay opens its file immediately"
+        return stream
+
+    def flush(self) -> None:
+        """Writes the lines taken so far, and begins a new file once this one is full."""
+        super().flush()
+        with suppress(*_WRITE_ERRORS):
+            if self._stream.tell() > LOG_FILE_BYTES:
+                self._handler.doRollover()
+                self._stream = self._opened()
+
+    def close(self) -> None:
+        """Writes the last lines, and closes the file."""
+        super().flush()
+        with suppress(*_WRITE_ERRORS):
+            self._handler.close()
+
+
+class ServiceLog:
+    """The log of one service: `logger` for single lines, `message` for each processed input.
+
+    Raises SettingsError where the log file cannot be opened.
+    """
+
+    def __init__(self, service: str, settings: Settings) -> None:
+        self._service = service
+        self._output = _open(settings.log_file)
+        level = _LEVELS[settings.log_level]
+        self.logger: Logger = structlog.wrap_logger(
+            self._output,
+            processors=[
+                structlog.processors.add_log_level,
+                _add_timestamp,
+                structlog.processors.dict_tracebacks,
+                _RENDERER,
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
+        ).bind(service=service)
+        self.shows_messages = level <= _LEVELS["info"]
+
+    def message(self, item: Processed[S], name: str, outcome: str, age: float, time: str) -> None:
+        """Writes the line of one processed input.
+
+        name: the input's type. age: seconds since the log stored it. time: now, in ISO 8601.
+        """
+        envelope = item.input.envelope
+        fields: dict[str, object] = {
+            "service": self._service,
+            "position": item.input.entry.position,
+            "id": envelope.id if envelope is not None else "",
+            "about": _about(envelope),
+            "outcome": outcome,
+            "outputs": [output.type for output in item.envelopes],
+            "age_ms": round(age * 1e3, 1),
+            "timestamp": time,
+        }
+        if isinstance(envelope, Envelope):
+            if envelope.correlationid:
+                fields["correlation"] = envelope.correlationid
+            if envelope.traceparent:
+                fields["trace"] = envelope.traceparent[3:35]
+        if item.failure is not None:
+            fields |= {"field": item.failure.field, "cause": item.failure.cause}
+        fields["event"] = name
+        fields["level"] = "info" if item.failure is None else "warning"
+        # Straight to the renderer: the logger's other processors would add nothing to this line.
+        self._output.msg(str(_RENDERER(None, "info", fields)))
+
+    def flush(self) -> None:
+        """Writes the lines of a batch."""
+        self._output.flush()
+
+    def close(self) -> None:
+        """Writes the last lines, and closes the file if there is one."""
+        self._output.close()
+
+
+def _open(path: str) -> Output:
+    if not path:
+        return Output(sys.stdout)
+    try:
+        return RotatingOutput(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(f"cannot write a log to {path}: {reason}") from error
+
+
+def _about(envelope: Envelope[Message] | Unreadable | None) -> str:
+    match envelope:
+        case Envelope(data=message):
+            return "/".join(message.path)
+        case Unreadable(address=address):
+            return "/".join(address.path)
+    return ""
+
+
+def _add_timestamp(_logger: object, _name: str, fields: EventDict) -> EventDict:
+    fields["timestamp"] = datetime.now(UTC).isoformat()
+    return fields

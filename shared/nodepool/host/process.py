@@ -1,0 +1,50 @@
+"""One replica of a service as a process: signals, the event loop, the garbage collector."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from typing import TypeVar
+
+from nodepool.host.runtime import Gauges, Runtime
+from nodepool.host.settings import Settings, SettingsError, read
+from nodepool.service import Service
+
+S = TypeVar("S")
+
+
+def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
+    """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment."""
+    try:
+        settings = read(os.environ)
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(_serve(service, settings, gauges))
+    except SettingsError as error:
+        sys.exit(f"{service.name}: {error}")
+
+
+async def _serve(service: Service[S], settings: Settings, gauges: Gauges[S] | None) -> None:
+    _configure_collector()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    if settings.stop_with_parent:
+        loop.add_reader(sys.stdin.fileno(), stop.set)
+    await Runtime(service, settings, gauges).run(stop)
+
+
+def _configure_collector() -> None:
+    """Runs the garbage collector rarely: a state is large, lives long and holds no garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # Where it is not built, the standard loop does the same, slower.
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,88 @@
+"""When a replica updates the read model, compares it with its state, and leaves it alone."""
+
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from nodepool.contract.messages import Message
+from nodepool.engine.replica import Processed, Proposal, Replica
+from nodepool.nats.connection import Connection
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.read_model import ReadModelWriter
+from nodepool.service import Rows, Service
+
+S = TypeVar("S")
+SWEEP_AFTER_S = 10.0
+"""How long a leader is silent before a follower compares the read model for it."""
+
+
+class Projector(Generic[S]):
+    """The read model of one replica; without a `writer` there is none, and nothing happens.
+
+    Only the leader writes. A follower sweeps: once the leader has been silent for long, what it may
+    have left unwritten is compared with this replica's state, and written.
+    """
+
+    def __init__(self, writer: ReadModelWriter[S] | None) -> None:
+        self._writer = writer
+
+    def update(self, state: S, proposal: Proposal[S]) -> None:
+        """The state has processed these inputs; the objects that they changed are written soon."""
+        if self._writer is not None:
+            self._writer.update(state, _messages(proposal.processed), proposal.position)
+
+    def suspend(self) -> None:
+        """Another replica has committed: it writes, and this one does not."""
+        if self._writer is not None:
+            self._writer.suspend()
+
+    def invalidate(self) -> None:
+        """What is stored may have changed unseen; it is read again before the next write."""
+        if self._writer is not None:
+            self._writer.invalidate()
+
+    def compare(self, replica: Replica[S]) -> None:
+        """Compares what is stored with the replica's state: either may be behind the other."""
+        if self._writer is not None:
+            self._writer.update(replica.state, (), replica.committed)
+            self._writer.invalidate()
+
+    def sweep(self, replica: Replica[S], leader_silent_s: float) -> None:
+        """Compares for a leader that is silent, unless there are inputs to process first."""
+        writer = self._writer
+        if writer is None or not writer.suspended or replica.open:
+            return
+        if leader_silent_s > SWEEP_AFTER_S:
+            self.compare(replica)
+
+    def tasks(self) -> Iterable[Coroutine[None, None, None]]:
+        """What has to run in the background."""
+        return () if self._writer is None else (self._writer.run(),)
+
+    async def finish(self) -> None:
+        """Writes what is not written yet; raises as `ReadModelWriter.flush` does."""
+        if self._writer is not None:
+            await self._writer.flush()
+
+
+def writer_for(
+    service: Service[S], connection: Connection, publisher: Publisher, *, show_deprecated: bool
+) -> ReadModelWriter[S] | None:
+    """What writes the projection of a service; None for a service without one."""
+    projection = service.rows
+    if projection is None:
+        return None
+    return ReadModelWriter(connection, publisher, _rendered(projection, show_deprecated))
+
+
+def _rendered(projection: Rows[S], show_deprecated: bool) -> Rows[S]:
+    if show_deprecated and projection.render_deprecated is not None:
+        return replace(projection, render=projection.render_deprecated)
+    return projection
+
+
+def _messages(processed: Iterable[Processed[S]]) -> Iterable[Message]:
+    for item in processed:
+        message = item.input.message
+        if isinstance(message, Message):
+            yield message

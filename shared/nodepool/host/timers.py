@@ -1,0 +1,52 @@
+"""Which `Wake` to fire for a service, and when; pure.
+
+A service names the time at which it is due. A `Wake` is fired by this machine's clock and then
+stands in the log with the log's own time; where this clock is ahead, the `Wake` comes too early,
+finds nothing due, and is fired again after as long as it was early.
+"""
+
+from datetime import datetime
+
+from nodepool.host.leadership import STANDBY_S
+
+
+class Timers:
+    """When to fire the `Wake` of one replica.
+
+    read_to: the position up to which the replica has read the log.
+    wall: the current time in UTC.
+    now: seconds of a monotonic clock, which no correction of the time of day moves.
+    """
+
+    def __init__(self) -> None:
+        self._fired: tuple[datetime, int] | None = None
+        self._position = 0
+        self._not_before = 0.0
+
+    def seconds_left(
+        self, due: datetime, read_to: int, *, leading: bool, wall: datetime, now: float
+    ) -> float:
+        """In how many seconds to fire for `due`; zero or less when it is time.
+
+        It is not fired again before more is read. A follower leaves it to the leader first.
+        """
+        if self._fired == (due, read_to):
+            return STANDBY_S
+        seconds = max((due - wall).total_seconds(), self._not_before - now)
+        return seconds if leading else seconds + STANDBY_S
+
+    def in_flight(self, read_to: int) -> bool:
+        """Whether the last `Wake` fired is not read yet; until then no other is fired."""
+        return read_to < self._position
+
+    def fired(self, due: datetime, read_to: int, position: int) -> None:
+        """A `Wake` for `due` was stored at `position`."""
+        self._fired, self._position = (due, read_to), position
+
+    def wake_read(self, time: datetime, now: float) -> None:
+        """A `Wake` was read that the log stored at `time`; notes by how much it came too early."""
+        if self._fired is None:
+            return
+        early_s = (self._fired[0] - time).total_seconds()
+        if early_s > 0:
+            self._not_before = now + early_s

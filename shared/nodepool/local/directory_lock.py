@@ -1,0 +1,81 @@
+"""A lock that lets one nats-server at a time use a data directory."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from nodepool.local.errors import ServerError
+
+POLL_S = 0.02
+_NOTE_BYTES = 40
+
+
+class DirectoryLock:
+    """An exclusive lock on a data directory, and a note of the processes that hold it.
+
+    The nats-server inherits the descriptor. The kernel therefore keeps the lock for as long as
+    this process or the server lives, and releases it by itself however the two of them end.
+
+    descriptor  the open lock file, to be passed on to the server
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self.descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def acquire(self, deadline: float) -> None:
+        """Takes the lock; raises `ServerError` where a process that is to stay holds it.
+
+        A holder that is ending is waited for until `deadline`, a time of `time.monotonic`.
+        """
+        while not self._try():
+            owner, server = self._holders()
+            if owner is None or (is_alive(owner) and (server is None or is_alive(server))):
+                raise ServerError(
+                    f"data directory {self._data_dir} is in use by process {owner or 'unknown'}: "
+                    "stop that one first, or choose another directory"
+                )
+            # The owner or its server was killed, and the other of the two is about to end. Also, a
+            # process that the owner starts at this moment may hold the lock until it calls exec.
+            if time.monotonic() >= deadline:
+                raise ServerError(
+                    f"data directory {self._data_dir} is in use by a nats-server that was left "
+                    f"behind (pid {server}): end it with `kill -KILL {server}`"
+                )
+            time.sleep(POLL_S)
+        self.note(server=None)
+
+    def note(self, server: int | None) -> None:
+        """Writes into the lock file that this process holds it, and the server's process id."""
+        # One write, always of the same length, so that a reader never sees half a note.
+        os.pwrite(self.descriptor, f"{os.getpid()} {server or ''}".ljust(_NOTE_BYTES).encode(), 0)
+
+    def release(self) -> None:
+        """Closes this process's descriptor; a server that still runs keeps the lock."""
+        os.close(self.descriptor)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _holders(self) -> tuple[int | None, int | None]:
+        """The process ids of the owner and of its server, as far as they are noted."""
+        words = os.pread(self.descriptor, 64, 0).decode("ascii", "replace").split()
+        pids = [int(word) if word.isdigit() else None for word in words[:2]]
+        owner, server = (*pids, None, None)[:2]
+        return owner, server
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process with this id, of any user."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

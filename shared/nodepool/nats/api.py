@@ -1,0 +1,113 @@
+"""Requests to the JetStream API, and single messages stored and read through it.
+
+Every function raises the errors of `nodepool.nats.errors`, and those of the client
+(`nats.errors.Error`, `OSError`) where a request cannot be sent or is not answered. The API is
+described at https://docs.nats.io/reference/reference-protocols/nats_api_reference.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import CONTENT_TYPE
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+
+REPLY_TIMEOUT_S = 5.0
+"""How long to wait for the server's reply."""
+CONFLICT_CODES = frozenset({10071, 10164, 10201})
+"""Wrong last sequence, another write in flight, a duplicate in a batch: another came first."""
+
+Json = dict[str, object]
+
+
+async def request(client: Client, subject: str, body: Mapping[str, object] | None = None) -> Json:
+    """The reply to a request to the API; raises Conflict or ServerRefusal for one with an error."""
+    content = json.dumps(body).encode() if body is not None else b""
+    return parse_reply(await client.request(subject, content, timeout=REPLY_TIMEOUT_S))
+
+
+def parse_reply(message: Msg) -> Json:
+    """A reply of JetStream; raises Conflict or ServerRefusal for one with an error.
+
+    Raises InDoubt where nothing serves the subject, as while a stream has no leader.
+    """
+    if message.headers and message.headers.get("Status") == "503":
+        raise InDoubt("JetStream does not answer")
+    reply: Json = json.loads(message.data)
+    error = reply.get("error")
+    if isinstance(error, dict):
+        code, description = int(error.get("err_code", 0)), str(error.get("description"))
+        if code in CONFLICT_CODES:
+            raise Conflict(description)
+        raise ServerRefusal(code, description)
+    return reply
+
+
+def stored_position(message: Msg) -> int:
+    """The position in the reply to a publish; raises as `parse_reply` does."""
+    return int(str(parse_reply(message)["seq"]))
+
+
+async def last_position(client: Client, stream: str) -> int:
+    """The position of the newest message of a stream; 0 for an empty one."""
+    state = (await request(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")
+    assert isinstance(state, dict), "a stream's info has a state"
+    return int(state["last_seq"])
+
+
+async def last_message(client: Client, stream: str, subject: str) -> Entry | None:
+    """The newest message on a subject; None where there is none."""
+    reply = await _direct_get(client, stream, {"last_by_subj": subject})
+    headers = reply.headers or {}
+    if headers.get("Status") == "404":
+        return None
+    if "Nats-Sequence" not in headers:
+        raise InDoubt(f"no answer about {subject}: {headers.get('Status')}")
+    return _entry(reply, headers)
+
+
+async def message_at(client: Client, stream: str, position: int) -> Entry | None:
+    """The message at a position; None where there is none, or the position cannot be one."""
+    reply = await _direct_get(client, stream, {"seq": position})
+    headers = reply.headers or {}
+    return _entry(reply, headers) if "Nats-Sequence" in headers else None
+
+
+async def _direct_get(client: Client, stream: str, body: Mapping[str, object]) -> Msg:
+    subject = f"$JS.API.DIRECT.GET.{stream}"
+    return await client.request(subject, json.dumps(body).encode(), timeout=REPLY_TIMEOUT_S)
+
+
+def _entry(reply: Msg, headers: Mapping[str, str]) -> Entry:
+    # The server writes nanoseconds, Python reads microseconds.
+    time = datetime.fromisoformat(headers["Nats-Time-Stamp"][:26].rstrip("Z") + "+00:00")
+    position, subject = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
+    return Entry(position, time, subject, reply.data, headers)
+
+
+async def publish(
+    client: Client,
+    subject: str,
+    content: bytes,
+    *,
+    id: str = "",
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = REPLY_TIMEOUT_S,
+) -> int:
+    """Stores one message and returns its position.
+
+    `id` makes the message a CloudEvent whose repetitions are stored once. Raises Conflict where a
+    condition in `headers` does not hold, InDoubt without a reply in time, or ServerRefusal.
+    """
+    given = {"Nats-Msg-Id": id, "Content-Type": CONTENT_TYPE} if id else {}
+    headers = {**given, **(headers or {})}
+    try:
+        reply = await client.request(subject, content, timeout=timeout_s, headers=headers)
+    except (NatsError, OSError) as error:
+        raise InDoubt(f"{subject} may or may not be stored: {error}") from error
+    return stored_position(reply)

@@ -1,0 +1,85 @@
+"""Commits: outputs and their commit record, stored as one atomic batch or not at all.
+
+The server's side of it is described in
+https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from nats.errors import Error as NatsError
+from nats.errors import MaxPayloadError
+
+from nodepool.contract.messages import CONTENT_TYPE
+from nodepool.engine.replica import Outgoing, Proposal
+from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+S = TypeVar("S")
+
+
+class Committer:
+    """Stores the proposals of one service, one at a time.
+
+    Only the condition on the commit record keeps an output from being stored twice. The messages of
+    a batch have no `Nats-Msg-Id`: an id that another program has used before would have the server
+    refuse the whole batch.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._reply: asyncio.Future[Msg] | None = None
+        connection.on_disconnect.append(self._fail_pending)
+
+    def _fail_pending(self) -> None:
+        # The reply is lost with the connection: there is no use in waiting for it.
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(InDoubt("the connection was lost"))
+
+    async def commit(self, proposal: Proposal[S]) -> int:
+        """The position of the commit record; raises Conflict, InDoubt or ServerRefusal."""
+        messages = proposal.messages
+        condition = {"Nats-Expected-Last-Subject-Sequence": str(proposal.expected_sequence)}
+        if not messages:
+            return await self._publish_record(proposal, condition)
+        batch = os.urandom(8).hex()
+        await self._publish_outputs(batch, messages)
+        last = {"Nats-Batch-Sequence": str(len(messages) + 1), "Nats-Batch-Commit": "1"}
+        return await self._publish_record(proposal, {"Nats-Batch-Id": batch, **last, **condition})
+
+    async def _publish_outputs(self, batch: str, messages: Sequence[Outgoing]) -> None:
+        try:
+            for number, message in enumerate(messages, 1):
+                headers = {
+                    "Nats-Batch-Id": batch,
+                    "Nats-Batch-Sequence": str(number),
+                    "Content-Type": CONTENT_TYPE,
+                }
+                await self._connection.publish(message.subject, message.content, headers=headers)
+        except MaxPayloadError as error:
+            raise ServerRefusal(0, "an output is larger than the server's max_payload") from error
+        except (NatsError, OSError) as error:
+            raise InDoubt(f"the batch was not sent whole: {error}") from error
+
+    async def _publish_record(self, proposal: Proposal[S], headers: Mapping[str, str]) -> int:
+        self._reply = asyncio.get_running_loop().create_future()
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, future=self._reply, max_msgs=1)
+        try:
+            await self._connection.publish(
+                proposal.subject, proposal.record(), reply=inbox, headers=dict(headers)
+            )
+            return stored_position(await asyncio.wait_for(self._reply, REPLY_TIMEOUT_S))
+        except (NatsError, OSError, TimeoutError) as error:
+            raise InDoubt(f"the commit may or may not be stored: {error}") from error
+        finally:
+            self._reply = None
+            with suppress(NatsError, OSError):
+                await subscription.unsubscribe()

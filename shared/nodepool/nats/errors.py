@@ -1,0 +1,24 @@
+"""What can go wrong between a program and the log; each error says what is stored for certain."""
+
+
+class Unreachable(Exception):
+    """No server answers; the message is one line that names the server and the remedy."""
+
+
+class Conflict(Exception):
+    """The condition of a publish does not hold: another writer came first. Nothing was stored."""
+
+
+class InDoubt(Exception):
+    """No reply came, so the message may or may not be stored; only reading the log can tell."""
+
+
+class ServerRefusal(Exception):
+    """The server refuses for a reason of its own, such as a full disk. Nothing was stored.
+
+    `code` is the `err_code` of the JetStream API; 0 where the client refused before sending.
+    """
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"the server refuses: {description} ({code})")
+        self.code = code

@@ -1,0 +1,81 @@
+"""Many single messages stored at the same time, each with its own reply."""
+
+import asyncio
+from collections.abc import Mapping
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+
+
+class Publisher:
+    """Publishes without waiting for each reply; at most `window` messages are in flight.
+
+    Call `open` before the first message.
+    """
+
+    def __init__(self, connection: Connection, window: int = 512) -> None:
+        self._connection = connection
+        self._window = asyncio.Semaphore(window)
+        self._inbox = connection.new_inbox()
+        self._prefix = len(self._inbox) + 1
+        self._count = 0
+        self._pending: dict[int, asyncio.Future[int]] = {}
+        connection.on_disconnect.append(self._fail_pending)
+
+    async def open(self) -> None:
+        """Subscribes to the replies."""
+        await self._connection.subscribe(f"{self._inbox}.*", cb=self._receive)
+
+    def _fail_pending(self) -> None:
+        for stored in tuple(self._pending.values()):
+            if not stored.done():
+                stored.set_exception(InDoubt("the connection was lost"))
+
+    async def _receive(self, message: Msg) -> None:
+        stored = self._pending.get(int(message.subject[self._prefix :]))
+        if stored is None or stored.done():
+            return
+        try:
+            stored.set_result(stored_position(message))
+        except (Conflict, InDoubt, ServerRefusal) as error:
+            stored.set_exception(error)
+
+    async def send(
+        self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> "asyncio.Future[int]":
+        """Sends a message as soon as the window allows; the future is its position.
+
+        The future fails with Conflict, InDoubt or ServerRefusal. Raises InDoubt where the message
+        could not be sent at all.
+        """
+        await self._window.acquire()
+        self._count += 1
+        number = self._count
+        stored = self._pending[number] = asyncio.get_running_loop().create_future()
+        stored.add_done_callback(lambda _: self._forget(number))
+        try:
+            await self._connection.publish(
+                subject, content, reply=f"{self._inbox}.{number}", headers=dict(headers or {})
+            )
+        except (NatsError, OSError) as error:
+            stored.cancel()
+            raise InDoubt(f"{subject} was not sent: {error}") from error
+        return stored
+
+    def _forget(self, number: int) -> None:
+        del self._pending[number]
+        self._window.release()
+
+    async def publish(
+        self, subject: str, content: bytes, headers: Mapping[str, str] | None = None
+    ) -> int:
+        """Stores a message and returns its position; raises Conflict, InDoubt or ServerRefusal."""
+        stored = await self.send(subject, content, headers)
+        try:
+            return await asyncio.wait_for(stored, REPLY_TIMEOUT_S)
+        except TimeoutError as error:
+            raise InDoubt(f"{subject} may or may not be stored: no reply") from error

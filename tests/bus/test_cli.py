@@ -1,0 +1,290 @@
+"""The `nodepool` command against a control plane that `nodepool up` runs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nodepool.cli.app import run
+from nodepool.local.ports import free_port
+
+EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
+ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"
+FULL = "nodepool.compute.coreweave.com"
+MANIFEST = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata:
+  name: {name}
+spec:
+  instanceType: {type}
+  targetNodes: {target}
+"""
+
+
+class Done(NamedTuple):
+    """A command that has ended: its exit code, output and error output."""
+
+    code: int
+    out: str
+    err: str
+
+
+Nodepool = Callable[..., Done]
+
+
+def environment(port: int) -> dict[str, str]:
+    """The environment of a `nodepool` process that starts or finds its server on this port."""
+    others = {name: text for name, text in os.environ.items() if not name.startswith("NODEPOOL_")}
+    return {
+        **others,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NODEPOOL_NATS_PORT": str(port),
+    }
+
+
+def started(port: int, *arguments: str) -> subprocess.Popen[str]:
+    """A `nodepool` process whose output can be read."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "nodepool.cli", *arguments],
+        env=environment(port),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """The lines that a process prints, up to one that contains a text."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if text in line:
+            return lines
+    pytest.fail(f"it ended without {text!r}: {lines}")
+
+
+class Up(NamedTuple):
+    """A control plane that runs, and what it has printed."""
+
+    port: int
+    printed: list[str]
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Everything on this machine, with the example NodePools, until Ctrl-C."""
+    port, folder = free_port(), tmp_path_factory.mktemp("up")
+    with started(port, "up", "--data-dir", str(folder), "--examples", str(EXAMPLES)) as process:
+        try:
+            yield Up(port, lines_until(process, "Ctrl-C stops everything"))
+            process.send_signal(signal.SIGINT)
+            lines_until(process, "stopping; everything is kept in the log")
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert "".join(path.read_text() for path in folder.glob("logs/*.err")) == ""
+
+
+@pytest.fixture
+def nodepool(up: Up, capsys: pytest.CaptureFixture[str]) -> Nodepool:
+    """Runs one command."""
+
+    def command(*arguments: str) -> Done:
+        code = run(["--url", f"nats://127.0.0.1:{up.port}", *arguments])
+        printed = capsys.readouterr()
+        return Done(code, printed.out, printed.err)
+
+    return command
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Callable[..., str]:
+    """Writes a manifest and returns its file."""
+
+    def write(name: str, target: int = 1, type: str = H100) -> str:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(MANIFEST.format(name=name, type=type, target=target))
+        return str(path)
+
+    return write
+
+
+def test_up_shows_the_example_nodepools_at_their_targets(up: Up) -> None:
+    rows = [line.split() for line in up.printed if line.startswith(("batch", "training"))]
+
+    assert f"the bus listens on nats://127.0.0.1:{up.port}; data and logs are in" in up.printed[0]
+    assert [row[:8] for row in rows] == [
+        ["batch", A100, "2", "0", "2", "Valid", "Sufficient", "Under"],
+        ["training", H100, "8", "0", "8", "Valid", "Sufficient", "Under"],
+    ]
+
+
+def test_a_nodepool_is_applied_scaled_awaited_and_deleted(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    file = manifest("life", target=1)
+
+    assert nodepool("apply", "-f", file) == (0, f"{FULL}/life created\n", "")
+    assert nodepool("apply", "-f", file, "--dry-run").out == f"{FULL}/life unchanged (dry run)\n"
+    assert nodepool("scale", "np", "life", "--target", "2") == (0, f"{FULL}/life scaled\n", "")
+    arguments = ("wait", "np/life", "--for", "condition=AtTarget", "--timeout", "60s")
+    assert nodepool(*arguments) == (0, f"{FULL}/life condition met\n", "")
+    assert nodepool("get", "np", "life", "-o", "name").out == f"{FULL}/life\n"
+    assert nodepool("delete", "-f", file) == (0, f'{FULL} "life" deleted\n', "")
+    assert nodepool("get", "np", "life").code == 1
+
+
+def test_a_refused_manifest_is_reported_with_its_place_and_the_others_are_applied(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    good, bad = manifest("good", target=0), manifest("Bad", target=0)
+
+    done = nodepool("apply", "-f", bad, "-f", good)
+
+    assert done.code == 1
+    assert done.out == f"{FULL}/good created\n"
+    assert done.err.startswith(f'error: {bad}: nodepool "Bad": metadata.name: ')
+
+
+def test_what_does_not_exist_is_an_error_for_each_name(nodepool: Nodepool) -> None:
+    done = nodepool("get", "np", "nosuch", "training", "missing", "--no-headers")
+
+    assert done.code == 1
+    assert done.out.startswith("training   ")
+    assert done.err == (
+        'error: nodepool "nosuch" not found in demo/demo\n'
+        'error: nodepool "missing" not found in demo/demo\n'
+    )
+    assert nodepool("get", "np", "nosuch", "-o", "json").out == ""
+    assert nodepool("delete", "np", "nosuch").code == 1
+    assert nodepool("delete", "np", "nosuch", "--ignore-not-found") == (0, "", "")
+    assert nodepool("get", "np", "-l", "a=b") == (0, "", "No resources found\n")
+
+
+def test_objects_are_printed_as_json_one_as_itself_and_several_as_a_list(
+    nodepool: Nodepool,
+) -> None:
+    one = json.loads(nodepool("get", "np", "training", "-o", "json").out)
+    several = json.loads(nodepool("get", "np", "training", "batch", "-o", "json").out)
+
+    assert one["kind"] == "NodePool"
+    assert several["kind"] == "List"
+    assert [item["metadata"]["name"] for item in several["items"]] == ["training", "batch"]
+
+
+def test_nodes_are_selected_by_label(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=batch"
+
+    rows = nodepool("get", "nodes", "-l", selector, "--no-headers").out.splitlines()
+
+    assert [row.split()[1:4] for row in rows] == [["Ready", "batch", A100]] * 2
+
+
+def test_quotas_and_capacity_are_found_by_a_part_of_their_name(nodepool: Nodepool) -> None:
+    quota = nodepool("get", "quotas", H100, "--no-headers").out.split()
+    capacity = nodepool("get", "capacity", ZONE, "-o", "name").out.splitlines()
+
+    assert quota[:3] == [ZONE, H100, "64"]
+    assert f"capacity/{ZONE}.{A100}" in capacity
+
+
+def test_a_nodepool_is_described_with_its_events(nodepool: Nodepool) -> None:
+    done = nodepool("describe", "np", "training", "nosuch")
+
+    assert done.code == 1
+    assert done.out.startswith("Name:         training\nNamespace:    \n")
+    assert "\nEvents:\n  Type    Reason" in done.out
+    assert "CWNodePoolCreated" in done.out
+    assert done.err == 'error: nodepool "nosuch" not found in demo/demo\n'
+
+
+def test_events_are_those_of_one_object_and_of_one_type(nodepool: Nodepool) -> None:
+    done = nodepool("events", "--for", "np/training", "--types", "Normal")
+
+    assert done.code == 0
+    header, first, *_ = done.out.splitlines()
+    assert re.split(r"\s{2,}", header) == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert re.split(r"\s{2,}", first)[1:] == [
+        "Normal",
+        "CWNodePoolCreated",
+        "NodePool/training",
+        "NodePool training is created",
+    ]
+    assert nodepool("events", "--for", "np/nosuch") == (0, "", "No events found\n")
+
+
+def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=batch"
+    node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]
+
+    assert nodepool("preempt", node) == (0, f"{node} preemption pending\n", "")
+    assert nodepool("preempt", node).out == f"{node} unchanged\n"
+    missing = nodepool("preempt", "node", "nosuch")
+    assert missing == (1, "", 'error: node "nosuch": not found in demo/demo\n')
+
+
+def test_a_wait_that_takes_too_long_exits_with_3(nodepool: Nodepool) -> None:
+    done = nodepool("wait", "np", "training", "--for", "condition=Quota=False", "--timeout", "0")
+
+    assert done == (3, "", "error: timed out waiting for Quota=False on nodepool/training\n")
+
+
+def test_quotas_are_set_in_the_zone_of_the_cluster(nodepool: Nodepool) -> None:
+    registered = nodepool("register", "cluster", "second", "--zone", ZONE)
+    done = nodepool("set", "quota", "--cluster", "second", "cd-gp-i64-erapids", "2001")
+    unknown = nodepool("set", "quota", "--cluster", "third", A100, "32")
+
+    assert registered.out == "cluster/second created\n"
+    assert done.out == f"quota/{ZONE}.cd-gp-i64-erapids configured\n"
+    assert unknown.code == 1
+    assert unknown.err == "error: --zone: cluster demo/third is not registered; name a zone\n"
+
+
+def test_the_data_centre_is_operated(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=training"
+    node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]
+    machine = node.removeprefix("node/")
+    place = f"{ZONE}/{machine}"
+
+    added = nodepool("fleet", "add", ZONE, A100, "501", "--boot-seconds", "1")
+    assert added == (0, f"zone/{ZONE} 501 {A100} added\n", "")
+    assert nodepool("fleet", "run-pod", place, "p", "--graceful").out == "pod/p created\n"
+    assert nodepool("fleet", "stop-pod", place, "p").out == "pod/p deleted\n"
+    assert nodepool("fleet", "break", place, "--fault", "boot").out == f"machine/{machine} broken\n"
+    assert nodepool("fleet", "stop-pod", place, "p").code == 1
+    refused = nodepool("fleet", "add", ZONE, A100, "1", "--label", "rack=r1")
+    assert refused.err.startswith("error: labels[rack]: is not a topology label")
+
+
+def test_a_watch_prints_the_list_and_each_change_until_ctrl_c(
+    up: Up, nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    nodepool("apply", "-f", manifest("watched", target=0))
+    with started(up.port, "get", "np", "watched", "-w") as process:
+        listed = lines_until(process, "watched")
+        nodepool("scale", "np", "watched", "--target", "1")
+        lines_until(process, "watched")
+        process.send_signal(signal.SIGINT)
+        code = process.wait(30)
+
+    assert listed[0].startswith("NAME      INSTANCE TYPE")
+    assert listed[1].split()[:3] == ["watched", H100, "0"]
+    assert code == 130
+
+
+def test_without_a_server_the_exit_code_is_4(capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+
+    assert run(["get", "np", "--url", f"nats://127.0.0.1:{port}"]) == 4
+    assert capsys.readouterr().err == (
+        f"error: no NATS server responds at nats://127.0.0.1:{port}: "
+        "start one with 'nodepool up', or set NODEPOOL_URL\n"
+    )

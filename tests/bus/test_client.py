@@ -1,0 +1,294 @@
+"""The client on a real server: commands and outcomes, objects, waiting, and events."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from bus.harness import connected, serving
+from nodepool.client import (
+    Client,
+    Listed,
+    NoOutcome,
+    NotFound,
+    Object,
+    Refused,
+    TimedOut,
+    Unreachable,
+)
+from nodepool.contract.commands import DeleteNodePool, RegisterCluster
+from nodepool.contract.events import ClusterRegistered, CommandAccepted, CWOverQuota
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.local.ports import free_port
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from validator.decide import SERVICE as VALIDATOR
+
+ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"
+PATIENCE_S = 20.0
+SOON_S = 0.5
+"""A time limit for what is not to happen."""
+
+
+@asynccontextmanager
+async def opened(
+    server: NatsServer, timeout_s: float = PATIENCE_S
+) -> AsyncIterator[tuple[Client, Connection]]:
+    """A client, and a connection to put messages where it reads."""
+    async with (
+        connected(server.url) as connection,
+        Client(server.url, org=ORG, cluster=CLUSTER, timeout_s=timeout_s) as client,
+    ):
+        yield client, connection
+
+
+async def put(connection: Connection, key: str, document: Mapping[str, object]) -> None:
+    """Stores an object of the read model; `key` is its bucket and its subject in there."""
+    await api.publish(connection, f"$KV.{key}", json.dumps(document).encode())
+
+
+async def say(connection: Connection, event: Event) -> int:
+    """Stores an event of the service that is its speaker; its position."""
+    kind = type(event)
+    envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
+    return await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
+
+
+def pool(name: str, generation: int = 1, observed: int = 1) -> dict[str, object]:
+    """A NodePool at its target, as far as generation `observed` is concerned."""
+    condition = {"type": "AtTarget", "status": "True", "observedGeneration": observed}
+    return {
+        "metadata": {"name": name, "generation": generation},
+        "status": {"conditions": [condition]},
+    }
+
+
+# Connecting.
+
+
+def test_a_server_that_does_not_run_is_named_with_what_to_do() -> None:
+    port = free_port()
+
+    async def story() -> None:
+        async with Client(f"nats://user:secret@127.0.0.1:{port}"):
+            pass
+
+    with pytest.raises(Unreachable) as error:
+        asyncio.run(story())
+
+    assert str(error.value) == (
+        f"no NATS server responds at nats://127.0.0.1:{port}: "
+        "start one with 'nodepool up', or set NODEPOOL_URL"
+    )
+
+
+def test_a_server_without_a_control_plane_is_named_with_what_to_do(server: NatsServer) -> None:
+    async def story() -> None:
+        async with Client(server.url, timeout_s=0.1) as client:
+            await client.list("nodepools")
+
+    with pytest.raises(Unreachable, match="no control plane is set up at nats://"):
+        asyncio.run(story())
+
+
+# Commands.
+
+
+def test_each_command_of_many_comes_with_its_outcome_in_order(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> list[object]:
+        # given a validator at work
+        async with opened(server) as (client, _), serving(VALIDATOR, server, tmp_path / "log"):
+            # when more commands are sent than may be in flight, one of them without a valid name
+            clusters = [RegisterCluster(org=ORG, cluster=f"c{n}", zone=ZONE) for n in range(5)]
+            bad = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="a b")
+            missing = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="missing")
+            outcomes = await client.send_many([*clusters, bad, missing], window=2)
+            return [
+                outcome.reason if isinstance(outcome, Refused) else type(outcome)
+                for outcome in outcomes
+            ]
+
+    # then each has its own outcome
+    assert asyncio.run(story()) == [*[CommandAccepted] * 5, "Invalid", "NotFound"]
+
+
+def test_a_refused_command_is_raised_with_its_field(server: NatsServer, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(server) as (client, _), serving(VALIDATOR, server, tmp_path / "log"):
+            await client.scale("missing", 3)
+
+    with pytest.raises(Refused) as refusal:
+        asyncio.run(story())
+
+    assert (refusal.value.field, refusal.value.reason) == ("cluster", "NotFound")
+
+
+def test_a_manifest_that_cannot_be_read_is_refused_before_it_is_sent(server: NatsServer) -> None:
+    async def story() -> None:
+        async with opened(server) as (client, _):
+            await client.apply("kind: Pod")
+
+    with pytest.raises(Refused, match=r"^the manifest: kind: is \"Pod\"; only NodePool"):
+        asyncio.run(story())
+
+
+def test_without_services_a_command_has_no_outcome_and_is_not_lost(server: NatsServer) -> None:
+    async def story() -> None:
+        async with opened(server, timeout_s=SOON_S) as (client, _):
+            await client.register_cluster(CLUSTER, ZONE)
+
+    with pytest.raises(NoOutcome) as error:
+        asyncio.run(story())
+
+    assert str(error.value) == (
+        "RegisterCluster has no outcome after 0.5 s; it is stored in the log and will be"
+        " processed once the services run"
+    )
+
+
+# Objects.
+
+
+def test_objects_are_those_of_the_organisation_and_cluster_by_key(server: NatsServer) -> None:
+    async def story() -> tuple[list[str], object, object]:
+        async with opened(server) as (client, connection):
+            for name in ("b", "a", "x"):
+                await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
+            await put(connection, f"nodepools.{ORG}.other.c", pool("c"))
+            await put(connection, f"quotas.{ORG}.Z.t", {"limit": 3})
+            keys = [each.key for each in await client.list("nodepools")]
+            return keys, await client.get("quotas", "Z.t"), await client.get("nodepools", "c")
+
+    keys, quota, missing = asyncio.run(story())
+
+    assert keys == ["a", "b", "x"]
+    assert quota == {"limit": 3}
+    assert missing is None
+
+
+def test_watching_gives_what_there_is_then_each_change_and_deletion(server: NatsServer) -> None:
+    async def story() -> list[object]:
+        async with opened(server) as (client, connection):
+            await put(connection, f"nodepools.{ORG}.{CLUSTER}.p", pool("p"))
+            seen: list[object] = []
+            async with asyncio.timeout(PATIENCE_S), aclosing(client.watch("nodepools")) as changes:
+                async for change in changes:
+                    match change:
+                        case Listed():
+                            seen.append("listed")
+                            await put(connection, f"nodepools.{ORG}.{CLUSTER}.q", pool("q"))
+                        case Object(key="q", document=dict()):
+                            seen.append("q")
+                            headers = {"KV-Operation": "DEL"}
+                            subject = f"$KV.nodepools.{ORG}.{CLUSTER}.q"
+                            await api.publish(connection, subject, b"", headers=headers)
+                        case Object(key="q", document=None):
+                            seen.append("q is gone")
+                            break
+                        case Object(key=key):
+                            seen.append(key)
+            return seen
+
+    assert asyncio.run(story()) == ["p", "listed", "q", "q is gone"]
+
+
+def test_the_zone_of_a_cluster_is_the_one_it_is_registered_in(server: NatsServer) -> None:
+    async def story() -> tuple[str | None, str | None]:
+        async with opened(server) as (client, connection):
+            before = await client.zone()
+            await say(connection, ClusterRegistered(org=ORG, cluster=CLUSTER, zone=ZONE))
+            return before, await client.zone()
+
+    assert asyncio.run(story()) == (None, ZONE)
+
+
+# Waiting.
+
+
+def test_a_condition_counts_only_for_the_newest_generation(server: NatsServer) -> None:
+    async def story() -> object:
+        async with opened(server) as (client, connection):
+            key = f"nodepools.{ORG}.{CLUSTER}.p"
+            await put(connection, key, pool("p", generation=2, observed=1))
+            with pytest.raises(TimedOut, match="timed out waiting for attarget=True on nodepool/p"):
+                await client.wait("p", "attarget", timeout_s=SOON_S)
+            await put(connection, key, pool("p", generation=2, observed=2))
+            return await client.wait("p", "attarget", timeout_s=PATIENCE_S)
+
+    assert asyncio.run(story()) == pool("p", generation=2, observed=2)
+
+
+def test_waiting_for_a_nodepool_that_does_not_exist_is_an_error(server: NatsServer) -> None:
+    async def story() -> None:
+        async with opened(server) as (client, _):
+            await client.wait_until_gone("p", timeout_s=PATIENCE_S)
+            await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+
+    with pytest.raises(NotFound, match=r'^nodepool "p" not found in acme/prod$'):
+        asyncio.run(story())
+
+
+def test_a_wait_for_deletion_that_takes_too_long_names_what_is_left(server: NatsServer) -> None:
+    async def story() -> None:
+        async with opened(server) as (client, connection):
+            for name in ("a", "b"):
+                await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
+            await client.wait_until_gone("a", "b", "missing", timeout_s=SOON_S)
+
+    with pytest.raises(TimedOut) as error:
+        asyncio.run(story())
+
+    assert str(error.value) == "timed out waiting for nodepool/a and 1 more to be deleted"
+
+
+# Events.
+
+
+def over_quota(pool: str, message: str) -> CWOverQuota:
+    return CWOverQuota(org=ORG, cluster=CLUSTER, pool=pool, message=message)
+
+
+def test_events_are_read_from_a_time_on_and_of_one_nodepool(server: NatsServer) -> None:
+    async def messages(client: Client, pool: str = "", since: datetime | None = None) -> list[str]:
+        return [event.message async for event in client.events(pool=pool, since=since)]
+
+    async def story() -> list[list[str]]:
+        async with opened(server) as (client, connection):
+            for pool, message in (("p", "first"), ("q", "second"), ("p", "third")):
+                await say(connection, over_quota(pool, message))
+            (second,) = [event.time async for event in client.events(pool="q")]
+            return [
+                await messages(client),
+                await messages(client, pool="p"),
+                await messages(client, since=second),
+            ]
+
+    assert asyncio.run(story()) == [
+        ["first", "second", "third"],
+        ["first", "third"],
+        ["second", "third"],
+    ]
+
+
+def test_following_events_goes_on_with_new_ones(server: NatsServer) -> None:
+    async def story() -> list[str]:
+        async with opened(server) as (client, connection):
+            await say(connection, over_quota("p", "old"))
+            seen: list[str] = []
+            async with asyncio.timeout(PATIENCE_S), aclosing(client.events(follow=True)) as events:
+                async for event in events:
+                    seen.append(event.message)
+                    if event.message == "new":
+                        break
+                    await say(connection, over_quota("p", "new"))
+            return seen
+
+    assert asyncio.run(story()) == ["old", "new"]

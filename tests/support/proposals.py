@@ -1,0 +1,42 @@
+"""Inputs of the quota service and what it proposes for them, for tests that need no bus."""
+
+from datetime import UTC, datetime
+
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
+from quota.decide import SERVICE, State
+from support.stage import H100, ZONE
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FAR_FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def command_entry(
+    position: int, *, trace: str | None = None, content: bytes | None = None
+) -> Entry:
+    """A command that quota accepts, at this position of the log; `content` replaces its own."""
+    id = f"c{position}"
+    command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=5)
+    envelope = envelope_of(SetQuota).model_construct(
+        id=id, type="SetQuota", source="me", traceparent=trace, data=command
+    )
+    body = envelope.encode() if content is None else content
+    return Entry(position, NOON, subject_of(command, ""), body, {"Nats-Msg-Id": id})
+
+
+def wake_entry(position: int) -> Entry:
+    """A `Wake` before its time, to which quota has no output."""
+    envelope = wake("quota", FAR_FUTURE, 0)
+    return Entry(position, NOON, subject_of(envelope.data, CLOCK), envelope.encode(), {})
+
+
+def proposed(trace: str | None = None, content: bytes | None = None) -> Proposal[State]:
+    """What quota proposes for the command at position 7."""
+    replica = Replica(SERVICE)
+    replica.read(command_entry(7, trace=trace, content=content))
+    proposal = replica.propose()
+    assert proposal is not None
+    return proposal

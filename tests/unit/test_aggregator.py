@@ -1,0 +1,628 @@
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.decide import SERVICE
+from aggregator.gauges import gauges
+from aggregator.messages import CheckFailed, Hears
+from aggregator.projection import CAPACITY, NODES, POOLS, PROJECTION, QUOTAS
+from aggregator.state import State
+from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.events import (
+    AllocationFailed,
+    CapacityChecked,
+    CapacityCheckFailed,
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoved,
+    CWNodePoolNodesRemoveError,
+    CWNodePoolQuotaCheckFailed,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineRepaired,
+    NodeActivityChanged,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodeUpdated,
+    QuotaChecked,
+    QuotaReleased,
+    QuotaSet,
+)
+from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
+from nodepool.engine.snapshot import dump, load
+from nodepool.engine.step import Folded, step
+from nodepool.service import Context, Failure
+from unit.samples import KIND, MACHINE, UID, ZONE, sample
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+POOL, NODE = "acme/prod/train.v1", f"acme/prod/{MACHINE}"
+LEDGER, OFFERING = f"acme/{ZONE}/{KIND}", f"{ZONE}/{KIND}"
+Document = Mapping[str, object]
+
+
+@dataclass
+class Story:
+    """The aggregator with the events that it has heard, a second apart."""
+
+    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
+    position: int = 0
+
+    def hears(self, *events: Hears) -> "Story":
+        """Folds events that the aggregator can process."""
+        for event in events:
+            assert self.fails(event) is None
+        return self
+
+    def fails(self, event: Hears) -> Failure | None:
+        """Folds an event; why it could not be processed, if so."""
+        self.position += 1
+        context = Context(self.position, START + timedelta(seconds=self.position))
+        result = step(SERVICE, self.folded, event, context)
+        assert result.outputs == (), "the aggregator says nothing"
+        self.folded = result.folded
+        return result.failure
+
+    def objects(self) -> dict[tuple[str, str], Document]:
+        """Every object that readers see, by bucket and key."""
+        state = self.folded.state
+        places = ((b, key) for b in PROJECTION.buckets for key in PROJECTION.keys(state, b))
+        return {place: self.document(*place) for place in places}
+
+    def document(self, bucket: str, key: str) -> Document:
+        """An object as readers see it."""
+        item = PROJECTION.get(self.folded.state, bucket, key)
+        assert item is not None, f"there is no {bucket}/{key}"
+        return PROJECTION.render(item)
+
+    def version(self, bucket: str, key: str) -> int:
+        """The position of the last change of an object."""
+        item = PROJECTION.get(self.folded.state, bucket, key)
+        assert item is not None, f"there is no {bucket}/{key}"
+        return item.version
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        """Status and reason of each condition of the NodePool, by type."""
+        return conditions_of(self.document(POOLS, POOL))
+
+    def counts(self) -> tuple[object, object]:
+        """How many Nodes of the NodePool are in progress, and how many are current."""
+        status = cast("Document", self.document(POOLS, POOL)["status"])
+        return status["inProgress"], status["currentNodes"]
+
+    def machines(self) -> tuple[object, object, object]:
+        """How many machines are free, assigned and in triage."""
+        document = self.document(CAPACITY, OFFERING)
+        return document["free"], document["assigned"], document["triage"]
+
+
+def conditions_of(document: Document) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition of a Kubernetes object, by type."""
+    status = cast("dict[str, list[dict[str, str]]]", document["status"])
+    return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+
+def validated(target: int = 2, **fields: object) -> NodePoolValidated:
+    """A valid NodePool that wants so many Nodes."""
+    spec = NodePoolSpec(instance_type=KIND, target_nodes=target)
+    return sample(
+        NodePoolValidated,
+        **{"spec": spec, "reason": Validated.VALID, "fault": "", "message": "valid", **fields},
+    )
+
+
+def with_pool(target: int = 2) -> Story:
+    """A NodePool that wants so many Nodes, and one free machine."""
+    return Story().hears(sample(MachineAdded), validated(target))
+
+
+def with_node() -> Story:
+    """A NodePool that wants one Node, to which a machine is assigned."""
+    return with_pool(1).hears(sample(CWNodeAssigned))
+
+
+# NodePools.
+
+
+def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
+    story = Story().hears(validated())
+
+    assert story.document(POOLS, POOL) == {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {
+            "name": "train.v1",
+            "uid": UID,
+            "generation": 2,
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T12:00:00Z",
+            "finalizers": ["compute.coreweave.com/node-pool"],
+            "labels": {"app": "train"},
+            "annotations": {"note": "by hand"},
+        },
+        "spec": {
+            "instanceType": KIND,
+            "targetNodes": 2,
+            "autoscaling": False,
+            "lifecycle": {
+                "disableUnhealthyNodeEviction": True,
+                "scaleDownStrategy": "IdleOnly",
+            },
+        },
+        "status": {
+            "conditions": [
+                {
+                    "lastTransitionTime": "2026-01-01T12:00:01Z",
+                    "message": "valid",
+                    "observedGeneration": 2,
+                    "reason": "Valid",
+                    "status": "True",
+                    "type": "Validated",
+                },
+                {
+                    "lastTransitionTime": "2026-01-01T12:00:01Z",
+                    "message": "NodePool has 0 of 2 Nodes.",
+                    "observedGeneration": 2,
+                    "reason": "UnderTarget",
+                    "status": "False",
+                    "type": "AtTarget",
+                },
+            ],
+            "currentNodes": 0,
+            "inProgress": 0,
+        },
+    }
+
+
+def test_the_deprecated_conditions_are_shown_where_they_are_asked_for() -> None:
+    story = Story().hears(validated(reason=Validated.INVALID, fault="Zone"))
+    item = PROJECTION.get(story.folded.state, POOLS, POOL)
+    assert item is not None
+    assert PROJECTION.render_deprecated is not None
+
+    shown = conditions_of(PROJECTION.render_deprecated(item))
+
+    assert shown == story.conditions() | {
+        "Accepted": ("False", "PolicyViolation"),
+        "Allocated": ("False", "UnderTarget"),
+    }
+
+
+def test_a_nodepool_keeps_its_counts_and_conditions_when_its_spec_changes() -> None:
+    story = with_node().hears(sample(CWNodeRegistered), sample(QuotaChecked))
+
+    story.hears(validated(3, generation=3))
+
+    assert story.counts() == (0, 1)
+    assert story.conditions() == {
+        "Validated": ("True", "Valid"),
+        "Quota": ("False", "Over"),
+        "AtTarget": ("False", "UnderTarget"),
+    }
+
+
+def test_a_nodepool_of_the_same_name_begins_anew() -> None:
+    story = with_node().hears(sample(QuotaChecked), validated(uid="another", generation=1))
+
+    assert story.counts() == (0, 0)
+    assert set(story.conditions()) == {"Validated", "AtTarget"}
+
+
+def test_verdicts_show_as_conditions() -> None:
+    story = with_pool().hears(
+        sample(QuotaChecked, reason=Quota.UNDER), sample(CapacityChecked, reason=Capacity.PARTIAL)
+    )
+
+    assert story.conditions() == {
+        "Validated": ("True", "Valid"),
+        "Capacity": ("False", "Partial"),
+        "Quota": ("True", "Under"),
+        "AtTarget": ("False", "UnderTarget"),
+    }
+
+
+@pytest.mark.parametrize("fields", [{"generation": 1}, {"uid": "another"}])
+def test_a_verdict_on_another_generation_or_another_nodepool_is_not_shown(
+    fields: dict[str, object],
+) -> None:
+    story = with_pool().hears(sample(QuotaChecked, **fields), sample(CapacityChecked, **fields))
+
+    assert set(story.conditions()) == {"Validated", "AtTarget"}
+    assert story.version(POOLS, POOL) == 2
+
+
+@pytest.mark.parametrize(
+    ("event", "condition"),
+    [
+        (sample(CWNodePoolQuotaCheckFailed), "Quota"),
+        (sample(CapacityCheckFailed), "Capacity"),
+        (sample(AllocationFailed), "AtTarget"),
+    ],
+)
+def test_a_check_that_failed_makes_its_condition_unknown(
+    event: CheckFailed, condition: str
+) -> None:
+    story = with_pool().hears(event)
+
+    assert story.conditions()[condition] == ("Unknown", "InternalError")
+
+
+def test_a_removal_that_failed_shows_only_while_the_nodepool_is_being_deleted() -> None:
+    story = with_pool().hears(sample(CWNodePoolNodesRemoveError))
+
+    assert "NodesRemoved" not in story.conditions()
+
+    story.hears(sample(NodePoolDeleting), sample(CWNodePoolNodesRemoveError))
+
+    assert story.conditions()["NodesRemoved"] == ("Unknown", "InternalError")
+
+
+def test_a_nodepool_counts_its_nodes_from_assignment_to_deletion() -> None:
+    story = with_pool(1)
+    counts = [story.counts()]
+    for event in (
+        sample(CWNodeAssigned),
+        sample(CWNodeRegistered),
+        sample(CWNodeDeleted, registered=True),
+        sample(CWNodeAssigned, assignment=8),
+        sample(CWNodeDeleted, assignment=8, registered=False),
+        sample(CWNodeAssigned, assignment=9),
+        sample(CWNodeRegistrationFailed, assignment=9),
+    ):
+        counts.append(story.hears(event).counts())
+
+    assert counts == [(0, 0), (1, 0), (0, 1), (0, 0), (1, 0), (0, 0), (1, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"), [(0, "OverTarget"), (1, "TargetMet"), (2, "UnderTarget")]
+)
+def test_at_target_compares_the_nodes_that_joined_with_the_target(target: int, reason: str) -> None:
+    story = with_pool(target).hears(sample(CWNodeAssigned), sample(CWNodeRegistered))
+
+    status = "True" if reason == "TargetMet" else "False"
+    assert story.conditions()["AtTarget"] == (status, reason)
+
+
+def test_nodes_of_an_earlier_nodepool_of_the_same_name_are_not_counted() -> None:
+    story = with_node().hears(validated(uid="another"), sample(CWNodeDeleted, registered=False))
+
+    assert story.counts() == (0, 0)
+
+
+def test_a_nodepool_that_counts_fewer_than_no_nodes_is_a_bug_and_stays_as_it_was() -> None:
+    story = with_pool()
+    before = story.objects()
+
+    failure = story.fails(sample(CWNodeRegistered))
+
+    assert failure is not None
+    assert failure.is_bug
+    assert failure.cause == f"AssertionError: {POOL} counts fewer than no Nodes"
+    assert story.objects() == before
+
+
+def test_a_nodepool_is_shown_until_it_is_deleted() -> None:
+    story = with_node().hears(sample(NodePoolDeleting))
+
+    assert story.conditions()["AtTarget"] == ("False", "PendingDelete")
+    assert story.conditions()["NodesRemoved"] == ("False", "Pending")
+
+    story.hears(sample(CWNodeDeleted, registered=False), sample(CWNodePoolNodesRemoved))
+
+    metadata = cast("Document", story.document(POOLS, POOL)["metadata"])
+    assert metadata["deletionTimestamp"] == "2026-01-01T12:00:00Z"
+    assert story.conditions()["NodesRemoved"] == ("True", "Complete")
+
+    story.hears(sample(CWNodePoolDeleted))
+
+    assert (POOLS, POOL) not in story.objects()
+
+
+def test_a_scale_down_does_not_complete_a_deletion() -> None:
+    story = with_pool().hears(
+        sample(NodePoolDeleting),
+        sample(CWNodePoolNodesRemoved, removal=RemovalReason.SCALE_DOWN),
+    )
+
+    assert story.conditions()["NodesRemoved"] == ("False", "Pending")
+
+
+def test_the_deletion_of_an_earlier_nodepool_of_the_same_name_changes_nothing() -> None:
+    story = with_pool().hears(sample(CWNodePoolDeleted, uid="another"))
+
+    assert (POOLS, POOL) in story.objects()
+
+
+def test_what_is_about_an_unknown_nodepool_is_not_shown() -> None:
+    story = Story().hears(
+        sample(NodePoolDeleting),
+        sample(CapacityChecked),
+        sample(AllocationFailed),
+        sample(CWNodePoolNodesRemoved),
+        sample(CWNodePoolDeleted),
+    )
+
+    assert story.objects() == {}
+
+
+# Nodes.
+
+
+def test_a_node_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
+    story = with_node()
+
+    since = "2026-01-01T12:00:03Z"
+    assert story.document(NODES, NODE) == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": MACHINE,
+            "resourceVersion": "3",
+            "creationTimestamp": since,
+            "labels": {
+                "node.kubernetes.io/instance-type": KIND,
+                "topology.kubernetes.io/zone": ZONE,
+                "compute.coreweave.com/node-pool": "train.v1",
+            },
+            "annotations": {},
+        },
+        "spec": {"taints": []},
+        "status": {
+            "phase": "booting",
+            "conditions": [
+                {
+                    "type": "CWRegistered",
+                    "status": "False",
+                    "reason": "NotRegistered",
+                    "message": f"Node {MACHINE} is not yet registered",
+                    "lastTransitionTime": since,
+                },
+                {
+                    "type": "CWActive",
+                    "status": "False",
+                    "reason": "NoWorkloads",
+                    "message": "nothing runs here",
+                    "lastTransitionTime": since,
+                },
+                {
+                    "type": "CWNodeRemoval",
+                    "status": "False",
+                    "reason": "NotPending",
+                    "message": f"Node {MACHINE} is to stay",
+                    "lastTransitionTime": since,
+                },
+            ],
+        },
+    }
+
+
+def test_a_node_shows_what_happens_to_it_until_it_is_deleted() -> None:
+    story = with_node()
+
+    def phase() -> object:
+        return cast("Document", story.document(NODES, NODE)["status"])["phase"]
+
+    story.hears(sample(CWNodeRegistered))
+    assert phase() == "production"
+    assert conditions_of(story.document(NODES, NODE))["CWRegistered"] == ("True", "Registered")
+
+    story.hears(sample(NodeActivityChanged))
+    assert conditions_of(story.document(NODES, NODE))["CWActive"] == ("True", "WorkloadsRunning")
+
+    story.hears(sample(NodeUpdated, phase=NodePhase.CORDONED))
+    assert phase() == "cordoned"
+    assert story.document(NODES, NODE)["spec"] == {
+        "taints": [
+            {"key": "dedicated", "effect": "NoSchedule", "value": "ml"},
+            {"key": "x", "effect": "NoExecute"},
+        ],
+        "unschedulable": True,
+    }
+    assert conditions_of(story.document(NODES, NODE))["CWNodeRemoval"] == ("True", "Preempted")
+
+    story.hears(sample(CWDrainNode))
+    assert phase() == "draining"
+
+    story.hears(sample(CWNodeDeleted))
+    assert (NODES, NODE) not in story.objects()
+
+
+def test_the_removal_of_a_node_is_dated_when_it_begins_or_is_cancelled() -> None:
+    story = with_node()
+
+    def since() -> datetime | None:
+        return next(iter(story.folded.state.nodes.values())).removal_since
+
+    dates = [since()]
+    for removal in (None, RemovalReason.SCALE_DOWN, RemovalReason.PREEMPTED, None, None):
+        story.hears(sample(NodeUpdated, removal=removal))
+        dates.append(since())
+
+    began, cancelled = START + timedelta(seconds=5), START + timedelta(seconds=7)
+    assert dates == [None, None, began, began, cancelled, cancelled]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        sample(NodeUpdated, assignment=8),
+        sample(NodeActivityChanged, assignment=8),
+        sample(CWDrainNode, assignment=8),
+        sample(NodeUpdated, node="unknown"),
+    ],
+)
+def test_what_is_about_another_assignment_or_an_unknown_node_changes_nothing(
+    event: Hears,
+) -> None:
+    story = with_node()
+    before = story.objects()
+
+    assert story.hears(event).objects() == before
+
+
+# Quotas and capacity.
+
+
+def test_a_limit_shows_what_counts_against_it() -> None:
+    story = Story().hears(sample(QuotaReleased, used=4))
+    shown = [story.document(QUOTAS, LEDGER)]
+    for event in (
+        sample(QuotaSet, limit=8, granted=4),
+        sample(QuotaChecked, limit=8, used=6),
+        sample(QuotaReleased, used=5),
+        sample(QuotaReleased, used=5),
+    ):
+        shown.append(story.hears(event).document(QUOTAS, LEDGER))
+
+    identity = {"kind": "Quota", "org": "acme", "zone": ZONE, "instanceType": KIND}
+    assert shown == [
+        {**identity, "limit": limit, "used": used, "resourceVersion": version}
+        for limit, used, version in (
+            (None, 4, "1"),
+            (8, 4, "2"),
+            (8, 6, "3"),
+            (8, 5, "4"),
+            (8, 5, "4"),
+        )
+    ]
+
+
+def test_an_offering_counts_its_machines_by_what_they_do() -> None:
+    story = Story().hears(sample(MachineAdded), sample(MachineAdded, machine="other"))
+    counts = [story.machines()]
+    for event in (
+        sample(CWNodeAssigned),
+        sample(CWNodeDeleted),
+        sample(CWNodeAssigned, assignment=8),
+        sample(CWNodeRegistrationFailed, assignment=8),
+        sample(MachineRepaired),
+    ):
+        counts.append(story.hears(event).machines())
+
+    assert counts == [(2, 0, 0), (1, 1, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1), (2, 0, 0)]
+    assert story.document(CAPACITY, OFFERING) == {
+        "kind": "Capacity",
+        "zone": ZONE,
+        "instanceType": KIND,
+        "free": 2,
+        "assigned": 0,
+        "triage": 0,
+        "resourceVersion": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        sample(MachineAdded),
+        sample(MachineRepaired),
+        sample(CWNodeDeleted, assignment=6, registered=False),
+    ],
+)
+def test_a_machine_that_does_not_change_hands_is_not_counted_again(event: Hears) -> None:
+    story = with_node().hears(event)
+
+    assert story.machines() == (0, 1, 0)
+    assert story.version(CAPACITY, OFFERING) == 3
+
+
+def test_a_machine_whose_registration_fails_twice_is_in_triage_once() -> None:
+    story = with_node().hears(sample(CWNodeRegistrationFailed))
+
+    story.fails(sample(CWNodeRegistrationFailed))
+
+    assert story.machines() == (0, 0, 1)
+
+
+# The projection.
+
+pools = st.sampled_from(["a", "b"])
+uids = st.sampled_from(["1", "2"])
+machines = st.sampled_from(["m1", "m2"])
+counts = st.integers(1, 2)
+
+
+def any_event(draw: st.DrawFn) -> Hears:
+    """An event of any class about one of a few NodePools, Nodes and machines."""
+    kind = draw(st.sampled_from(tuple(SERVICE.inputs.values())))
+    named: dict[str, object] = {
+        "pool": draw(pools),
+        "uid": draw(uids),
+        "node": draw(machines),
+        "machine": draw(machines),
+        "assignment": draw(counts),
+        "generation": draw(counts),
+        "used": draw(counts),
+        "limit": draw(counts),
+        "registered": draw(st.booleans()),
+    }
+    known = {name: value for name, value in named.items() if name in kind.model_fields}
+    return cast("Hears", sample(kind, **known))
+
+
+@given(st.lists(st.composite(any_event)(), max_size=40))
+def test_every_object_that_an_event_changes_is_touched_by_it_and_has_its_version(
+    events: list[Hears],
+) -> None:
+    story = Story()
+    for event in events:
+        before = story.objects()
+        if story.fails(event) is None:
+            after = story.objects()
+            changed = {p for p in {*before, *after} if before.get(p) != after.get(p)}
+
+            assert changed <= set(PROJECTION.touched(story.folded.state, event))
+            for place in changed & after.keys():
+                assert story.version(*place) == story.position
+
+    lines = tuple(dump(story.folded))
+    assert load(State, lines) == story.folded
+
+
+def test_the_aggregator_says_nothing_and_fills_four_buckets() -> None:
+    assert SERVICE.outputs == {}
+    assert SERVICE.projection is PROJECTION
+    assert PROJECTION.buckets == ("nodepools", "nodes", "quotas", "capacity")
+
+
+def test_another_bucket_is_refused() -> None:
+    with pytest.raises(ValueError, match="the aggregator fills no bucket pods"):
+        PROJECTION.get(State(), "pods", "a")
+    with pytest.raises(ValueError, match="the aggregator fills no bucket pods"):
+        PROJECTION.keys(State(), "pods")
+
+
+# Gauges.
+
+
+def test_gauges_show_counts_conditions_limits_and_machines() -> None:
+    story = with_node().hears(sample(QuotaSet, limit=8, granted=1))
+    pool = {"org": "acme", "cluster": "prod", "pool": "train.v1"}
+    ledger = {"org": "acme", "zone": ZONE, "instance_type": KIND}
+    offering = {"zone": ZONE, "instance_type": KIND}
+
+    valid = {"type": "Validated", "status": "True", "reason": "Valid"}
+    under = {"type": "AtTarget", "status": "False", "reason": "UnderTarget"}
+    expected = [
+        ("nodepool_target_nodes", pool, 1.0),
+        ("nodepool_current_nodes", pool, 0.0),
+        ("nodepool_in_progress_nodes", pool, 1.0),
+        ("nodepool_status_condition", pool | valid, 1.0),
+        ("nodepool_status_condition", pool | under, 1.0),
+        ("nodepool_quota_limit_nodes", ledger, 8.0),
+        ("nodepool_quota_used_nodes", ledger, 1.0),
+        ("nodepool_machines", offering | {"state": "free"}, 0.0),
+        ("nodepool_machines", offering | {"state": "assigned"}, 1.0),
+        ("nodepool_machines", offering | {"state": "triage"}, 0.0),
+    ]
+    samples = list(gauges(story.folded.state))
+    assert len(samples) == len(expected)
+    assert all(gauge in samples for gauge in expected)

@@ -1,0 +1,314 @@
+"""Processing inputs: what is committed, when, and what each result of a commit means."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.contract.log import Entry
+from nodepool.engine.replica import Proposal, Replica
+from nodepool.host.committing import QUIET_S, Committing, Stale
+from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
+from nodepool.host.projector import Projector
+from nodepool.host.settings import Settings
+from nodepool.host.telemetry import Telemetry
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from quota.decide import SERVICE, State
+from support.proposals import NOON, command_entry, wake_entry
+
+
+class Bench:
+    """A replica of the quota service with a log in memory, and a clock that is set by hand.
+
+    error: what the next commit raises. lost_reply: whether it is stored nonetheless.
+    """
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.now = 1_000.0
+        self.position = 0
+        self.commits: list[Proposal[State]] = []
+        self.in_flight: list[bool] = []
+        self.error: Exception | None = None
+        self.replica = Replica(SERVICE)
+        self.leadership = Leadership()
+        self.telemetry = telemetry
+        self.committing = Committing(
+            self.replica,
+            self._commit,
+            self.leadership,
+            Projector(None),
+            telemetry,
+            lambda: self.now,
+        )
+
+    async def _commit(self, proposal: Proposal[State]) -> int:
+        self.in_flight.append(self.committing.in_flight)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        self.commits.append(proposal)
+        self.position += len(proposal.messages) + 1
+        return self.position
+
+    def command(self) -> int:
+        """A command arrives, which has outputs; its position."""
+        self.position += 1
+        self._arrived(command_entry(self.position))
+        return self.position
+
+    def quiet_input(self) -> int:
+        """An input arrives that has no output; its position."""
+        self.position += 1
+        self._arrived(wake_entry(self.position))
+        return self.position
+
+    def _arrived(self, entry: Entry) -> None:
+        if not self.replica.open:
+            self.leadership.input_arrived(self.now)
+        self.replica.read(entry)
+
+    def read_commit_of_another(self, position: int) -> None:
+        """Another replica has processed everything up to here."""
+        self.position += 1
+        content = b'{"position": %d}' % position
+        assert self.replica.read(Entry(self.position, NOON, "np.commit.quota", content, {}))
+        self.committing.followed(self.now, caught_up=True)
+
+    def run(self) -> int:
+        """What the runtime does in each turn; how many inputs were processed."""
+        return asyncio.run(self.committing.run())
+
+    def results(self, result: str) -> float | None:
+        """How many commits ended like this."""
+        labels = {"service": "quota", "result": result}
+        return self.telemetry.metrics.registry.get_sample_value("nodepool_commits_total", labels)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    telemetry = Telemetry("quota", Settings(log_file=str(tmp_path / "quota.log")))
+    yield Bench(telemetry)
+    telemetry.close()
+
+
+# --- what is committed, and when ----------------------------------------------------------------
+
+
+def test_open_inputs_are_committed_together(bench: Bench) -> None:
+    # given two commands
+    bench.command()
+    last = bench.command()
+
+    # when the replica has its turn
+    processed = bench.run()
+
+    # then one commit processes both
+    assert processed == 2
+    assert [proposal.position for proposal in bench.commits] == [last]
+    assert bench.replica.committed == last
+    assert bench.replica.expected_sequence == bench.position
+    assert bench.results("stored") == 1
+
+
+def test_a_commit_is_in_flight_until_its_result_is_known(bench: Bench) -> None:
+    # given a command
+    bench.command()
+
+    # when it is committed
+    bench.run()
+
+    # then the commit was in flight, and is not any more
+    assert bench.in_flight == [True]
+    assert not bench.committing.in_flight
+
+
+def test_a_turn_without_inputs_commits_nothing(bench: Bench) -> None:
+    # given nothing
+    # when the replica has its turn
+    # then nothing happens, and nothing is to be waited for
+    assert bench.run() == 0
+    assert bench.commits == []
+    assert bench.committing.seconds_left(bench.now) is None
+
+
+def test_quiet_inputs_are_committed_after_a_while(bench: Bench) -> None:
+    # given an input without outputs
+    position = bench.quiet_input()
+
+    # when the replica has its turn
+    assert bench.run() == 1
+
+    # then it is processed, and not committed yet
+    assert bench.commits == []
+    assert bench.replica.quiet == 1
+    assert bench.committing.seconds_left(bench.now) == pytest.approx(QUIET_S)
+
+    # and after a while a commit moves the cursor past it
+    bench.now += QUIET_S
+    assert bench.run() == 0
+    assert bench.replica.committed == position
+    assert bench.replica.quiet == 0
+
+
+def test_the_wait_of_quiet_inputs_is_counted_from_the_first(bench: Bench) -> None:
+    # given an input without outputs
+    bench.quiet_input()
+    bench.run()
+
+    # when another one follows it
+    bench.now += QUIET_S / 2
+    last = bench.quiet_input()
+    bench.run()
+
+    # then both are committed when the first has waited long enough
+    bench.now += QUIET_S / 2
+    bench.run()
+    assert bench.replica.committed == last
+
+
+def test_quiet_inputs_go_with_the_next_commit(bench: Bench) -> None:
+    # given an input without outputs, processed
+    bench.quiet_input()
+    bench.run()
+
+    # when a command follows it
+    last = bench.command()
+    bench.run()
+
+    # then its commit covers both
+    assert bench.replica.committed == last
+    assert bench.replica.quiet == 0
+    assert len(bench.commits) == 1
+
+
+def test_a_replica_that_stops_commits_its_quiet_inputs(bench: Bench) -> None:
+    # given an input without outputs, processed
+    position = bench.quiet_input()
+    bench.run()
+
+    # when the replica stops
+    asyncio.run(bench.committing.finish())
+
+    # then nothing has to process it again
+    assert bench.replica.committed == position
+
+
+# --- following ----------------------------------------------------------------------------------
+
+
+def test_a_follower_commits_only_what_the_leader_leaves_unprocessed(bench: Bench) -> None:
+    # given a follower with a command
+    bench.read_commit_of_another(bench.command())
+    bench.command()
+
+    # when it has its turn
+    # then it leaves the command to the leader
+    assert bench.run() == 0
+    assert bench.commits == []
+    assert bench.committing.seconds_left(bench.now) == pytest.approx(STANDBY_S)
+
+    # and takes over when the leader does nothing
+    bench.now += STANDBY_S
+    assert bench.run() == 1
+    assert bench.leadership.leading
+
+
+def test_a_follower_that_takes_over_commits_quiet_inputs_at_once(bench: Bench) -> None:
+    # given a follower with an input without outputs
+    bench.read_commit_of_another(bench.command())
+    position = bench.quiet_input()
+
+    # when the leader does nothing for a while
+    bench.now += STANDBY_S
+    bench.run()
+
+    # then the cursor is moved, so that the leader can see who leads
+    assert bench.replica.committed == position
+    assert bench.leadership.leading
+
+
+def test_a_follower_that_stops_commits_nothing(bench: Bench) -> None:
+    # given a replica with a quiet input, which has become a follower
+    bench.quiet_input()
+    bench.run()
+    bench.leadership.followed(bench.now, caught_up=True)
+
+    # when it stops
+    asyncio.run(bench.committing.finish())
+
+    # then the input is left to the leader
+    assert bench.commits == []
+
+
+# --- results ------------------------------------------------------------------------------------
+
+
+def test_after_a_conflict_a_replica_follows_and_waits_for_the_other_commit(bench: Bench) -> None:
+    # given a command that another replica commits first
+    position = bench.command()
+    bench.error = Conflict("wrong last sequence")
+
+    # when this one commits it too
+    assert bench.run() == 0
+
+    # then it follows, and commits nothing before it has read the other commit
+    assert bench.results("conflict") == 1
+    assert not bench.leadership.leading
+    bench.now += STANDBY_S
+    assert bench.run() == 0
+    assert bench.commits == []
+
+    # and goes on from there
+    bench.read_commit_of_another(position)
+    assert bench.replica.committed == position
+    assert bench.replica.open == 0
+
+
+def test_a_conflict_whose_other_commit_is_not_in_the_log_is_stale(bench: Bench) -> None:
+    # given a replica after a conflict
+    bench.command()
+    bench.error = Conflict("wrong last sequence")
+    bench.run()
+
+    # when the other commit is not read for long
+    bench.now += STALE_S + 1
+
+    # then the replica has to begin anew
+    with pytest.raises(Stale):
+        bench.run()
+
+
+def test_after_a_commit_in_doubt_the_same_is_proposed_again(bench: Bench) -> None:
+    # given a command whose commit has no reply
+    position = bench.command()
+    bench.error = InDoubt("the connection was lost")
+
+    # when the replica has its turn
+    assert bench.run() == 0
+
+    # then nothing is taken for committed, and it still leads
+    assert bench.results("in_doubt") == 1
+    assert bench.replica.committed == 0
+    assert bench.leadership.leading
+
+    # and the next turn commits the same inputs
+    assert bench.run() == 1
+    assert bench.replica.committed == position
+
+
+def test_after_a_refusal_the_same_is_proposed_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a command whose commit the server refuses
+    monkeypatch.setattr("nodepool.host.committing.BACK_OFF_S", 0.0)
+    position = bench.command()
+    bench.error = ServerRefusal(10047, "insufficient storage resources")
+
+    # when the replica has its turn
+    assert bench.run() == 0
+    assert bench.results("failed") == 1
+
+    # then the next turn commits the same inputs
+    assert bench.run() == 1
+    assert bench.replica.committed == position

@@ -1,0 +1,630 @@
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fleet.decide import SERVICE
+from fleet.machine import Machine, name_of
+from fleet.messages import Hears
+from fleet.refusal import PODS_MAX
+from fleet.state import State
+from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+    MachineRepaired,
+    NodeObserved,
+    NodeUpdated,
+    Wake,
+)
+from nodepool.contract.keys import PoolKey, machine_key
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.model import NodePhase, Pod, PodClass
+from nodepool.engine.snapshot import dump, load
+from nodepool.engine.step import Folded, due, step
+from nodepool.service import Context
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ZONE, H100 = "US-EAST-04A", "gd-8xh100ib-i128"
+TRAIN = PoolKey("acme/prod/train")
+FIRST, SECOND = name_of(1), name_of(2)
+LEAFGROUP = "ib.coreweave.cloud/leafgroup"
+
+
+@dataclass
+class Story:
+    """The fleet service from noon on; time passes only when a story says so."""
+
+    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
+    position: int = 0
+    now: datetime = NOON
+
+    def hears(self, message: Hears, id: str = "") -> list[Message]:
+        """The outputs for a message."""
+        return self._step(message, id)
+
+    def wakes(self, seconds: float) -> list[Message]:
+        """The outputs for one wake, so many seconds after noon."""
+        self.now = after(seconds)
+        return self._step(Wake(service="fleet", due=self.now), "")
+
+    def _step(self, message: Hears | Wake, id: str) -> list[Message]:
+        self.position += 1
+        context = Context(self.position, self.now, id or f"c{self.position}")
+        result = step(SERVICE, self.folded, message, context)
+        assert result.failure is None, result.failure
+        self.folded = result.folded
+        return list(result.outputs)
+
+    def machine(self, name: str = FIRST) -> Machine:
+        """A machine as it is now."""
+        return self.folded.state.machines[machine_key(ZONE, name)]
+
+    @property
+    def due(self) -> datetime | None:
+        """When the service is to be woken."""
+        return due(SERVICE, self.folded.state)
+
+
+def after(seconds: float) -> datetime:
+    """A moment so many seconds after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+def machines(count: int = 1, boot_s: float = 0) -> Story:
+    """A story that begins with free machines."""
+    story = Story()
+    story.hears(
+        AddMachines(zone=ZONE, instance_type=H100, count=count, labels={}, boot_seconds=boot_s)
+    )
+    return story
+
+
+def a_node(*pods: Pod) -> Story:
+    """A story that begins with one machine that is a Node and runs these Pods."""
+    story = machines()
+    story.hears(assigned())
+    story.hears(registered())
+    for pod in pods:
+        story.hears(run(pod))
+    return story
+
+
+def assigned(name: str = FIRST, assignment: int = 1) -> CWNodeAssigned:
+    """A machine is assigned to a NodePool."""
+    return CWNodeAssigned(
+        **pool_fields(TRAIN),
+        node=name,
+        zone=ZONE,
+        assignment=assignment,
+        uid="u",
+        instance_type=H100,
+        message="",
+    )
+
+
+def registered(name: str = FIRST, assignment: int = 1) -> CWNodeRegistered:
+    """A machine joins its cluster."""
+    return CWNodeRegistered(
+        **pool_fields(TRAIN),
+        node=name,
+        zone=ZONE,
+        assignment=assignment,
+        labels={},
+        annotations={},
+        taints=(),
+        message="",
+    )
+
+
+def deleted(assignment: int = 1) -> CWNodeDeleted:
+    """The first machine leaves its NodePool."""
+    return CWNodeDeleted(
+        **pool_fields(TRAIN),
+        node=FIRST,
+        zone=ZONE,
+        assignment=assignment,
+        registered=True,
+        uid="u",
+        message="",
+    )
+
+
+def registration_failed(assignment: int = 1) -> CWNodeRegistrationFailed:
+    """The first machine is given up."""
+    return CWNodeRegistrationFailed(
+        **pool_fields(TRAIN), node=FIRST, zone=ZONE, assignment=assignment, uid="u", message=""
+    )
+
+
+def updated(*, unschedulable: bool, cordon: int = 1, assignment: int = 1) -> NodeUpdated:
+    """The first machine is to be cordoned, or not."""
+    return NodeUpdated(
+        **pool_fields(TRAIN),
+        node=FIRST,
+        zone=ZONE,
+        assignment=assignment,
+        phase=NodePhase.PRODUCTION,
+        unschedulable=unschedulable,
+        cordon=cordon,
+        labels={},
+        annotations={},
+        taints=(),
+    )
+
+
+def drain(*, force: bool = False, assignment: int = 1) -> CWDrainNode:
+    """The first machine is to be drained."""
+    return CWDrainNode(
+        **pool_fields(TRAIN),
+        node=FIRST,
+        zone=ZONE,
+        assignment=assignment,
+        force=force,
+        message="",
+    )
+
+
+def broken(fault: str, times: int = 1, cause: str = "") -> BreakMachine:
+    """The first machine fails the next times that it boots."""
+    return BreakMachine.model_validate(
+        {"zone": ZONE, "machine": FIRST, "fault": fault, "times": times, "cause": cause}
+    )
+
+
+def run(pod: Pod, name: str = FIRST) -> RunPod:
+    """A Pod is started on a machine."""
+    return RunPod(zone=ZONE, machine=name, pod=pod)
+
+
+def stop(pod: str, name: str = FIRST) -> StopPod:
+    """A Pod on a machine is stopped."""
+    return StopPod(zone=ZONE, machine=name, name=pod)
+
+
+def graceful(name: str, grace_s: int) -> Pod:
+    """A Pod that a drain ends after its grace period."""
+    return Pod(name=name, interruption=PodClass.GRACEFUL, grace_s=grace_s)
+
+
+def booted(name: str = FIRST, assignment: int = 1) -> MachineBooted:
+    """A machine reports that it booted."""
+    return MachineBooted(zone=ZONE, machine=name, assignment=assignment)
+
+
+def failed(cause: str, assignment: int = 1) -> MachineFailed:
+    """The first machine reports that it failed."""
+    return MachineFailed(zone=ZONE, machine=FIRST, assignment=assignment, cause=cause)
+
+
+def observed(*pods: Pod, unschedulable: bool = False, cordon: int = 0) -> NodeObserved:
+    """The first machine as its cluster sees it."""
+    return NodeObserved(
+        zone=ZONE,
+        machine=FIRST,
+        assignment=1,
+        unschedulable=unschedulable,
+        cordon=cordon,
+        pods=pods,
+    )
+
+
+def terminating(pod: Pod) -> Pod:
+    """The same Pod in its grace period."""
+    return pod.model_copy(update={"terminating": True})
+
+
+def accepted(command: Hears) -> CommandAccepted:
+    """The command to the first machine was taken."""
+    return CommandAccepted(
+        org="fleet", cluster=ZONE, pool=FIRST, command=type(command).__name__, result="done"
+    )
+
+
+def refusal(outputs: list[Message]) -> str:
+    """The only output, a refusal, in one line."""
+    (outcome,) = outputs
+    assert isinstance(outcome, CommandRefused)
+    return f"{outcome.reason} {outcome.field}: {outcome.message}"
+
+
+# Machines are added.
+
+
+def test_machines_are_added_with_names_that_go_on_from_those_there_are() -> None:
+    story = machines(2)
+
+    outputs = story.hears(
+        AddMachines(
+            zone=ZONE, instance_type=H100, count=1, labels={LEAFGROUP: "l-7"}, boot_seconds=9
+        )
+    )
+
+    assert sorted(story.folded.state.machines) == sorted(
+        machine_key(ZONE, name_of(number)) for number in (1, 2, 3)
+    )
+    assert outputs == [
+        CommandAccepted(org="fleet", cluster=ZONE, pool="_", command="AddMachines", result="done"),
+        MachineAdded(
+            zone=ZONE,
+            machine=name_of(3),
+            instance_type=H100,
+            labels={LEAFGROUP: "l-7"},
+            boot_seconds=9,
+        ),
+    ]
+
+
+def test_names_are_distinct() -> None:
+    assert len({name_of(number) for number in range(1, 100_001)}) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"instance_type": "none-such"},
+            "Invalid instanceType: none-such is not a known instance type",
+        ),
+        ({"zone": "MARS-01A"}, f"Invalid zone: {H100} is not offered in MARS-01A"),
+        ({"labels": {"team": "ml"}}, "Invalid labels[team]: is not a topology label of machines"),
+    ],
+)
+def test_machines_that_cannot_exist_are_refused(change: dict[str, object], expected: str) -> None:
+    command = AddMachines(zone=ZONE, instance_type=H100, count=1)
+
+    assert refusal(Story().hears(command.model_copy(update=change))) == expected
+
+
+def test_a_label_value_that_kubernetes_does_not_take_is_refused() -> None:
+    command = AddMachines(zone=ZONE, instance_type=H100, count=1, labels={LEAFGROUP: "a b"})
+
+    assert refusal(Story().hears(command)).startswith(f"Invalid labels[{LEAFGROUP}]: value 'a b'")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        broken("boot"),
+        RepairMachine(zone=ZONE, machine=FIRST),
+        run(Pod(name="job")),
+        stop("job"),
+    ],
+)
+def test_a_command_to_an_unknown_machine_is_refused(command: Hears) -> None:
+    story = Story()
+
+    assert refusal(story.hears(command)) == (
+        f"Invalid machine: {ZONE}/{FIRST} is not a known machine"
+    )
+    assert story.folded.state == SERVICE.initial
+
+
+def test_a_repaired_machine_comes_back() -> None:
+    command = RepairMachine(zone=ZONE, machine=FIRST)
+
+    assert machines().hears(command) == [
+        accepted(command),
+        MachineRepaired(zone=ZONE, machine=FIRST),
+    ]
+
+
+# Machines boot.
+
+
+def test_a_machine_without_boot_time_reports_at_once() -> None:
+    story = machines()
+
+    assert story.hears(assigned()) == [booted()]
+    assert story.due is None
+
+
+def test_a_machine_reports_when_its_boot_is_over_and_once() -> None:
+    story = machines(boot_s=60)
+
+    outputs = [story.hears(assigned()), story.wakes(59.9), story.wakes(60), story.wakes(61)]
+
+    assert outputs == [[], [], [booted()], []]
+    assert story.due is None
+
+
+def test_an_assignment_of_an_unknown_machine_is_passed_over() -> None:
+    assert machines().hears(assigned(SECOND)) == []
+
+
+@pytest.mark.parametrize("end", [deleted(), registration_failed()])
+def test_a_stay_that_ends_during_the_boot_ends_the_boot(
+    end: CWNodeDeleted | CWNodeRegistrationFailed,
+) -> None:
+    story = machines(boot_s=60)
+    story.hears(assigned())
+
+    assert story.hears(end) == []
+    assert story.due is None
+    assert story.wakes(60) == []
+
+
+def test_a_new_stay_boots_anew() -> None:
+    story = machines(boot_s=60)
+    story.hears(assigned())
+    story.wakes(30)
+
+    story.hears(assigned(assignment=2))
+
+    assert story.wakes(60) == []
+    assert story.wakes(90) == [booted(assignment=2)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "expected"),
+    [
+        ("boot", "", "the machine did not boot"),
+        ("boot", "no disk", "the machine did not boot: no disk"),
+        ("registration", "bad token", "the machine was turned away at registration: bad token"),
+    ],
+)
+@pytest.mark.parametrize("boot_s", [0, 60])
+def test_a_broken_machine_reports_its_failure_when_its_boot_is_over(
+    boot_s: float, fault: str, cause: str, expected: str
+) -> None:
+    story = machines(boot_s=boot_s)
+    story.hears(broken(fault, cause=cause))
+
+    outputs = story.hears(assigned()) + story.wakes(boot_s)
+
+    assert outputs == [failed(expected)]
+
+
+@pytest.mark.parametrize("boot_s", [0, 60])
+def test_a_silent_machine_never_reports(boot_s: float) -> None:
+    story = machines(boot_s=boot_s)
+    story.hears(broken("silence"))
+
+    assert story.hears(assigned()) == []
+    assert story.due is None
+
+
+def test_a_machine_fails_as_often_as_it_was_broken_for() -> None:
+    story = machines()
+    story.hears(broken("boot", times=2))
+
+    outputs = [story.hears(assigned(assignment=number)) for number in (1, 2, 3)]
+
+    assert outputs == [
+        [failed("the machine did not boot", 1)],
+        [failed("the machine did not boot", 2)],
+        [booted(assignment=3)],
+    ]
+
+
+def test_a_repeated_command_does_not_break_a_machine_again() -> None:
+    story = machines()
+    command = broken("boot")
+    story.hears(command, id="mine")
+    story.hears(assigned())
+
+    again = story.hears(command, id="mine")
+
+    assert again == [accepted(command)]
+    assert story.hears(assigned(assignment=2)) == [booted(assignment=2)]
+
+
+def test_a_machine_broken_for_no_times_is_whole_again() -> None:
+    story = machines()
+    story.hears(broken("boot", times=5))
+    story.hears(broken("boot", times=0))
+
+    assert story.hears(assigned()) == [booted()]
+
+
+# Pods run.
+
+
+def test_a_pod_that_starts_and_stops_is_observed() -> None:
+    story = a_node()
+    job, other = Pod(name="job"), Pod(name="a")
+
+    outputs = [story.hears(run(job)), story.hears(run(other)), story.hears(stop("job"))]
+
+    assert [messages[1:] for messages in outputs] == [
+        [observed(job)],
+        [observed(other, job)],
+        [observed(other)],
+    ]
+    assert outputs[0][0] == accepted(run(job))
+
+
+def test_a_pod_starts_its_grace_period_only_by_a_drain() -> None:
+    outputs = a_node().hears(run(terminating(Pod(name="job"))))
+
+    assert outputs[1] == observed(Pod(name="job"))
+
+
+def test_a_pod_runs_on_a_node_only() -> None:
+    assert refusal(machines().hears(run(Pod(name="job")))) == (
+        "Invalid machine: is not a Node of any cluster"
+    )
+
+
+def test_a_cordoned_node_takes_pods_of_daemon_sets_only() -> None:
+    story = a_node()
+    story.hears(updated(unschedulable=True))
+
+    assert refusal(story.hears(run(Pod(name="job")))) == "Invalid machine: is cordoned"
+    assert len(story.hears(run(Pod(name="agent", daemon_set=True)))) == 2
+
+
+def test_pods_have_names_of_their_own() -> None:
+    story = a_node(Pod(name="job"))
+
+    assert refusal(story.hears(run(Pod(name="job")))) == "Invalid pod.name: job runs there already"
+    assert refusal(story.hears(run(Pod(name="a b")))).startswith("Invalid pod.name: name 'a b'")
+
+
+def test_a_node_takes_a_bounded_number_of_pods() -> None:
+    story = a_node(*(Pod(name=f"job-{number}") for number in range(PODS_MAX)))
+
+    assert refusal(story.hears(run(Pod(name="more")))) == "Invalid machine: runs 110 Pods already"
+
+
+def test_a_pod_that_does_not_run_cannot_be_stopped() -> None:
+    assert refusal(a_node().hears(stop("job"))) == f"Invalid name: no Pod job runs on {FIRST}"
+
+
+# Cordons.
+
+
+def test_a_cordon_is_observed_when_it_changes() -> None:
+    story = a_node()
+
+    outputs = [
+        story.hears(updated(unschedulable=True, cordon=1)),
+        story.hears(updated(unschedulable=True, cordon=2)),
+        story.hears(updated(unschedulable=False, cordon=2)),
+    ]
+
+    assert outputs == [
+        [observed(unschedulable=True, cordon=1)],
+        [],
+        [observed(unschedulable=False, cordon=2)],
+    ]
+
+
+def test_a_machine_that_has_not_joined_shows_no_cordon() -> None:
+    story = machines(boot_s=60)
+    story.hears(assigned())
+
+    assert story.hears(updated(unschedulable=True)) == []
+
+
+@pytest.mark.parametrize(
+    "message", [updated(unschedulable=True, assignment=2), drain(assignment=2)]
+)
+def test_what_is_meant_for_another_stay_is_passed_over(message: NodeUpdated | CWDrainNode) -> None:
+    story = a_node(graceful("job", 60))
+    before = story.machine()
+
+    assert story.hears(message) == []
+    assert story.machine() == before
+
+
+# Drains.
+
+
+def test_a_drain_ends_pods_by_how_they_may_be_interrupted() -> None:
+    agent = Pod(name="agent", daemon_set=True)
+    blocking, short, long = Pod(name="blocking"), graceful("short", 30), graceful("long", 90)
+    fleeting = Pod(name="fleeting", interruption=PodClass.INTERRUPTABLE)
+    story = a_node(agent, blocking, short, long, fleeting)
+
+    outputs = [story.hears(drain()), story.wakes(29.9), story.wakes(30), story.wakes(90)]
+
+    assert outputs == [
+        [observed(agent, blocking, terminating(long), terminating(short))],
+        [],
+        [observed(agent, blocking, terminating(long))],
+        [observed(agent, blocking)],
+    ]
+    assert story.due is None
+
+
+def test_a_forced_drain_ends_blocking_pods_as_well() -> None:
+    job = Pod(name="job", grace_s=10)
+    story = a_node(job)
+
+    assert story.hears(drain(force=True)) == [observed(terminating(job))]
+    assert story.due == after(10)
+    assert story.wakes(10) == [observed()]
+
+
+def test_pods_whose_grace_periods_are_over_by_one_wake_are_observed_together() -> None:
+    story = a_node(graceful("a", 10), graceful("b", 20), graceful("c", 60))
+    story.hears(drain())
+
+    assert story.wakes(30) == [observed(terminating(graceful("c", 60)))]
+    assert story.due == after(60)
+
+
+def test_a_second_drain_does_not_prolong_a_grace_period() -> None:
+    story = a_node(graceful("job", 60))
+    story.hears(drain())
+    story.wakes(30)
+
+    assert story.hears(drain()) == [observed(terminating(graceful("job", 60)))]
+    assert story.due == after(60)
+
+
+def test_a_pod_that_stops_in_its_grace_period_is_not_killed_later() -> None:
+    story = a_node(graceful("job", 60))
+    story.hears(drain())
+    story.hears(stop("job"))
+
+    story.hears(run(graceful("job", 60)))
+
+    assert story.due is None
+    assert story.wakes(60) == []
+
+
+@pytest.mark.parametrize("end", [deleted(), registration_failed()])
+def test_a_machine_that_leaves_has_no_pods_and_nothing_to_report(
+    end: CWNodeDeleted | CWNodeRegistrationFailed,
+) -> None:
+    story = a_node(graceful("job", 60))
+    story.hears(updated(unschedulable=True))
+    story.hears(drain())
+
+    assert story.hears(end) == []
+    assert story.due is None
+    assert not story.machine().pods
+    assert not story.machine().unschedulable
+    assert refusal(story.hears(run(Pod(name="job")))) == (
+        "Invalid machine: is not a Node of any cluster"
+    )
+
+
+# Many at once, and snapshots.
+
+
+def test_a_wake_takes_many_machines_and_the_next_one_the_others() -> None:
+    story = machines(500, boot_s=60)
+    for number in range(1, 501):
+        story.hears(assigned(name_of(number)))
+
+    outputs = [story.wakes(60) for _ in range(3)]
+
+    assert [len(messages) for messages in outputs] == [400, 100, 0]
+    assert story.due is None
+
+
+def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
+    story = machines(2, boot_s=60)
+    story.hears(broken("registration", 3, "bad token"))
+    story.hears(assigned())
+    story.wakes(60)
+    story.hears(assigned(SECOND))
+    story.wakes(120)
+    story.hears(registered(SECOND))
+    story.hears(run(graceful("job", 60), SECOND))
+    story.hears(drain().model_copy(update={"node": SECOND}))
+    story.hears(assigned(assignment=2))
+
+    assert story.machine().boots_at is not None
+    assert story.machine(SECOND).kills
+    assert load(State, dump(story.folded)) == story.folded
+
+
+def test_a_machine_is_due_at_the_earliest_of_its_moments() -> None:
+    story = a_node(graceful("a", 90), graceful("b", 30))
+    story.hears(drain())
+
+    assert Machine(0).due is None
+    assert story.machine().due == after(30)
+    assert story.due == after(30)

@@ -1,0 +1,120 @@
+"""Leading and following: who processes an input at once, and who waits."""
+
+from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
+
+NOW = 1_000.0
+SOON = NOW + STANDBY_S / 2
+LATER = NOW + STANDBY_S
+
+
+def follower() -> Leadership:
+    """A replica that has caught up, and has just read a commit of another one."""
+    leadership = Leadership()
+    leadership.followed(NOW, caught_up=True)
+    return leadership
+
+
+def test_a_new_replica_leads() -> None:
+    # given a new replica
+    leadership = Leadership()
+
+    # when an input arrives
+    leadership.input_arrived(NOW)
+
+    # then it may commit at once
+    assert leadership.leading
+    assert leadership.may_commit(NOW)
+
+
+def test_a_replica_that_reads_a_commit_of_another_one_follows() -> None:
+    # given a replica that leads and has caught up
+    leadership = Leadership()
+
+    # when it reads a commit of another one
+    leadership.followed(NOW, caught_up=True)
+
+    # then it follows
+    assert not leadership.leading
+    assert not leadership.may_commit(NOW)
+
+
+def test_a_commit_read_before_catching_up_is_history() -> None:
+    # given a replica that reads the log from its start
+    leadership = Leadership()
+
+    # when it reads a commit of another one, or of its own earlier life
+    leadership.followed(NOW, caught_up=False)
+
+    # then it still leads
+    assert leadership.leading
+
+
+def test_a_follower_takes_over_what_the_leader_leaves_unprocessed() -> None:
+    # given a follower
+    leadership = follower()
+
+    # when an input arrives
+    leadership.input_arrived(SOON)
+
+    # then it may commit only once the leader has had its time
+    assert leadership.takeover_at == SOON + STANDBY_S
+    assert not leadership.may_commit(LATER)
+    assert leadership.may_commit(SOON + STANDBY_S)
+
+
+def test_a_follower_waits_anew_after_each_commit_of_the_leader() -> None:
+    # given a follower with an open input
+    leadership = follower()
+    leadership.input_arrived(NOW)
+
+    # when the leader commits something else in the meantime
+    leadership.followed(SOON, caught_up=True)
+
+    # then the leader is at work, and the follower waits longer
+    assert not leadership.may_commit(LATER)
+    assert leadership.may_commit(SOON + STANDBY_S)
+
+
+def test_a_conflict_makes_a_leader_follow() -> None:
+    # given a replica that leads
+    leadership = Leadership()
+
+    # when its commit is refused because another replica came first
+    leadership.conflicted(NOW)
+
+    # then it follows that one
+    assert not leadership.leading
+    assert not leadership.may_commit(SOON)
+    assert leadership.may_commit(LATER)
+
+
+def test_a_follower_leads_from_its_first_stored_commit_on() -> None:
+    # given a follower
+    leadership = follower()
+
+    # when two of its commits are stored
+    took_over = [leadership.committed(), leadership.committed()]
+
+    # then it leads since the first of them
+    assert took_over == [True, False]
+    assert leadership.leading
+
+
+def test_the_silence_of_a_leader_is_counted_from_its_last_commit() -> None:
+    # given a follower
+    leadership = follower()
+
+    # when time passes
+    # then the leader is silent for as long
+    assert leadership.leader_silent_s(NOW + 12) == 12
+
+
+def test_a_conflict_without_a_commit_to_read_is_stale_after_a_while() -> None:
+    # given a replica whose commit was refused
+    leadership = Leadership()
+    leadership.conflicted(NOW)
+
+    # when the commit that came first is not read
+    # then something is wrong after some seconds, and not before
+    assert not leadership.is_stale(NOW + STALE_S)
+    assert leadership.is_stale(NOW + STALE_S + 0.1)

@@ -1,0 +1,789 @@
+from datetime import timedelta
+from typing import TypedDict
+
+import pytest
+from immutables import Map
+
+from lifecycle.decide import SERVICE
+from lifecycle.messages import Hears, Says
+from lifecycle.node import Node, changed
+from lifecycle.node_events import listed
+from lifecycle.state import BOOT_MAX, State
+from lifecycle.template import CORDON, GPU_TAINT, NodeTemplate, first, following, labels, taints
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeletionRequestSuccess,
+    CWNodePoolDeleted,
+    CWNodePoolMetadata,
+    CWNodePoolNodesRemoveError,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    MachineBooted,
+    MachineFailed,
+    NodeKept,
+    NodeObserved,
+    NodePoolValidated,
+    NodeRemovalCancelled,
+    NodeUpdated,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
+from nodepool.contract.keys import machine_key, pool_key
+from nodepool.contract.messages import Event, Message, PoolFields, envelope_of, pool_fields
+from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, RemovalReason, Taint
+from nodepool.contract.subjects import Address, subject_of
+from nodepool.engine.snapshot import dump, load
+from nodepool.engine.step import OUTPUTS_MAX, step
+from nodepool.engine.world import World
+from nodepool.service import Context, Failure
+from support.single import NOON, SingleService
+
+ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
+POOL = pool_key("acme", "prod", "train")
+OF: PoolFields = pool_fields(POOL)
+RED = Taint(key="team", value="red", effect="NoSchedule")
+PENDING_PREEMPTION = "qos.coreweave.cloud/pending-preemption"
+EVICTED_AT = "qos.coreweave.cloud/evicted-at"
+
+
+class NodeFields(PoolFields):
+    """The identity of a Node as the fields of a message about it."""
+
+    zone: str
+    node: str
+    assignment: int
+
+
+class MachineFields(TypedDict):
+    """The identity of a stay as the fields of a message of its machine."""
+
+    zone: str
+    machine: str
+    assignment: int
+
+
+class Story(SingleService[State, Hears, Says]):
+    """The lifecycle service alone, with the messages that it hears in short."""
+
+    def __init__(self) -> None:
+        super().__init__(SERVICE)
+
+    def outputs(self, *messages: Hears) -> list[str]:
+        """What is said to these messages and the wakes that they lead to, in short."""
+        return [short(event) for event in self.hears(*messages)]
+
+    def given_nodes(self, *nodes: str) -> None:
+        """A NodePool with these Nodes in production."""
+        self.hears(specified())
+        for node in nodes:
+            self.hears(assigned(node), booted(node))
+
+    def node(self, name: str) -> Node:
+        """What is folded of a Node."""
+        return self.state.nodes[machine_key(ZONE, name)]
+
+
+def specified(**spec: object) -> NodePoolValidated:
+    """The desired state of the NodePool."""
+    return NodePoolValidated(
+        **OF,
+        uid="u1",
+        zone=ZONE,
+        generation=1,
+        version=1,
+        created=NOON,
+        spec=NodePoolSpec.model_validate({"instance_type": H100, "target_nodes": 3, **spec}),
+        reason=Validated.VALID,
+        message="",
+    )
+
+
+def labelled(event: NodePoolValidated, **labels: str) -> NodePoolValidated:
+    """The desired state of the NodePool, with labels of its own."""
+    return event.model_copy(update={"labels": labels})
+
+
+def reborn(event: NodePoolValidated) -> NodePoolValidated:
+    """The desired state of a later NodePool of the same name."""
+    return event.model_copy(update={"uid": "u2"})
+
+
+def of(node: str, assignment: int = 1) -> NodeFields:
+    """The identity of a Node."""
+    return {**OF, "zone": ZONE, "node": node, "assignment": assignment}
+
+
+def machine(node: str, assignment: int = 1) -> MachineFields:
+    """The identity of a Node as its machine has it."""
+    return {"zone": ZONE, "machine": node, "assignment": assignment}
+
+
+def assigned(node: str, assignment: int = 1) -> CWNodeAssigned:
+    """A machine joins the NodePool."""
+    return CWNodeAssigned(
+        **of(node, assignment),
+        uid="u1",
+        instance_type=H100,
+        labels={"node.coreweave.cloud/rack": "r7"},
+        message="",
+    )
+
+
+def booted(node: str, assignment: int = 1) -> MachineBooted:
+    """A machine booted."""
+    return MachineBooted(**machine(node, assignment))
+
+
+def requested(
+    node: str,
+    removal: RemovalReason = RemovalReason.SCALE_DOWN,
+    *,
+    idle_only: bool = True,
+    request: int = 1,
+) -> CWNodeDeletionRequestSuccess:
+    """A Node is to leave."""
+    return CWNodeDeletionRequestSuccess(
+        **of(node), removal=removal, idle_only=idle_only, request=request, message=""
+    )
+
+
+def seen(node: str, *pods: str, cordon: int = 0, assignment: int = 1) -> NodeObserved:
+    """These Pods run on a Node; its cordon of this number is in force, 0 for none."""
+    return NodeObserved(
+        **machine(node, assignment),
+        unschedulable=cordon > 0,
+        cordon=cordon,
+        pods=tuple(Pod(name=name, daemon_set=name.startswith("ds-")) for name in pods),
+    )
+
+
+def pending(node: str) -> PreemptionPending:
+    """A preemption begins."""
+    return PreemptionPending(**of(node), since=NOON, message="")
+
+
+def in_progress(node: str) -> PreemptionInProgress:
+    """A preemption comes to its drain."""
+    return PreemptionInProgress(**of(node), evicted_at=NOON, message="")
+
+
+def short(event: Message) -> str:
+    """An event as its name, its Node, and the phase where it has one."""
+    name = type(event).__name__
+    match event:
+        case NodeUpdated(node=node, phase=phase):
+            return f"{name} {node} {phase}"
+        case CWNodePoolMetadata():
+            return name
+        case _:
+            return f"{name} {getattr(event, 'node', '')}".strip()
+
+
+# A Node comes.
+
+
+def test_a_machine_that_booted_is_registered_as_its_pool_asks() -> None:
+    story = Story()
+    story.hears(specified(node_labels={"team": "red"}, node_annotations={"note": "ours"}))
+    story.hears(assigned("n1"))
+
+    (event,) = story.hears(booted("n1"))
+
+    template = story.state.templates[POOL]
+    assert event == CWNodeRegistered(
+        **of("n1"),
+        labels=labels(template, "n1", {"node.coreweave.cloud/rack": "r7"}),
+        annotations={"note": "ours"},
+        taints=(GPU_TAINT,),
+        message="Node n1 is registered",
+    )
+    assert story.node("n1").phase is NodePhase.PRODUCTION
+    assert event.labels["team"] == "red"
+
+
+def test_a_machine_that_says_twice_that_it_booted_is_registered_once() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    assert story.outputs(booted("n1")) == []
+
+
+def test_a_machine_that_fails_is_not_registered() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+
+    (event,) = story.hears(MachineFailed(**machine("n1"), cause="no link"))
+
+    assert event == CWNodeRegistrationFailed(
+        **of("n1"), uid="u1", message="registration of Node n1 failed: no link"
+    )
+    assert story.state.nodes == Map()
+    assert story.state.members == Map()
+
+
+def test_a_machine_that_does_not_boot_in_time_is_given_up() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+    due = story.now + BOOT_MAX
+
+    story.now = due - timedelta(seconds=2)
+    early = story.wake()
+    story.now = due - timedelta(seconds=1)
+    (late,) = story.wake()
+
+    assert early == []
+    assert isinstance(late, CWNodeRegistrationFailed)
+    assert late.message == (
+        "registration of Node n1 failed: it did not join its cluster within 30 minutes"
+    )
+
+
+def test_a_node_that_joined_has_no_deadline_any_more() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    assert story.state.work.next() is None
+
+
+def test_a_machine_that_comes_back_has_a_deadline_of_its_own() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"), MachineFailed(**machine("n1"), cause="no link"))
+    story.now += timedelta(minutes=20)
+
+    story.hears(assigned("n1", assignment=2))
+
+    assert story.state.work.next() == story.now + BOOT_MAX
+
+
+def test_a_message_about_an_earlier_stay_changes_nothing() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"), MachineFailed(**machine("n1"), cause="no link"))
+    story.hears(assigned("n1", assignment=2))
+    before = story.state
+
+    outputs = story.outputs(booted("n1"), seen("n1", "train-0"), requested("n1"), pending("n1"))
+
+    assert outputs == []
+    assert story.state == before
+
+
+# What runs on a Node.
+
+
+def test_a_node_on_which_a_pod_runs_is_active() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    (active,) = story.hears(seen("n1", "train-0"))
+    (idle,) = story.hears(seen("n1"))
+
+    assert active.model_dump()["message"] == "running: train-0"
+    assert idle.model_dump()["message"] == "nothing runs here"
+
+
+def test_daemon_sets_make_no_node_active() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    assert story.outputs(seen("n1", "ds-logs")) == []
+
+
+def test_the_same_activity_is_said_once() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+
+    assert story.outputs(seen("n1", "train-1")) == []
+
+
+def test_only_the_first_workloads_are_listed() -> None:
+    assert listed(("a", "b", "c", "d", "e")) == "a, b, c, d, e"
+    assert listed(("a", "b", "c", "d", "e", "f", "g")) == "a, b, c, d, e and 2 more"
+
+
+# A Node goes.
+
+
+def test_a_node_that_never_joined_is_deleted_at_once() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+
+    (event,) = story.hears(requested("n1"))
+
+    assert event.model_dump()["registered"] is False
+    assert story.state.nodes == Map()
+    assert story.state.work.next() is None
+
+
+def test_an_idle_node_is_cordoned_and_deleted_once_the_cordon_holds() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    cordoned = story.outputs(requested("n1"))
+    before = story.outputs(seen("n1"))
+    after = story.outputs(seen("n1", cordon=1))
+
+    assert cordoned == ["NodeUpdated n1 cordoned"]
+    assert before == []
+    assert after == ["CWDrainNode n1", "CWNodeDeleted n1"]
+
+
+def test_a_cordoned_node_has_the_taint_of_a_cordon() -> None:
+    story = Story()
+    story.hears(specified(node_taints=[RED]), assigned("n1"), booted("n1"))
+
+    (event,) = story.hears(requested("n1"))
+
+    assert isinstance(event, NodeUpdated)
+    assert event.taints == (GPU_TAINT, CORDON, RED)
+    assert (event.unschedulable, event.cordon) == (True, 1)
+
+
+def test_an_active_node_that_may_go_only_idle_is_kept() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", request=7))
+
+    outputs = story.hears(seen("n1", "train-0", cordon=1))
+
+    assert [short(event) for event in outputs] == [
+        "NodeActivityChanged n1",
+        "NodeUpdated n1 production",
+        "NodeKept n1",
+    ]
+    assert outputs[-1] == NodeKept(
+        **of("n1"), request=7, message="Node n1 stays: it became active: train-0"
+    )
+    assert story.node("n1").removal is None
+
+
+def test_an_active_node_that_has_to_go_is_drained_and_then_deleted() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1", idle_only=False))
+
+    drained = story.outputs(seen("n1", "train-0", cordon=1))
+    running = story.outputs(seen("n1", "train-0", cordon=1))
+    empty = story.outputs(seen("n1", cordon=1))
+
+    assert drained == ["CWDrainNode n1"]
+    assert running == []
+    assert empty == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_a_report_from_before_the_last_cordon_proves_nothing() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0", cordon=1), seen("n1"), requested("n1"))
+
+    old, new = story.outputs(seen("n1", cordon=1)), story.outputs(seen("n1", cordon=2))
+
+    assert old == []
+    assert new == ["CWDrainNode n1", "CWNodeDeleted n1"]
+
+
+@pytest.mark.parametrize(
+    ("removal", "force"),
+    [(RemovalReason.SCALE_DOWN, False), (RemovalReason.POOL_DELETED, True)],
+)
+def test_only_the_deletion_of_a_pool_lets_no_pod_block(removal: RemovalReason, force: bool) -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1", removal, idle_only=False))
+
+    (event,) = story.hears(seen("n1", "train-0", cordon=1))
+
+    assert event.model_dump()["force"] is force
+
+
+def test_the_deletion_of_a_pool_drains_a_draining_node_once_more() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1", idle_only=False))
+    story.hears(seen("n1", "train-0", cordon=1))
+
+    assert story.outputs(requested("n1", RemovalReason.POOL_DELETED)) == ["CWDrainNode n1"]
+
+
+def test_a_node_that_its_pool_wants_again_is_kept() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+
+    outputs = story.outputs(NodeRemovalCancelled(**of("n1")))
+
+    assert outputs == ["NodeUpdated n1 production", "NodeKept n1"]
+    assert story.outputs(NodeRemovalCancelled(**of("n1"))) == []
+
+
+def test_a_node_that_goes_with_its_pool_is_not_kept() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED))
+
+    assert story.outputs(NodeRemovalCancelled(**of("n1"))) == []
+
+
+# Preemption.
+
+
+def test_a_preempted_node_is_cordoned_drained_and_deleted_by_its_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+
+    first, second, third = (
+        story.hears(pending("n1")),
+        story.hears(in_progress("n1")),
+        story.hears(PreemptionOverdue(**of("n1"), message="")),
+    )
+
+    assert [short(event) for event in first] == ["NodeUpdated n1 cordoned"]
+    assert [short(event) for event in second] == ["NodeUpdated n1 draining", "CWDrainNode n1"]
+    assert [short(event) for event in third] == ["CWNodeDeleted n1"]
+    (warned, drained) = first[0], second[0]
+    assert isinstance(warned, NodeUpdated)
+    assert isinstance(drained, NodeUpdated)
+    assert (warned.labels[PENDING_PREEMPTION], EVICTED_AT in warned.labels) == ("true", False)
+    assert drained.labels[EVICTED_AT] == str(int(NOON.timestamp()))
+
+
+def test_an_idle_node_is_not_drained_before_its_preemption_says_so() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(pending("n1"))
+
+    assert story.outputs(seen("n1", cordon=1)) == []
+
+
+def test_a_preempted_node_goes_as_soon_as_it_is_drained() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), pending("n1"), in_progress("n1"))
+
+    outputs = story.outputs(seen("n1", cordon=1))
+
+    assert outputs == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_no_request_shortens_a_preemption() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(pending("n1"))
+
+    outputs = story.outputs(requested("n1", RemovalReason.POOL_DELETED))
+
+    assert outputs == []
+    assert story.node("n1").removal is RemovalReason.PREEMPTED
+
+
+def test_a_node_that_drains_already_stays_so_when_it_is_preempted() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1", idle_only=False))
+    story.hears(seen("n1", "train-0", cordon=1))
+
+    assert story.outputs(pending("n1")) == ["NodeUpdated n1 draining"]
+
+
+# A NodePool whose metadata change.
+
+
+def test_a_new_pool_announces_no_metadata() -> None:
+    assert Story().outputs(specified(node_labels={"team": "red"})) == []
+
+
+def test_a_change_of_node_labels_updates_every_node_and_is_then_announced() -> None:
+    story = Story()
+    story.given_nodes("n2", "n1")
+
+    outputs = story.hears(specified(node_labels={"team": "red"}))
+
+    assert [short(event) for event in outputs] == [
+        "NodeUpdated n1 production",
+        "NodeUpdated n2 production",
+        "CWNodePoolMetadata",
+    ]
+    updated = outputs[0]
+    assert isinstance(updated, NodeUpdated)
+    assert updated.labels["team"] == "red"
+    assert outputs[-1] == CWNodePoolMetadata(**OF, message="metadata of NodePool train is updated")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"node_labels": {"a": "b"}}, {"node_annotations": {"a": "b"}}, {"node_taints": [RED]}],
+)
+def test_what_nodes_carry_reaches_them(spec: dict[str, object]) -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    outputs = story.outputs(specified(**spec))
+
+    assert outputs == ["NodeUpdated n1 production", "CWNodePoolMetadata"]
+
+
+def test_labels_of_the_pool_itself_are_announced_and_change_no_node() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    first = story.outputs(labelled(specified(), app="x"))
+    second = story.outputs(specified().model_copy(update={"annotations": {"note": "y"}}))
+
+    assert first == second == ["CWNodePoolMetadata"]
+
+
+def test_a_change_of_something_else_is_not_announced() -> None:
+    story = Story()
+    story.given_nodes("n1")
+
+    assert story.outputs(specified(target_nodes=9)) == []
+
+
+def test_a_node_that_boots_while_the_metadata_change_has_the_newest_when_it_joins() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+
+    changed = story.outputs(specified(node_labels={"team": "red"}))
+    (event,) = story.hears(booted("n1"))
+
+    assert changed == ["CWNodePoolMetadata"]
+    assert isinstance(event, CWNodeRegistered)
+    assert event.labels["team"] == "red"
+
+
+def test_a_change_of_metadata_leaves_a_cordon_in_place() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+
+    (event, _) = story.hears(specified(node_labels={"team": "red"}))
+
+    assert isinstance(event, NodeUpdated)
+    assert (event.phase, event.cordon, event.removal) == ("cordoned", 1, "ScaleDown")
+
+
+def test_a_pool_of_the_same_name_begins_anew() -> None:
+    story = Story()
+    story.hears(specified(), CWNodePoolDeleted(**OF, uid="u1", message=""))
+    forgotten = story.state
+
+    outputs = story.outputs(reborn(specified(node_labels={"team": "red"})))
+
+    assert forgotten == State()
+    assert outputs == []
+
+
+def test_the_deletion_of_an_earlier_pool_of_the_same_name_changes_nothing() -> None:
+    story = Story()
+    story.hears(reborn(specified()))
+
+    story.hears(CWNodePoolDeleted(**OF, uid="u1", message=""))
+
+    assert POOL in story.state.templates
+
+
+def test_more_nodes_than_one_step_can_update_follow_before_the_announcement() -> None:
+    # given a NodePool of 2,000 Nodes
+    story = Story()
+    story.given_nodes(*(f"n{number:04}" for number in range(2_000)))
+
+    # when its labels change
+    steps = [story.process(specified(node_labels={"team": "red"}))]
+    while story.has_work:
+        steps.append(story.wake())
+
+    # then no step has more outputs than fit, and each Node is updated once before it is announced
+    outputs = [short(event) for events in steps for event in events]
+    assert [len(events) for events in steps] == [OUTPUTS_MAX, OUTPUTS_MAX, 201]
+    assert outputs == [
+        *(f"NodeUpdated n{number:04} production" for number in range(2_000)),
+        "CWNodePoolMetadata",
+    ]
+
+
+def test_a_change_while_nodes_are_still_updated_reaches_all_of_them() -> None:
+    story = Story()
+    nodes = [f"n{number:03}" for number in range(OUTPUTS_MAX + 1)]
+    story.given_nodes(*nodes)
+
+    story.process(specified(node_labels={"team": "red"}))
+    outputs = story.outputs(specified(node_labels={"team": "blue"}))
+
+    revision = story.state.templates[POOL].revision
+    assert outputs.count("CWNodePoolMetadata") == 1
+    assert outputs[-1] == "CWNodePoolMetadata"
+    assert {story.node(name).revision for name in nodes} == {revision}
+
+
+def test_a_thousand_silent_machines_are_given_up_in_one_or_more_steps() -> None:
+    story = Story()
+    story.hears(specified(), *(assigned(f"n{number:04}") for number in range(1_000)))
+
+    story.now += BOOT_MAX
+    outputs = []
+    while story.has_work:
+        outputs += story.wake()
+
+    assert [short(event) for event in outputs] == [
+        f"CWNodeRegistrationFailed n{number:04}" for number in range(1_000)
+    ]
+    assert story.state.nodes == Map()
+
+
+def test_a_deadline_that_waits_behind_many_updates_is_kept() -> None:
+    # given a machine that is overdue while the Nodes of its pool are updated
+    story = Story()
+    story.given_nodes(*(f"n{number:04}" for number in range(2 * OUTPUTS_MAX)))
+    story.hears(assigned("late"))
+    story.now += BOOT_MAX
+    story.process(specified(node_labels={"team": "red"}))
+
+    # when the wake that it waited for has no room for it
+    first, second = story.wake(), story.wake()
+
+    # then it is given up at the next
+    assert len(first) == OUTPUTS_MAX
+    assert [short(event) for event in second] == [
+        "CWNodePoolMetadata",
+        "CWNodeRegistrationFailed late",
+    ]
+
+
+def test_a_machine_that_comes_back_before_the_next_wake_is_given_its_whole_time() -> None:
+    # given a step that ends exactly with the machine that is given up
+    story = Story()
+    story.given_nodes(*(f"n{number:04}" for number in range(2 * OUTPUTS_MAX - 2)))
+    story.hears(assigned("late"))
+    story.now += BOOT_MAX
+    story.process(specified(node_labels={"team": "red"}))
+    outputs = [short(event) for event in story.wake()]
+
+    # when it is assigned anew before the wake that follows
+    story.process(assigned("late", assignment=2))
+    due = story.now + BOOT_MAX
+    again = story.wake()
+
+    # then its new deadline stands
+    assert outputs[-2:] == ["CWNodePoolMetadata", "CWNodeRegistrationFailed late"]
+    assert again == []
+    assert story.state.work.next() == due
+
+
+# Templates and Nodes as values.
+
+
+def template(**spec: object) -> NodeTemplate:
+    """The template of a new NodePool."""
+    return first(specified(**spec))
+
+
+def test_what_the_control_plane_manages_wins_over_what_a_pool_asks_for() -> None:
+    asked = {"node.coreweave.cloud/state": "mine", "kubernetes.io/hostname": "mine", "a": "b"}
+
+    found = labels(template(node_labels=asked), "n1", {"node.coreweave.cloud/rack": "r7"})
+
+    assert found["node.coreweave.cloud/state"] == "production"
+    assert found["kubernetes.io/hostname"] == "n1"
+    assert found["node.coreweave.cloud/rack"] == "r7"
+    assert (found["a"], found["compute.coreweave.com/node-pool-uid"]) == ("b", "u1")
+
+
+def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None:
+    tainted = template(node_taints=[RED])
+
+    assert taints(tainted, cordoned=False) == (GPU_TAINT, RED)
+    assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
+
+
+def test_a_template_counts_its_changes() -> None:
+    before = template()
+
+    same = following(before, specified(target_nodes=9))
+    second = following(before, labelled(specified(), app="x"))
+    third = following(second, labelled(specified(node_labels={"a": "b"}), app="x"))
+
+    assert same is before
+    assert (before.version, before.revision) == (1, 1)
+    assert (second.version, second.revision) == (2, 1)
+    assert (third.version, third.revision) == (3, 3)
+
+
+def test_a_node_remembers_the_pods_that_count_as_work() -> None:
+    node = Node("n1", POOL, 1, {}, boot_by=NOON)
+
+    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"))
+
+    assert after.workloads == ("train-0", "train-1")
+
+
+# Failures, snapshots and replay.
+
+
+def test_a_removal_that_fails_shows_on_its_pool() -> None:
+    name = "CWNodeDeletionRequestSuccess"
+    address = Address("evt", "allocator", ("acme", "prod", "train"), name)
+
+    outputs = SERVICE.on_failure(Failure(address, name, "", "is missing"))
+
+    text = "internal error while removing a Node: is missing"
+    assert list(outputs) == [CWNodePoolNodesRemoveError(**OF, message=text)]
+
+
+def test_another_failure_shows_nowhere() -> None:
+    address = Address("evt", "fleet", ("fleet", ZONE, "n1"), "NodeObserved")
+
+    assert list(SERVICE.on_failure(Failure(address, "NodeObserved", "", "is missing"))) == []
+
+
+def test_a_node_of_an_unknown_pool_fails_alone() -> None:
+    story = Story()
+    story.hears(assigned("n1"))
+
+    result = step(SERVICE, story.folded, booted("n1"), Context(9, NOON))
+
+    assert result.outputs == ()
+    assert result.failure is not None
+    assert result.failure.is_bug
+
+
+def test_the_state_survives_a_snapshot() -> None:
+    story = Story()
+    story.given_nodes("n1", "n2", "n3")
+    story.hears(assigned("n4"), seen("n1", "train-0"), requested("n2"), pending("n3"))
+    story.hears(in_progress("n3"), specified(node_labels={"team": "red"}, node_taints=[RED]))
+
+    assert load(State, dump(story.folded)) == story.folded
+
+
+def test_a_replay_of_the_log_makes_the_same_state() -> None:
+    # given a NodePool with more Nodes than one step can update
+    world, nodes = World([SERVICE]), [f"n{number:03}" for number in range(OUTPUTS_MAX + 1)]
+    publish(world, specified())
+    for node in nodes:
+        publish(world, assigned(node))
+        publish(world, booted(node))
+    world.run_until_idle()
+
+    # when its labels change
+    publish(world, specified(node_labels={"team": "red"}))
+    world.run_until_idle()
+
+    # then each is updated, and what is replayed is what was folded
+    updated = [
+        event.node for event in world.messages(NodeUpdated) if isinstance(event, NodeUpdated)
+    ]
+    assert updated == nodes
+    assert len(world.messages(CWNodePoolMetadata)) == 1
+    assert world.replay_differs() == []
+
+
+def publish(world: World, event: Event) -> None:
+    """Publishes an event of another service."""
+    name = type(event).__name__
+    envelope = envelope_of(type(event)).model_construct(
+        id=f"{name}-{len(world.log.entries)}", type=name, source=event.speaker, data=event
+    )
+    world.publish(subject_of(event, event.speaker), envelope.encode())

@@ -1,0 +1,91 @@
+"""The parts of running everything on one machine that need neither a server nor a service."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from nodepool.local.config import server_config
+from nodepool.local.demo import ADD_MAX, DATA_CENTRE, Machines, additions
+from nodepool.local.directory_lock import DirectoryLock
+from nodepool.local.errors import ServerError
+from nodepool.local.ports import HOST, free_port, free_ports
+from nodepool.local.up import advice
+
+DATA_DIR = Path('/data with "quotes"')
+
+
+def config(monitor_port: int | None = None) -> str:
+    return server_config("np", DATA_DIR, DATA_DIR / "server.log", 4222, monitor_port)
+
+
+def test_the_server_listens_on_the_loopback_address_only() -> None:
+    assert 'listen: "127.0.0.1:4222"' in config().splitlines()
+
+
+def test_the_server_syncs_each_message_before_it_acknowledges_it() -> None:
+    assert "  sync_interval: always" in config().splitlines()
+
+
+def test_a_path_in_the_configuration_is_quoted() -> None:
+    lines = config().splitlines()
+
+    assert r'  store_dir: "/data with \"quotes\""' in lines
+    assert r'log_file: "/data with \"quotes\"/server.log"' in lines
+
+
+def test_the_server_is_monitored_only_on_request() -> None:
+    assert "http:" not in config()
+    assert 'http: "127.0.0.1:8222"' in config(8222).splitlines()
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    with socket.socket() as probe:
+        probe.bind((HOST, free_port()))
+
+
+def test_a_taken_port_is_skipped() -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        taken: int = listener.getsockname()[1]
+
+        ports = free_ports(2, taken)
+
+    assert len(set(ports)) == 2
+    assert min(ports) > taken
+
+
+def test_no_port_is_found_above_the_last_one() -> None:
+    assert free_ports(1, 65_535) == []
+
+
+def test_a_data_directory_is_locked_by_one_at_a_time(tmp_path: Path) -> None:
+    first, second = DirectoryLock(tmp_path), DirectoryLock(tmp_path)
+    first.acquire(time.monotonic())
+
+    with pytest.raises(ServerError, match=r"is in use by process \d+: stop that one first"):
+        second.acquire(time.monotonic())
+
+    first.release()
+    second.acquire(time.monotonic())
+    second.release()
+
+
+def test_many_machines_are_added_by_several_commands() -> None:
+    commands = list(additions(Machines("t", 2 * ADD_MAX + 1, boot_s=3)))
+
+    assert [command.count for command in commands] == [ADD_MAX, ADD_MAX, 1]
+    assert {command.boot_seconds for command in commands} == {3}
+
+
+def test_the_demo_has_machines_of_different_types() -> None:
+    types = [machines.instance_type for machines in DATA_CENTRE]
+
+    assert len(set(types)) == len(types)
+
+
+def test_the_advice_names_the_server_the_organisation_and_the_cluster() -> None:
+    text = advice("nats://127.0.0.1:5000", "acme", "prod")
+
+    assert "Publish commands to nats://127.0.0.1:5000 on np.cmd.acme.prod.<pool>.<Command>" in text
+    assert """nats pub np.cmd.acme.prod.training.ScaleNodePool '{"targetNodes": 12}'""" in text

@@ -1,0 +1,181 @@
+"""The log of a service: its lines, and the files that they are written to."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodepool.host.logs import ServiceLog
+from nodepool.host.settings import Settings, SettingsError
+from support.proposals import proposed
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+TIME = "2026-01-01T12:00:01+00:00"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "quota.log"
+
+
+def opened(path: Path, level: str = "info") -> ServiceLog:
+    return ServiceLog("quota", Settings(log_file=str(path), log_level=level))
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def test_the_line_of_a_processed_input_is_a_json_object_with_these_fields(path: Path) -> None:
+    # given a command that was processed
+    (item,) = proposed(PARENT).processed
+    log = opened(path)
+
+    # when it is logged
+    log.message(item, "SetQuota", "stored", 0.0123, TIME)
+    log.close()
+
+    # then there is one line that says all about it
+    assert lines(path) == [
+        {
+            "service": "quota",
+            "event": "SetQuota",
+            "level": "info",
+            "position": 7,
+            "id": "c7",
+            "about": "acme/_/_",
+            "outcome": "stored",
+            "outputs": ["CommandAccepted", "QuotaSet"],
+            "age_ms": 12.3,
+            "timestamp": TIME,
+            "correlation": "c7",
+            "trace": TRACE,
+        }
+    ]
+
+
+def test_the_line_of_a_failed_input_is_a_warning_with_the_field_and_the_cause(path: Path) -> None:
+    # given a command that cannot be read
+    (item,) = proposed(content=b'{"zone": "Z"}').processed
+    log = opened(path)
+
+    # when it is logged
+    log.message(item, "SetQuota", "failure", 0.0, TIME)
+    log.close()
+
+    # then the line is a warning and says what is wrong
+    (line,) = lines(path)
+    assert (line["level"], line["outcome"]) == ("warning", "failure")
+    assert (line["event"], line["id"], line["about"]) == ("SetQuota", "c7", "acme/_/_")
+    assert (line["field"], line["cause"]) == ("instanceType", "is required")
+
+
+def test_a_line_that_belongs_to_no_message_names_the_service_and_the_time(path: Path) -> None:
+    # given a log
+    log = opened(path)
+
+    # when something is logged that belongs to no message
+    log.logger.warning("session restarts", cause="no server")
+    log.close()
+
+    # then the line has the service, the level, the time and what was given
+    (line,) = lines(path)
+    assert line.pop("timestamp")
+    assert line == {
+        "service": "quota",
+        "event": "session restarts",
+        "level": "warning",
+        "cause": "no server",
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "written"),
+    [
+        ("debug", ["a", "b", "c"]),
+        ("info", ["b", "c"]),
+        ("warning", ["c"]),
+        ("error", []),
+    ],
+)
+def test_a_level_leaves_out_the_lines_below_it(path: Path, level: str, written: list[str]) -> None:
+    # given a log of some level
+    log = opened(path, level)
+
+    # when lines of several levels are logged
+    log.logger.debug("a")
+    log.logger.info("b")
+    log.logger.warning("c")
+    log.close()
+
+    # then those of the level and above are written, and messages count as info
+    assert [line["event"] for line in lines(path)] == written
+    assert log.shows_messages == (level in ("debug", "info"))
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_a_full_log_file_is_followed_by_another_and_the_oldest_is_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a log whose files may be small only
+    monkeypatch.setattr("nodepool.host.logs.LOG_FILE_BYTES", 1_000)
+    log = opened(path)
+
+    # when much is logged
+    (item,) = proposed().processed
+    for _ in range(20):
+        log.message(item, "SetQuota", "stored", 0.0, TIME)
+        log.flush()
+    log.close()
+
+    # then there is a bounded number of files of a bounded size
+    files = sorted(file.name for file in path.parent.iterdir())
+    assert files == ["quota.log", "quota.log.1", "quota.log.2"]
+    assert all(file.stat().st_size < 2_000 for file in path.parent.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's always full device")
+def test_a_full_disk_loses_lines_and_raises_nothing() -> None:
+    # given a log on a device that takes nothing
+    log = opened(Path("/dev/full"))
+
+    # when much is logged
+    (item,) = proposed().processed
+    for _ in range(200):
+        log.message(item, "SetQuota", "stored", 0.0, TIME)
+        log.flush()
+
+    # then nothing is raised, not at the end either
+    log.close()
+
+
+def test_a_log_file_that_cannot_be_opened_is_a_settings_error_that_names_it() -> None:
+    # given a path in a folder that is not there
+    # when a log is opened on it
+    with pytest.raises(SettingsError) as error:
+        opened(Path("/nowhere/quota.log"))
+
+    # then the message is one line that names the file
+    assert str(error.value) == (
+        "cannot write a log to /nowhere/quota.log: No such file or directory"
+    )
+
+
+def test_without_a_log_file_lines_go_to_standard_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # given settings without a log file
+    log = ServiceLog("quota", Settings())
+
+    # when something is logged
+    log.logger.info("leading")
+    log.close()
+
+    # then it is on standard output
+    assert json.loads(capsys.readouterr().out)["event"] == "leading"

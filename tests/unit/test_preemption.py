@@ -1,0 +1,352 @@
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nodepool.contract.commands import PreemptNode
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodeDeleted,
+    CWNodeRegistered,
+    DeletedForPreemption,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+    Wake,
+)
+from nodepool.contract.keys import PoolKey, node_key
+from nodepool.contract.messages import Event, Message, envelope_of, pool_fields
+from nodepool.contract.model import COMPUTE_CLASS
+from nodepool.contract.subjects import subject_of
+from nodepool.engine.snapshot import dump, load
+from nodepool.engine.step import Folded, due, step
+from nodepool.engine.world import World
+from nodepool.service import Context
+from preemption.decide import SERVICE
+from preemption.messages import Hears
+from preemption.state import State
+
+NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+TWO, SEVEN = timedelta(minutes=2), timedelta(minutes=7)
+ZONE = "US-EAST-04A"
+CHEAP, OTHER = PoolKey("acme/prod/cheap"), PoolKey("acme/prod/other")
+
+
+@dataclass
+class Story:
+    """The preemption service from noon on; time passes only when a story says so."""
+
+    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
+    position: int = 0
+    now: datetime = NOON
+
+    def hears(self, message: Hears, id: str = "") -> list[Message]:
+        """The outputs for a message."""
+        return self._step(message, id)
+
+    def wakes(self, after: timedelta) -> list[Message]:
+        """The outputs for one wake, so long after noon."""
+        self.now = NOON + after
+        return self._step(Wake(service="preemption", due=self.now), "")
+
+    def _step(self, message: Hears | Wake, id: str) -> list[Message]:
+        self.position += 1
+        context = Context(self.position, self.now, id or f"c{self.position}")
+        result = step(SERVICE, self.folded, message, context)
+        assert result.failure is None, result.failure
+        self.folded = result.folded
+        return list(result.outputs)
+
+    @property
+    def due(self) -> datetime | None:
+        """When the service is to be woken."""
+        return due(SERVICE, self.folded.state)
+
+
+def a_spot_node(name: str = "g1") -> Story:
+    """A story that begins with one spot Node."""
+    story = Story()
+    story.hears(registered(name))
+    return story
+
+
+def a_preemption() -> Story:
+    """A story that begins with one spot Node, preempted at noon."""
+    story = a_spot_node()
+    story.hears(preempt())
+    return story
+
+
+def registered(
+    name: str = "g1", assignment: int = 1, *, pool: PoolKey = CHEAP, spot: bool = True
+) -> CWNodeRegistered:
+    """A Node joins its NodePool."""
+    return CWNodeRegistered(
+        **pool_fields(pool),
+        node=name,
+        zone=ZONE,
+        assignment=assignment,
+        labels={COMPUTE_CLASS: "spot"} if spot else {},
+        annotations={},
+        taints=(),
+        message="",
+    )
+
+
+def deleted(name: str = "g1", assignment: int = 1, pool: PoolKey = CHEAP) -> CWNodeDeleted:
+    """A Node leaves its NodePool."""
+    return CWNodeDeleted(
+        **pool_fields(pool),
+        node=name,
+        zone=ZONE,
+        assignment=assignment,
+        registered=True,
+        uid="u",
+        message="",
+    )
+
+
+def preempt(name: str = "g1", pool: PoolKey = CHEAP) -> PreemptNode:
+    """The command to take a Node back."""
+    return PreemptNode(**pool_fields(pool), node=name)
+
+
+PENDING = PreemptionPending(
+    **pool_fields(CHEAP),
+    node="g1",
+    zone=ZONE,
+    assignment=1,
+    since=NOON,
+    message="Reason: Preemption pending. Node g1 is cordoned and goes within 7 minutes",
+)
+OVERDUE = PreemptionOverdue(
+    **pool_fields(CHEAP),
+    node="g1",
+    zone=ZONE,
+    assignment=1,
+    message="Node g1 did not drain within 7 minutes",
+)
+GONE = DeletedForPreemption(
+    **pool_fields(CHEAP),
+    node="g1",
+    message="Reason: Deleted for preemption. Node g1 left its NodePool",
+)
+
+
+def in_progress(after: timedelta) -> PreemptionInProgress:
+    """The drain begins so long after noon."""
+    return PreemptionInProgress(
+        **pool_fields(CHEAP),
+        node="g1",
+        zone=ZONE,
+        assignment=1,
+        evicted_at=NOON + after,
+        message="Reason: Preemption in progress. Node g1 is being drained",
+    )
+
+
+def accepted(result: str) -> CommandAccepted:
+    """The command was taken."""
+    return CommandAccepted.model_validate(
+        {**pool_fields(CHEAP), "command": "PreemptNode", "result": result}
+    )
+
+
+def refused(name: str, pool: PoolKey = CHEAP) -> CommandRefused:
+    """The command names no spot Node of its NodePool."""
+    return CommandRefused(
+        **pool_fields(pool),
+        command="PreemptNode",
+        reason="NotFound",
+        field="node",
+        message=f"{name} is no spot Node of NodePool {pool.rpartition('/')[2]}",
+    )
+
+
+# Which Nodes can be preempted.
+
+
+def test_a_spot_node_is_warned_at_once() -> None:
+    story = a_spot_node()
+
+    outputs = story.hears(preempt())
+
+    assert outputs == [accepted("done"), PENDING]
+    assert story.due == NOON + TWO
+
+
+def test_a_node_that_is_preempted_already_is_not_warned_again() -> None:
+    story = a_preemption()
+
+    outputs = story.hears(preempt())
+
+    assert outputs == [accepted("unchanged")]
+    assert story.due == NOON + TWO
+
+
+def test_a_repeated_command_has_its_outcome_and_no_second_warning() -> None:
+    story = a_spot_node()
+    story.hears(preempt(), id="mine")
+    story.hears(deleted())
+    story.hears(registered(assignment=2))
+
+    assert story.hears(preempt(), id="mine") == [accepted("done")]
+    assert story.due is None
+
+
+def test_a_node_that_is_not_there_cannot_be_preempted() -> None:
+    assert a_spot_node().hears(preempt("g2")) == [refused("g2")]
+
+
+def test_a_node_of_another_nodepool_cannot_be_preempted() -> None:
+    assert a_spot_node().hears(preempt("g1", OTHER)) == [refused("g1", OTHER)]
+
+
+def test_a_node_of_another_cluster_cannot_be_preempted() -> None:
+    elsewhere = PoolKey("acme/west/cheap")
+
+    assert a_spot_node().hears(preempt("g1", elsewhere)) == [refused("g1", elsewhere)]
+
+
+def test_a_node_that_is_no_spot_node_cannot_be_preempted() -> None:
+    story = Story()
+    story.hears(registered(spot=False))
+
+    assert story.hears(preempt()) == [refused("g1")]
+
+
+def test_a_node_that_left_its_nodepool_cannot_be_preempted() -> None:
+    story = a_spot_node()
+
+    assert story.hears(deleted()) == []
+    assert story.hears(preempt()) == [refused("g1")]
+    assert story.folded.state == SERVICE.initial
+
+
+def test_a_node_that_moved_belongs_to_its_new_nodepool() -> None:
+    story = a_spot_node()
+    story.hears(deleted())
+    story.hears(registered(assignment=2, pool=OTHER))
+
+    assert story.hears(preempt("g1", CHEAP)) == [refused("g1")]
+    assert len(story.hears(preempt("g1", OTHER))) == 2
+
+
+# The stages.
+
+
+def test_each_stage_is_said_at_its_moment_and_once() -> None:
+    story = a_preemption()
+
+    outputs = [story.wakes(after) for after in (TWO - TICK, TWO, TWO, SEVEN - TICK, SEVEN, SEVEN)]
+
+    assert outputs == [[], [in_progress(TWO)], [], [], [OVERDUE], []]
+    assert story.due is None
+
+
+def test_a_wake_before_its_moment_leaves_the_moment_as_it_was() -> None:
+    story = a_preemption()
+
+    story.wakes(TWO - TICK)
+
+    assert story.due == NOON + TWO
+
+
+def test_a_wake_that_is_late_says_the_stage_that_is_due_then() -> None:
+    drained = a_preemption()
+    over = a_preemption()
+
+    assert drained.wakes(TWO + TICK) == [in_progress(TWO + TICK)]
+    assert drained.due == NOON + SEVEN
+    assert over.wakes(SEVEN + TWO) == [OVERDUE]
+    assert over.due is None
+
+
+@pytest.mark.parametrize("reached", [[], [TWO], [TWO, SEVEN]])
+def test_a_preemption_ends_when_its_node_is_gone(reached: list[timedelta]) -> None:
+    story = a_preemption()
+    for after in reached:
+        story.wakes(after)
+
+    outputs = story.hears(deleted())
+
+    assert outputs == [GONE]
+    assert story.folded.state == SERVICE.initial
+    assert story.wakes(SEVEN + SEVEN) == []
+
+
+def test_the_end_of_an_earlier_stay_does_not_end_a_preemption() -> None:
+    story = a_spot_node()
+    story.hears(deleted())
+    story.hears(registered(assignment=2))
+    story.hears(preempt())
+
+    assert story.hears(deleted(assignment=1)) == []
+    assert story.due == NOON + TWO
+
+
+def test_a_wake_takes_many_nodes_and_the_next_one_the_others() -> None:
+    story = Story()
+    for number in range(750):
+        story.hears(registered(f"g{number}"))
+        story.hears(preempt(f"g{number}"))
+
+    outputs = [story.wakes(TWO) for _ in range(3)]
+
+    assert [len(messages) for messages in outputs] == [400, 350, 0]
+    assert story.due == NOON + SEVEN
+
+
+def test_750_preemptions_at_once_are_all_on_time() -> None:
+    world = World([SERVICE])
+    for number in range(750):
+        publish(world, registered(f"g{number}"))
+    for number in range(750):
+        world.send(preempt(f"g{number}"))
+
+    world.pass_time(timedelta(minutes=8))
+
+    assert len(world.messages(PreemptionPending)) == 750
+    for kind, after in ((PreemptionInProgress, TWO), (PreemptionOverdue, SEVEN)):
+        late = delays(world, kind, after)
+        assert len(late) == 750
+        assert min(late) >= timedelta(0)
+        assert max(late) <= timedelta(seconds=1)
+    assert world.replay_differs() == []
+
+
+def publish(world: World, event: Event) -> None:
+    """Puts an event of another service into the log."""
+    envelope = envelope_of(type(event)).model_construct(
+        id=f"e{len(world.log.entries)}", type=type(event).__name__, source="test", data=event
+    )
+    world.publish(subject_of(event, event.speaker), envelope.encode())
+
+
+def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelta]:
+    """How late each event of a kind is, which is due so long after the warning of its Node."""
+    since = {
+        warning.node: warning.since
+        for warning in world.messages(PreemptionPending)
+        if isinstance(warning, PreemptionPending)
+    }
+    return [
+        envelope.time - since[envelope.data.node] - after
+        for envelope in world.envelopes(kind)
+        if isinstance(envelope.data, PreemptionInProgress | PreemptionOverdue) and envelope.time
+    ]
+
+
+# Snapshots.
+
+
+def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
+    story = a_preemption()
+    story.hears(registered("g2"))
+    story.hears(preempt("g2"))
+    story.wakes(TWO)
+
+    assert node_key("acme", "prod", "g2") in story.folded.state.nodes
+    assert load(State, dump(story.folded)) == story.folded

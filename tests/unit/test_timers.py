@@ -1,0 +1,115 @@
+"""When to fire a `Wake`, by a clock that may be ahead of the log's, or behind it."""
+
+from datetime import UTC, datetime, timedelta
+
+from nodepool.host.leadership import STANDBY_S
+from nodepool.host.timers import Timers
+
+DUE = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = DUE + timedelta(seconds=10)
+READ_TO = 7
+NOW = 1_000.0
+
+
+def left(
+    timers: Timers,
+    due: datetime = DUE,
+    *,
+    read_to: int = READ_TO,
+    leading: bool = True,
+    after: float = 0.0,
+) -> float:
+    """The seconds left, so many seconds after `DUE` by this machine's clocks."""
+    wall = DUE + timedelta(seconds=after)
+    return timers.seconds_left(due, read_to, leading=leading, wall=wall, now=NOW + after)
+
+
+def test_a_leader_fires_at_the_due_time() -> None:
+    # given a service that is due
+    timers = Timers()
+
+    # when its time has not come, has just come, has passed
+    # then the seconds left say so
+    assert left(timers, after=-3) == 3
+    assert left(timers, after=0) == 0
+    assert left(timers, after=2) == -2
+
+
+def test_a_follower_leaves_it_to_the_leader_first() -> None:
+    # given a service that is due
+    timers = Timers()
+
+    # when a follower looks at the time
+    # then it waits longer than a leader does
+    assert left(timers, after=-3, leading=False) == 3 + STANDBY_S
+    assert left(timers, after=STANDBY_S, leading=False) == 0
+
+
+def test_no_other_wake_is_fired_while_one_is_in_flight() -> None:
+    # given a replica that has fired nothing yet
+    timers = Timers()
+    assert not timers.in_flight(READ_TO)
+
+    # when a wake is stored further on in the log
+    timers.fired(DUE, READ_TO, position=READ_TO + 5)
+
+    # then it is in flight until the replica has read to there
+    assert timers.in_flight(READ_TO + 4)
+    assert not timers.in_flight(READ_TO + 5)
+
+
+def test_a_wake_is_not_fired_again_before_more_is_read() -> None:
+    # given a wake that was fired, with the id that another wake for it would have
+    timers = Timers()
+    timers.fired(DUE, READ_TO, position=READ_TO)
+
+    # when nothing was read since
+    # then it is not time, and it is again once something is read
+    assert left(timers, after=1) == STANDBY_S
+    assert left(timers, after=1, read_to=READ_TO + 1) == -1
+
+
+def test_another_due_time_is_fired_though_nothing_was_read() -> None:
+    # given a wake that was fired
+    timers = Timers()
+    timers.fired(DUE, READ_TO, position=READ_TO)
+
+    # when the service is due at another time
+    # then that one counts
+    assert left(timers, LATER, after=10) == 0
+
+
+def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early() -> None:
+    # given a machine whose clock is four seconds ahead of the log's
+    timers = Timers()
+    timers.fired(DUE, READ_TO, position=READ_TO + 1)
+
+    # when it reads that the log has stored its wake four seconds too early
+    timers.wake_read(DUE - timedelta(seconds=4), NOW)
+
+    # then it waits for these four seconds
+    assert left(timers, read_to=READ_TO + 1) == 4
+    assert left(timers, read_to=READ_TO + 1, after=4) == 0
+
+
+def test_a_wake_in_time_changes_nothing() -> None:
+    # given a wake that was fired
+    timers = Timers()
+    timers.fired(DUE, READ_TO, position=READ_TO + 1)
+
+    # when the log has stored it after the due time
+    timers.wake_read(DUE + timedelta(seconds=4), NOW)
+
+    # then there is nothing to wait for
+    assert left(timers, read_to=READ_TO + 1) == 0
+
+
+def test_a_wake_that_another_replica_fired_changes_nothing() -> None:
+    # given a replica that has fired nothing
+    timers = Timers()
+
+    # when it reads a wake, however early
+    timers.wake_read(DUE - timedelta(hours=1), NOW)
+
+    # then there is nothing to wait for
+    assert left(timers) == 0
