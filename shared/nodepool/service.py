@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 """The state of a service."""
 I = TypeVar("I", bound=Message)  # noqa: E741  # It stands beside O, and is never a number.
-"""The union of what a service hears."""
+"""The union of the messages that a service hears: its inputs."""
 O = TypeVar("O", bound=Message)  # noqa: E741
-"""The union of the events that a service says."""
+"""The union of the events that a service says: its outputs, outcomes of commands left out."""
 K = TypeVar("K", bound=str)
-"""The keys in the work queue of a service."""
+"""The type of the keys in the work queue of a service."""
 
 FILTERS_MAX = 24
 """A service that hears more kinds of event than this reads all events and drops the others."""
 
 
 class Context(NamedTuple):
-    """When and where a message was stored: its position in the log, the log's time, and its id.
+    """Where and when the log stored the input that is being processed.
 
-    This is the only clock there is, so that a replay sees the same time as the live service.
+    position: its sequence in the stream.
+    time: when the server stored it. A service has no other clock, so a replay sees the same time.
+    id: the id of the message; a command's is chosen by its sender.
     """
 
     position: int
@@ -43,13 +45,13 @@ class Context(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input that could not be processed.
+    """Why an input, or a key of the work queue, could not be processed.
 
     address: what the input is about.
     input: the name of its message.
-    field: the field at fault, where its content cannot be read.
+    field: the field at fault where the content cannot be read; else empty.
     cause: one sentence.
-    is_bug: whether an invariant of ours is broken, rather than content that cannot be read.
+    is_bug: True where the service raised an exception, False where the content cannot be read.
     key: the key of the work queue that could not be reconciled; empty for the input itself.
     """
 
@@ -62,7 +64,10 @@ class Failure:
 
     @property
     def pool(self) -> PoolKey | None:
-        """The NodePool that it is about; None where it is about something else."""
+        """The NodePool that it is about; None where it is about something else.
+
+        A key of the work queue with three parts is taken for a NodePool's.
+        """
         return as_pool_key(self.key or "/".join(self.address.path))
 
     @property
@@ -84,10 +89,12 @@ def _no_outputs(_state: object, _message: Message, _context: Context) -> Iterabl
 
 
 class Object(Protocol):
-    """An object of the read model; `version` is the position of its last change."""
+    """An object of the read model."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """The position in the log of the input that changed it last."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +121,15 @@ class Projection(Generic[S, I]):
 class Reconciler(Generic[S, I, O, K]):
     """How a service does work that may be more than one commit can hold.
 
-    `reconcile(state, key, context)` yields what is missing for a key; nothing once nothing is. It
-    is called for each key that is due in the work queue of the state, and right after the decision
-    on a message for `concerns(state, message)`, where that is a key. It may be stopped after any
-    message it yields, and is then called again for the same key with the state after that.
+    reconcile: yields the events that are missing for a key, given the state; nothing once nothing
+        is missing. It may be stopped after any event that it yields, and is then called again with
+        the state after that event, so what it yields must follow from the state alone. If it always
+        has more to yield, the service is woken again and again, and never rests.
+    concerns: the key to reconcile right after the decision on a message; None for no key.
+
+    A key is also reconciled at the `Wake` after `evolve` made it ready in the work queue, or after
+    its moment has come, and is then taken out. If it fails, that is reported, and it is tried again
+    once `evolve` puts it there again; or at once, where its `Wake` was stopped at its bound.
     """
 
     reconcile: Callable[[S, K, Context], Iterable[O]]
@@ -132,10 +144,11 @@ class Service(Generic[S, I, O]):
     hears, says: the unions of the messages it hears and of the events it says.
     initial: the state before the first message.
     evolve: the state after a message that was heard or said.
-    decide: what follows from a message, given the state after it: for a command one outcome, and
-        events. At most `OUTPUTS_MAX` messages; what may be more belongs to the reconciler.
+    decide: what follows from a message, given the state after it: events and, for a command only,
+        exactly one outcome. At most 900 messages; what may be more belongs to the reconciler.
     reconciler: what the service does beyond that; the state then derives from `WithWork`.
-    on_failure: the events that tell of an input other than a command that could not be processed.
+    on_failure: at most two events that report an event or a key that could not be processed. A
+        command is not reported: the engine refuses it.
     projection: how the state shows in the read model.
     commands: the name of every command, for the one service that refuses unknown commands.
 
@@ -174,11 +187,30 @@ class Service(Generic[S, I, O]):
     def read(self, entry: Entry) -> Envelope[I | Wake] | Unreadable | None:
         """The input at an entry of the log; None where the service does not hear it."""
         position, _, subject, content, headers = entry
-        kind = self.inputs.get(subject.rpartition(".")[2])
+        kind = self._heard_at(subject)
         if kind is not None:
             return decode(kind, subject, content, dict(headers), position)
         if self.is_unknown_command(subject):
             return unknown_command(subject, content, dict(headers), position)
+        return None
+
+    def _heard_at(self, subject: str) -> type[I | Wake] | None:
+        """The class of the input on this subject; None where the service hears nothing there.
+
+        A subject is the only authority: a command is one on the subject of commands only, an event
+        on that of its speaker, and a `Wake` on that of this service.
+        """
+        match subject.split("."):
+            case ["np", "cmd", _, _, _, name]:
+                kind = self.inputs.get(name)
+                return kind if kind is not None and issubclass(kind, Command) else None
+            case ["np", "evt", speaker, first, _, _, name]:
+                kind = self.inputs.get(name)
+                if kind is None or not issubclass(kind, Event):
+                    return None
+                if kind is Wake and first != self.name:
+                    return None
+                return kind if kind.speaker in (speaker, "*") else None
         return None
 
     def filters(self) -> tuple[str, ...]:
@@ -193,26 +225,15 @@ class Service(Generic[S, I, O]):
         return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
-        """Whether a replica reads this subject; the same set as `filters`, decided here."""
-        if subject.startswith("np.cmd."):
-            return subject.rpartition(".")[2] in self.inputs or self.is_unknown_command(subject)
-        if not subject.startswith("np.evt."):
-            return subject in self._wanted
-        speaker, _, rest = subject[7:].partition(".")
-        if speaker == self.name:
-            return bool(self.outputs)
-        if speaker == "clock":
-            return Wake.__name__ in self.inputs and rest.startswith(f"{self.name}.")
-        return f"{speaker}.{rest.rpartition('.')[2]}" in self._wanted
+        """Whether a replica reads this subject, as `filters` asks the server for it.
 
-    @cached_property
-    def _wanted(self) -> frozenset[str]:
-        events = {
-            f"{kind.speaker}.{name}"
-            for name, kind in self.inputs.items()
-            if issubclass(kind, Event)
-        }
-        return frozenset(events | {commit_subject(self.name)})
+        The server may send more: all commands and events, where there are too many to filter for.
+        """
+        if subject.startswith(f"np.evt.{self.name}."):
+            return bool(self.outputs)
+        if subject.startswith("np.commit."):
+            return subject == commit_subject(self.name)
+        return self._heard_at(subject) is not None or self.is_unknown_command(subject)
 
     def is_unknown_command(self, subject: str) -> bool:
         """Whether this is a command of an unknown name, and this service refuses those."""
@@ -234,5 +255,13 @@ def commit_subject(service: str) -> str:
 
 
 def describe(error: Exception) -> str:
-    """An exception as one sentence: its kind and its text, at most 500 characters."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ")[:500]
+    """An exception as one sentence: its kind and its text, at most 500 characters.
+
+    What UTF-8 cannot hold is written as a question mark, so that the sentence can be stored.
+    """
+    kind = type(error).__name__
+    try:
+        text = f"{kind}: {error}".removesuffix(": ")
+    except Exception:  # An exception whose own text cannot be made.
+        text = kind
+    return text[:500].encode(errors="replace").decode()

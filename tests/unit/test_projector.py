@@ -47,7 +47,9 @@ def processed(replica: Replica[State, Hears, Never]) -> Proposal[State, Hears]:
     return proposal
 
 
-def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[State, Hears]) -> None:
+def test_an_input_that_changes_an_object_has_it_written(
+    writer: ReadModelWriter[State, Hears],
+) -> None:
     # given a projector that has written nothing yet
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 
@@ -75,7 +77,9 @@ def test_a_follower_writes_nothing_until_it_processes_an_input(
     assert not writer.suspended
 
 
-def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter[State, Hears]) -> None:
+def test_comparing_reads_what_is_stored_before_it_writes(
+    writer: ReadModelWriter[State, Hears],
+) -> None:
     # given a replica that has caught up
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 

@@ -1,32 +1,38 @@
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from nodepool.contract.commands import COMMANDS, ScaleNodePool
-from nodepool.contract.events import CommandRefused, QuotaSet, Wake
-from nodepool.contract.messages import Message
+from nodepool.contract.decode import Unreadable
+from nodepool.contract.events import CommandAccepted, CommandRefused, QuotaChecked, Wake
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope
 from nodepool.contract.subjects import Address, subject_of
 from nodepool.service import (
     FILTERS_MAX,
     AnyService,
-    Context,
     Failure,
     Service,
-    Step,
     commit_subject,
     describe,
-    refused,
-    replay,
-    step,
+)
+from support.sample_service import (
+    JOB,
+    SERVICE,
+    Enqueue,
+    PagesAdded,
+    PaperDelivered,
+    PrintNow,
+    paper,
+    print_now,
 )
 from support.services import NAMES, services
 from unit.samples import SAMPLES
 
-NOW = Context(7, datetime(2026, 1, 1, 12, tzinfo=UTC), "c1")
-WAKE = Wake(service="toy", due=NOW.time)
-STRAY = "np.cmd.acme.prod.train.MakeCoffee"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+UNKNOWN_COMMAND = "np.cmd.acme.prod.train.MakeCoffee"
 SUBJECTS = (
     *(subject_of(sample, getattr(sample, "speaker", "")) for sample in SAMPLES),
     *(f"np.evt.clock.{name}._._.Wake" for name in NAMES),
@@ -35,58 +41,76 @@ SUBJECTS = (
     "np.dead.quota",
     "np.evt.quota.acme.prod.train.LaterEvent",
     "np.evt.stranger.acme.prod.train.QuotaChecked",
-    STRAY,
+    UNKNOWN_COMMAND,
 )
+MISPLACED = (
+    *(f"np.cmd.acme.prod.train.{type(sample).__name__}" for sample in SAMPLES),
+    *(f"np.evt.quota.acme.prod.train.{type(sample).__name__}" for sample in SAMPLES),
+    *(subject_of(sample, getattr(sample, "speaker", "")) + ".x" for sample in SAMPLES),
+    *(subject_of(sample, getattr(sample, "speaker", ""))[:-9] for sample in SAMPLES),
+    *(f"np.evt.clock.{name}._._.Alarm" for name in NAMES),
+    *(f"np.evt.clock.{name}.Wake" for name in NAMES),
+    "np.evt.lifecycle.Wake",
+    "np.cmd.Wake",
+    "np.cmd",
+    "",
+)
+"""Messages where they do not belong, and subjects of other shapes."""
 
 
-def catches(pattern: str, subject: str) -> bool:
-    """Whether a subject filter of the engine catches a subject."""
+@pytest.fixture(params=NAMES)
+def service(request: pytest.FixtureRequest) -> AnyService:
+    """Each service of the control plane."""
+    (service,) = services(request.param)
+    return service
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject matches a subject filter, as the NATS server sees it."""
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         wanted = wanted[:-1] + ["*"] * max(1, len(tokens) - len(wanted) + 1)
     return len(wanted) == len(tokens) and all(
-        want in ("*", have) for want, have in zip(wanted, tokens, strict=True)
+        want in ("*", token) for want, token in zip(wanted, tokens, strict=True)
     )
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether some subject is caught by both filters, as the engine sees it."""
-    pairs = zip(one.split("."), other.split("."), strict=False)
+def overlap(first: str, second: str) -> bool:
+    """Whether some subject matches both filters, as the NATS server sees it."""
+    pairs = zip(first.split("."), second.split("."), strict=False)
     for left, right in pairs:
         if ">" in (left, right):
             return True
         if left != right and "*" not in (left, right):
             return False
-    return one.count(".") == other.count(".")
+    return first.count(".") == second.count(".")
 
 
 # What a service reads.
 
 
-@pytest.mark.parametrize("service", services(), ids=NAMES)
-def test_whatever_a_service_wants_is_caught_by_its_filters(service: AnyService) -> None:
-    wanted = [subject for subject in SUBJECTS if service.wants(subject)]
+def test_every_subject_that_a_service_wants_matches_one_of_its_filters(service: AnyService) -> None:
+    wanted = [subject for subject in (*SUBJECTS, *MISPLACED) if service.wants(subject)]
 
-    caught = [
+    matching = [
         subject
         for subject in wanted
-        if any(catches(pattern, subject) for pattern in service.filters())
+        if any(matches(pattern, subject) for pattern in service.filters())
     ]
 
-    assert caught == wanted
+    assert matching == wanted
 
 
-@pytest.mark.parametrize("service", services(), ids=NAMES)
 def test_a_service_wants_what_it_hears_what_it_says_its_wakes_and_its_commits(
     service: AnyService,
 ) -> None:
     own = {
         f"np.commit.{service.name}",
         *([f"np.evt.clock.{service.name}._._.Wake"] if "Wake" in service.inputs else []),
-        *([STRAY] if service.commands else []),
+        *([UNKNOWN_COMMAND] if service.commands else []),
     }
 
-    wanted = {
+    heard = {
         subject
         for subject in SUBJECTS
         if subject.rpartition(".")[2] in service.inputs
@@ -99,32 +123,31 @@ def test_a_service_wants_what_it_hears_what_it_says_its_wakes_and_its_commits(
         for subject in SUBJECTS
         if service.outputs and subject.startswith(f"np.evt.{service.name}.")
     }
-    assert {subject for subject in SUBJECTS if service.wants(subject)} == own | wanted | said
+    assert {subject for subject in SUBJECTS if service.wants(subject)} == own | heard | said
 
 
-@pytest.mark.parametrize("service", services(), ids=NAMES)
 def test_no_two_filters_of_a_service_overlap(service: AnyService) -> None:
     filters = service.filters()
 
     pairs = [
-        (one, other)
-        for index, one in enumerate(filters)
-        for other in filters[index + 1 :]
-        if overlap(one, other)
+        (first, second)
+        for index, first in enumerate(filters)
+        for second in filters[index + 1 :]
+        if overlap(first, second)
     ]
 
     assert pairs == []
 
 
 def test_a_service_that_hears_very_much_reads_every_event_and_its_own_commands() -> None:
-    many = toy(hears=union_of_events() | ScaleNodePool)
+    many = hearing(union_of_events() | ScaleNodePool)
 
     assert len(many.inputs) > FILTERS_MAX
-    assert many.filters() == ("np.cmd.*.*.*.ScaleNodePool", "np.evt.>", "np.commit.toy")
+    assert many.filters() == ("np.cmd.*.*.*.ScaleNodePool", "np.evt.>", "np.commit.printer")
 
 
-def test_one_service_refuses_the_commands_that_nobody_knows() -> None:
-    refusing = [service for service in services() if service.is_unknown_command(STRAY)]
+def test_one_service_refuses_unknown_commands() -> None:
+    refusing = [service for service in services() if service.is_unknown_command(UNKNOWN_COMMAND)]
 
     assert len(refusing) == 1
     assert refusing[0].commands == COMMANDS
@@ -132,39 +155,9 @@ def test_one_service_refuses_the_commands_that_nobody_knows() -> None:
     assert not refusing[0].is_unknown_command("np.cmd.acme.prod.MakeCoffee")
 
 
-# What a step comes to.
-
-
-def evolve(state: int, message: Message, _now: Context) -> int:
-    """Counts what is heard and said; folding a target of 13 breaks."""
-    if isinstance(message, ScaleNodePool) and message.target_nodes == 13:
-        raise ValueError("13 cannot be folded")
-    return state + 1
-
-
-def breaks(_state: int, _message: Message, _now: Context) -> Iterable[Message]:
-    """Never comes to an output."""
-    raise ZeroDivisionError
-
-
-def decide(state: int, message: Message, _now: Context) -> Iterator[Message]:
-    """Says how many it counted; a target of 7 breaks after the first output."""
-    yield said(state)
-    if isinstance(message, ScaleNodePool) and message.target_nodes == 7:
-        raise KeyError("lost")
-
-
-def on_failure(failure: Failure) -> Iterator[Message]:
-    """A command that cannot be taken is refused."""
-    if failure.is_command:
-        yield refused(failure)
-
-
-def toy(hears: object = ScaleNodePool | Wake) -> Service[int]:
-    """A service that counts."""
-    return Service(
-        "toy", hears, QuotaSet | CommandRefused, 0, evolve, decide, on_failure=on_failure
-    )
+def hearing(union: object) -> AnyService:
+    """The sample service with other inputs."""
+    return Service("printer", union, 0, lambda state, _message, _context: state)  # type: ignore[arg-type]  # A union made at run time.
 
 
 def union_of_events() -> object:
@@ -175,78 +168,82 @@ def union_of_events() -> object:
     return union
 
 
-def said(granted: int) -> QuotaSet:
-    """What the counting service says."""
-    return QuotaSet(org="acme", zone="z", instance_type="t", limit=1, granted=granted)
+# What a service hears and says.
 
 
-def scale(target: int) -> ScaleNodePool:
-    """A command to the counting service."""
-    return ScaleNodePool(org="acme", cluster="prod", pool="train", target_nodes=target)
+def test_a_service_hears_its_union_and_wakes_where_it_has_a_reconciler() -> None:
+    union = {"PrintNow": PrintNow, "Enqueue": Enqueue, "PaperDelivered": PaperDelivered}
+    union |= {"PagesAdded": PagesAdded}
+
+    assert SERVICE.inputs == {**union, "Wake": Wake}
+    assert replace(SERVICE, reconciler=None).inputs == union
 
 
-def refusal(cause: str) -> CommandRefused:
-    """How the counting service refuses."""
-    return CommandRefused(
-        org="acme",
-        cluster="prod",
-        pool="train",
-        command="ScaleNodePool",
-        reason="InternalError",
-        field="",
-        message=cause,
-    )
+def test_a_service_says_its_union_and_outcomes_where_it_hears_commands() -> None:
+    events = {"JobQueued", "PagePrinted", "PaperJammed"}
+
+    assert set(SERVICE.outputs) == {*events, CommandAccepted.__name__, CommandRefused.__name__}
+    assert set(replace(SERVICE, hears=PaperDelivered).outputs) == events
+    assert hearing(QuotaChecked).outputs == {}
 
 
-def test_a_question_is_folded_before_it_is_answered_and_its_answers_after() -> None:
-    assert step(toy(), 0, scale(1), NOW) == Step(2, (said(1),))
+EMPTY = b'{"id": "x", "type": "", "source": "", "data": {}}'
 
 
-@pytest.mark.parametrize(
-    ("target", "cause", "state"),
-    [
-        pytest.param(7, "KeyError: 'lost'", 2, id="while deciding"),
-        pytest.param(13, "ValueError: 13 cannot be folded", 1, id="while folding"),
-    ],
-)
-def test_a_broken_invariant_is_answered_by_what_the_service_says_of_it(
-    target: int, cause: str, state: int
-) -> None:
-    found = step(toy(), 0, scale(target), NOW)
-
-    address = Address("cmd", "", ("acme", "prod", "train"), "ScaleNodePool")
-    failure = Failure(address, "ScaleNodePool", "", cause, is_bug=True)
-    assert found == Step(state, (refusal(cause),), failure)
+def entry(subject: str, content: bytes = EMPTY) -> Entry:
+    """An entry of the log."""
+    return Entry(3, NOON, subject, content, {})
 
 
-def test_trouble_with_an_event_says_nothing_to_anybody() -> None:
-    broken = replace(toy(), decide=breaks)
-
-    found = step(broken, 0, WAKE, NOW)
-
-    assert (found.state, found.outputs) == (1, ())
-    assert found.failure is not None
-    assert (found.failure.is_command, found.failure.is_bug) == (False, True)
+def heard(subject: str) -> object:
+    """The message that the sample service reads at a subject."""
+    envelope = SERVICE.read(entry(subject))
+    return envelope.data if isinstance(envelope, Envelope) else envelope
 
 
-def test_settling_folds_the_recorded_answers_instead_of_deciding() -> None:
-    recorded = (said(5), said(6))
+def test_a_service_reads_a_command_with_the_identity_of_its_subject() -> None:
+    envelope = SERVICE.read(entry("np.cmd.acme.prod.train.PrintNow", b'{"pages": 3}'))
 
-    assert replay(toy(), 0, scale(7), recorded, NOW) == 3
-    assert replay(toy(), 0, scale(13), (refusal(""),), NOW) == 1
+    assert isinstance(envelope, Envelope)
+    assert envelope.data == print_now(3)
+
+
+def test_a_service_reads_an_event_of_its_speaker() -> None:
+    assert heard("np.evt.store.acme.prod.train.PaperDelivered") == PaperDelivered()
 
 
 @pytest.mark.parametrize(
-    ("mistake", "sentence"),
+    "subject",
     [
-        (AssertionError("no"), "AssertionError: no"),
-        (KeyError("a"), "KeyError: 'a'"),
-        (AssertionError(), "AssertionError"),
-        (ValueError("x" * 1_000), f"ValueError: {'x' * 488}"),
+        pytest.param("np.cmd.acme.prod.train.PaperDelivered", id="an event on a command's subject"),
+        pytest.param("np.evt.printer.acme.prod.train.PaperDelivered", id="of another speaker"),
+        pytest.param("np.evt.desk.acme.prod.train.PrintNow", id="a command on an event's subject"),
+        pytest.param("np.evt.clock.quota._._.Wake", id="the wake of another service"),
+        pytest.param("np.evt.store.PaperDelivered", id="a subject with too few tokens"),
+        pytest.param("np.cmd.PrintNow", id="a command's subject with too few tokens"),
+        pytest.param("np.evt.store.acme.prod.train.PaperEaten", id="of an unknown name"),
+        pytest.param("np.commit.printer", id="a commit record"),
     ],
 )
-def test_a_mistake_is_told_by_its_kind_and_its_words(mistake: Exception, sentence: str) -> None:
-    assert describe(mistake) == sentence
+def test_a_message_anywhere_but_on_its_own_subject_is_not_heard(subject: str) -> None:
+    assert heard(subject) is None
+
+
+def test_an_event_is_believed_on_its_own_subject_only(service: AnyService) -> None:
+    as_command = replace(service, commands=COMMANDS)
+
+    for name in service.inputs:
+        if name not in COMMANDS:
+            read = as_command.read(entry(f"np.cmd.acme.prod.train.{name}"))
+            assert isinstance(read, Unreadable)
+            assert read.cause == f"{name} is no command: see the last part of the subject"
+
+
+def test_the_service_that_refuses_unknown_commands_reads_them_as_unreadable() -> None:
+    refusing = replace(SERVICE, commands=frozenset({"PrintNow", "Enqueue", "Staple"}))
+
+    assert isinstance(refusing.read(entry(UNKNOWN_COMMAND)), Unreadable)
+    assert refusing.read(entry("np.cmd.acme.prod.train.Staple")) is None
 
 
 def test_a_commit_has_one_literal_subject_for_each_service() -> None:
@@ -254,3 +251,56 @@ def test_a_commit_has_one_literal_subject_for_each_service() -> None:
         "np.commit.quota",
         "np.commit.fleet",
     ]
+
+
+# Failures.
+
+
+def failure(path: tuple[str, str, str], key: str = "") -> Failure:
+    """The failure of an event about this, or of a key of the work queue."""
+    return Failure(Address("evt", "", path, "PaperDelivered"), "PaperDelivered", "", "", key=key)
+
+
+@pytest.mark.parametrize(
+    ("subject", "key", "pool"),
+    [
+        pytest.param(paper().path, "", JOB, id="a message about a NodePool"),
+        pytest.param(("printer", "_", "_"), JOB, JOB, id="the key of a NodePool"),
+        pytest.param(("fleet", "zone", "machine"), "", None, id="a message about a machine"),
+        pytest.param(("acme", "prod", "_"), "", None, id="a message about a cluster"),
+        pytest.param(paper().path, "zone/type", None, id="the key of an offering"),
+    ],
+)
+def test_a_failure_names_the_nodepool_that_it_is_about(
+    subject: tuple[str, str, str], key: str, pool: PoolKey | None
+) -> None:
+    assert failure(subject, key).pool == pool
+
+
+def test_only_the_sender_of_a_command_waits_for_an_outcome() -> None:
+    command = Failure(Address("cmd", "", ("a", "b", "c"), "PrintNow"), "PrintNow", "", "")
+
+    assert command.is_command
+    assert not failure(("a", "b", "c")).is_command
+
+
+class Unprintable(Exception):
+    """An exception that breaks when it is to be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("this cannot be shown")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (AssertionError("no"), "AssertionError: no"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (AssertionError(), "AssertionError"),
+        (ValueError("x" * 1_000), f"ValueError: {'x' * 488}"),
+        (ValueError("lone surrogate \ud800"), "ValueError: lone surrogate ?"),
+        (Unprintable(), "Unprintable"),
+    ],
+)
+def test_an_exception_is_described_by_its_kind_and_its_text(error: Exception, text: str) -> None:
+    assert describe(error) == text

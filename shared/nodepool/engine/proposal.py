@@ -14,7 +14,7 @@ from nodepool.engine.step import Folded
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
 
 LETTER_MAX = 4_096
-"""How much of an input its dead letter shows, in bytes; the log holds the rest."""
+"""The most that a dead letter shows: bytes of the input, and characters of field and cause."""
 
 
 class Input(Generic[I]):
@@ -119,12 +119,14 @@ def committed_position(record: Entry) -> int | None:
 
 
 def _dead_letter(entry: Entry, failure: Failure) -> bytes:
+    # Both may quote the input, which may be larger than what the server takes of a dead letter.
+    cause = f"{failure.key}: {failure.cause}" if failure.key else failure.cause
     letter = {
         "position": entry.position,
         "subject": entry.subject,
         "time": entry.time.isoformat(),
-        "field": failure.field,
-        "cause": f"{failure.key}: {failure.cause}" if failure.key else failure.cause,
+        "field": failure.field[:LETTER_MAX],
+        "cause": cause[:LETTER_MAX],
         "content": entry.content[:LETTER_MAX].decode(errors="replace"),
     }
     return json.dumps(letter).encode()

@@ -36,6 +36,7 @@ class Replica(Generic[S, I, O]):
     expected_sequence: the position of the service's last commit record.
     read_to: the position of the last entry read.
     safe: what is folded up to `committed`.
+    failures: how many inputs were replayed with a recorded output that could not be folded.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Replica(Generic[S, I, O]):
         self.committed = committed
         self.expected_sequence = expected_sequence
         self.read_to = committed
+        self.failures = 0
         self._folded = self.safe
         self._open: deque[Input[I]] = deque()
         self._passed = 0
@@ -104,8 +106,10 @@ class Replica(Generic[S, I, O]):
             message = item.message
             if message is not None:
                 self._note(item)
-                outputs = tuple(recorded.pop(item.entry.position, ()))
-                folded = engine.replay(self.service, folded, message, outputs, item.context)
+                outputs = recorded.get(item.entry.position, ())
+                context = item.context
+                folded, failure = engine.replay(self.service, folded, message, outputs, context)
+                self.failures += failure is not None
         self.committed, self.expected_sequence = position, record.position
         self.safe = self._folded = folded
         self._is_behind = False

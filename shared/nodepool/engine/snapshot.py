@@ -32,7 +32,7 @@ def _lines(value: object, prefix: str) -> Iterator[bytes]:
         item, path = getattr(value, field.name), f"{prefix}{field.name}"
         if isinstance(item, Map):
             for key in sorted(item):
-                yield _line(path, key, encode(item[key]))
+                yield _line(path, encode(key), encode(item[key]))
         elif _holds_maps(type(item)):
             yield from _lines(item, f"{path}.")
         else:
@@ -67,12 +67,13 @@ class _Builder:
         self._name = getattr(self._kind, "__name__", "")
         self._values: dict[str, object] = {}
         self._entries: dict[str, dict[object, object]] = {}
+        self._keys: dict[str, Decoder] = {}
         self._nested: dict[str, _Builder] = {}
         self._decoders: dict[str, Decoder] = {}
         for name, hint in {**get_type_hints(self._kind), **hints}.items():
             if get_origin(hint) is Map:
                 self._entries[name] = {}
-                self._decoders[name] = decoder(get_args(hint)[1])
+                self._keys[name], self._decoders[name] = map(decoder, get_args(hint))
             elif _holds_maps(hint):
                 self._nested[name] = _Builder(hint)
             else:
@@ -86,7 +87,7 @@ class _Builder:
         elif deeper or name not in self._decoders:
             raise ValueError(f"{self._name} has no field {path}")
         elif name in self._entries:
-            self._entries[name][rest[0]] = self._decoders[name](rest[1])
+            self._entries[name][self._keys[name](rest[0])] = self._decoders[name](rest[1])
         else:
             self._values[name] = self._decoders[name](rest[0])
 
@@ -113,7 +114,7 @@ def encode(value: object) -> Json:
         case None | bool() | int() | float() | str():
             return value
         case datetime():
-            return value.isoformat()
+            return value.astimezone(UTC).isoformat()
         case Map():
             return [[encode(key), encode(value[key])] for key in sorted(value)]
         case Mapping():

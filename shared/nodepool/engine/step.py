@@ -1,6 +1,6 @@
 """One input processed: folded, decided on, and its outputs folded; the same live and on replay."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -10,7 +10,7 @@ from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.subjects import Address
+from nodepool.engine.failures import bug, merged, refusal, unreadable
 from nodepool.service import Context, Failure, I, O, S, Service, describe
 from nodepool.state.receipts import Receipts
 from nodepool.state.work import WithWork, WorkQueue
@@ -21,36 +21,73 @@ OUTPUTS_MAX = 900
 It is part of the log's format: that an input led to so many tells a replay that there was more.
 """
 KEYS_MAX = 400
-"""The most keys that one `Wake` takes from the work queue."""
+"""The most keys that one `Wake` takes from the work queue; part of the log's format, too."""
+REPORT_MAX = 2
+"""The most events that report one failure.
+
+Even if all keys of a `Wake` fail, their reports leave room for the next key that does not.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Folded(Generic[S]):
-    """What a replica has made of the log: the service's state, and the outcomes of its commands."""
+    """What a replica has made of the log.
+
+    state: the state of the service.
+    receipts: the outcomes of its last commands.
+    """
 
     state: S
     receipts: Receipts = Receipts()
 
 
 class Step(NamedTuple, Generic[S, O]):
-    """What processing one input leads to: what is folded then, the outputs, a failure if any."""
+    """What processing one input leads to.
+
+    folded: what is folded with the input and its outputs.
+    outputs: the messages to store, at most `OUTPUTS_MAX`.
+    failure: why the input, or a key of a `Wake`, could not be processed; None if it was.
+    """
 
     folded: Folded[S]
     outputs: tuple[O | CommandOutcome, ...]
     failure: Failure | None = None
 
 
+class Replayed(NamedTuple, Generic[S]):
+    """What replaying one input leads to.
+
+    folded: what is folded with the input and its recorded outputs.
+    failure: why some of these could not be folded; None if all were.
+    """
+
+    folded: Folded[S]
+    failure: Failure | None = None
+
+
+class _Report(NamedTuple, Generic[S, O]):
+    """A failure, the events that report it, and what is folded with those."""
+
+    folded: Folded[S]
+    outputs: tuple[O | CommandOutcome, ...]
+    failure: Failure
+
+
 def step(
     service: Service[S, I, O], before: Folded[S], message: I | Wake | Unreadable, context: Context
 ) -> Step[S, O]:
-    """Folds an input, decides on it, and folds the outputs.
+    """Folds an input, decides on it, and folds the outputs; raises nothing.
 
-    A command that was processed before leads to the outcome it had then, and to nothing else. An
-    input that cannot be processed changes nothing but what the service says of the failure. More
-    than `OUTPUTS_MAX` outputs are never returned: what is missing then is in the work queue.
+    A command that was processed before leads to the outcome it had then, and to nothing else.
+
+    A function of the service that raises fails the input: nothing that it led to is kept. A command
+    is then refused, and the service reports any other input with `on_failure`. An input that cannot
+    be folded leaves the state as it was; one that cannot be decided on stays folded.
+
+    More than `OUTPUTS_MAX` outputs are never returned: what is missing then is in the work queue.
     """
     if isinstance(message, Unreadable):
-        return _failed(service, before, _unreadable(message), context)
+        return _failed(service, before, unreadable(message), context)
     if isinstance(message, Command):
         outcome = before.receipts.outcome_of(message, context.id)
         if outcome is not None:
@@ -58,32 +95,37 @@ def step(
     try:
         folded, keys = _taken(service, before, message, context)
     except Exception as error:  # The input is not folded at all, live and on replay alike.
-        return _failed(service, before, _bug(message, error), context)
+        return _failed(service, before, bug(message, error), context)
     if isinstance(message, Wake):
         return _reconciled(service, folded, message, keys, context)
     try:
         return _decided(service, folded, message, keys, context)
     except Exception as error:  # A broken invariant: this input fails, others are processed.
-        return _failed(service, folded, _bug(message, error), context)
+        return _failed(service, folded, bug(message, error), context)
 
 
 def replay(
     service: Service[S, I, O],
     before: Folded[S],
     message: I | Wake | Unreadable,
-    recorded: tuple[O | CommandOutcome, ...],
+    recorded: Sequence[O | CommandOutcome],
     context: Context,
-) -> Folded[S]:
-    """What is folded after an input whose outputs the log holds already; nothing is decided."""
+) -> Replayed[S]:
+    """Folds an input and the outputs that the log holds for it; decides nothing, raises nothing.
+
+    An output that cannot be folded is passed over: the service did not say it, or said it in
+    another release.
+    """
     if isinstance(message, Unreadable):
-        return fold(service, before, recorded, context)
+        return _refolded(service, before, message, recorded, context)
     if isinstance(message, Command) and before.receipts.outcome_of(message, context.id) is not None:
-        return before
+        return Replayed(before)
     try:
         folded, keys = _taken(service, before, message, context)
-    except Exception:
-        return fold(service, before, recorded, context)
-    return _requeued(fold(service, folded, recorded, context), keys, len(recorded))
+    except Exception:  # The input was not folded live either.
+        return _refolded(service, before, message, recorded, context)
+    folded, failure = _refolded(service, folded, message, recorded, context)
+    return Replayed(_requeued(folded, keys, len(recorded)), failure)
 
 
 def fold(
@@ -102,21 +144,22 @@ def fold(
     return Folded(state, receipts)
 
 
+def due(service: Service[S, I, O], state: S) -> datetime | None:
+    """The next moment at which the service is to be woken; None where there is none."""
+    return None if service.reconciler is None else _work(state).work.next()
+
+
 def _taken(
     service: Service[S, I, O], before: Folded[S], message: I | Wake, context: Context
 ) -> tuple[Folded[S], tuple[str, ...]]:
     """What is folded with the input, and the keys that are to be reconciled for it."""
     if isinstance(message, Wake):
-        work = _work(before.state).work
-        keys = work.due(context.time, KEYS_MAX)
-        for key in keys:
-            work = work.drop(key)
-        return Folded(_with_work(before.state, work), before.receipts), keys
+        keys, work = _work(before.state).work.take(context.time, KEYS_MAX)
+        return _with_work(before, work), keys
     folded = Folded(service.evolve(before.state, message, context), before.receipts)
-    reconciler = service.reconciler
-    concerned: str | None = None
-    if reconciler is not None:
-        concerned = reconciler.concerns(folded.state, message)
+    if service.reconciler is None:
+        return folded, ()
+    concerned = service.reconciler.concerns(folded.state, message)
     return folded, () if concerned is None else (concerned,)
 
 
@@ -128,60 +171,87 @@ def _decided(
     context: Context,
 ) -> Step[S, O]:
     """The decision on a message, then what is missing for the key that it concerns."""
-    outputs: tuple[O | CommandOutcome, ...] = tuple(service.decide(folded.state, message, context))
-    assert len(outputs) <= OUTPUTS_MAX, f"{service.name} decides on {len(outputs)} messages at once"
-    if isinstance(message, Command):
-        outcomes = sum(isinstance(output, CommandOutcome) for output in outputs)
-        assert outcomes == 1, f"{service.name} gives a command {outcomes} outcomes"
+    outputs = _decision(service, folded.state, message, context)
     folded = fold(service, folded, outputs, context)
     for key in keys:
-        missing = _missing(service, folded.state, key, context)
-        more = tuple(islice(missing, OUTPUTS_MAX - len(outputs)))
-        folded = fold(service, folded, more, context)
-        outputs += more
+        missing = _missing(service, folded.state, key, OUTPUTS_MAX - len(outputs), context)
+        folded = fold(service, folded, missing, context)
+        outputs += missing
     return Step(_requeued(folded, keys, len(outputs)), outputs)
 
 
 def _reconciled(
     service: Service[S, I, O],
     folded: Folded[S],
-    message: I | Wake,
+    message: Wake,
     keys: tuple[str, ...],
     context: Context,
 ) -> Step[S, O]:
     """What is missing for the keys of a `Wake`; one that fails does not keep the others waiting."""
     outputs: list[O | CommandOutcome] = []
-    failure: Failure | None = None
+    failures: list[Failure] = []
     for key in keys:
         room = OUTPUTS_MAX - len(outputs)
         try:
-            missing = tuple(islice(_missing(service, folded.state, key, context), room))
-            after = fold(service, folded, missing, context)
+            missing = _missing(service, folded.state, key, room, context)
+            folded = fold(service, folded, missing, context)
         except Exception as error:
-            failure = Failure(_address(message), Wake.__name__, "", describe(error), True, key)
-            missing = tuple(islice(service.on_failure(failure), room))
-            after = fold(service, folded, missing, context)
-        folded = after
+            failure = replace(bug(message, error), key=key)
+            report = _reported(service, folded, failure, room, context)
+            folded, missing = report.folded, report.outputs
+            failures.append(report.failure)
         outputs += missing
         if len(outputs) >= OUTPUTS_MAX:
             break
-    return Step(_requeued(folded, keys, len(outputs)), tuple(outputs), failure)
+    return Step(_requeued(folded, keys, len(outputs)), tuple(outputs), merged(failures))
 
 
-def _missing(service: Service[S, I, O], state: S, key: str, context: Context) -> Iterator[O]:
+def _decision(
+    service: Service[S, I, O], state: S, message: I, context: Context
+) -> tuple[O | CommandOutcome, ...]:
+    """What the service decides; raises AssertionError where that breaks the rules for decisions."""
+    outputs = tuple(islice(service.decide(state, message, context), OUTPUTS_MAX + 1))
+    if len(outputs) > OUTPUTS_MAX:
+        raise AssertionError(f"{service.name} decides on more than {OUTPUTS_MAX} messages at once")
+    outcomes = sum(isinstance(output, CommandOutcome) for output in outputs)
+    if outcomes != isinstance(message, Command):
+        raise AssertionError(f"{service.name} gives {type(message).__name__} {outcomes} outcomes")
+    return _declared(service, outputs)
+
+
+def _missing(
+    service: Service[S, I, O], state: S, key: str, room: int, context: Context
+) -> tuple[O | CommandOutcome, ...]:
+    """At most `room` messages that are missing for a key."""
     reconciler = service.reconciler
     assert reconciler is not None, f"{service.name} reconciles nothing"
-    yield from reconciler.reconcile(state, key, context)
+    return _declared(service, tuple(islice(reconciler.reconcile(state, key, context), room)))
+
+
+def _declared(
+    service: Service[S, I, O], outputs: tuple[O | CommandOutcome, ...]
+) -> tuple[O | CommandOutcome, ...]:
+    """The same outputs; raises AssertionError for one that a replay would not recognise."""
+    for output in outputs:
+        name = type(output).__name__
+        if name not in service.outputs:
+            raise AssertionError(f"{service.name} does not declare that it says {name}")
+    return outputs
 
 
 def _requeued(folded: Folded[S], keys: tuple[str, ...], outputs: int) -> Folded[S]:
-    """After a step that was stopped at its bound, its keys are ready to be reconciled further."""
+    """After a step that was stopped at its bound, its keys are ready to be reconciled further.
+
+    All of them, since a replay cannot tell at which of them it was stopped, and in their order.
+    Those that were finished have nothing more to say. One that failed fails and is reported again.
+    One that never finishes keeps the others of its `Wake` waiting: that is a bug of the service.
+    """
     if outputs < OUTPUTS_MAX or not keys:
         return folded
     work = _work(folded.state).work
     for key in keys:
         work = work.put(key)
-    return Folded(_with_work(folded.state, work), folded.receipts)
+    return _with_work(folded, work)
 
 
 def _work(state: object) -> WithWork[str]:
@@ -189,48 +259,47 @@ def _work(state: object) -> WithWork[str]:
     return state
 
 
-def _with_work(state: S, work: WorkQueue[str]) -> S:
+def _with_work(folded: Folded[S], work: WorkQueue[str]) -> Folded[S]:
+    state = folded.state
     assert isinstance(state, WithWork)
-    return replace(state, work=work)
+    return folded if work is state.work else Folded(replace(state, work=work), folded.receipts)
 
 
-def due(service: Service[S, I, O], state: S) -> datetime | None:
-    """The next moment at which the service is to be woken; None where there is none."""
-    return None if service.reconciler is None else _work(state).work.next()
+def _refolded(
+    service: Service[S, I, O],
+    folded: Folded[S],
+    message: Message | Unreadable,
+    recorded: Sequence[O | CommandOutcome],
+    context: Context,
+) -> Replayed[S]:
+    failure: Failure | None = None
+    for output in recorded:
+        try:
+            folded = fold(service, folded, (output,), context)
+        except Exception as error:
+            of = unreadable(message) if isinstance(message, Unreadable) else bug(message, error)
+            cause = f"the recorded {type(output).__name__} cannot be folded: {describe(error)}"
+            failure = replace(of, field="", cause=cause, is_bug=True)
+    return Replayed(folded, failure)
 
 
 def _failed(
     service: Service[S, I, O], folded: Folded[S], failure: Failure, context: Context
 ) -> Step[S, O]:
-    outputs: tuple[O | CommandOutcome, ...]
     if failure.is_command:
-        outputs = (_refusal(failure),)
-    else:
-        outputs = tuple(islice(service.on_failure(failure), OUTPUTS_MAX))
-    return Step(fold(service, folded, outputs, context), outputs, failure)
+        outputs = (refusal(failure),)
+        return Step(fold(service, folded, outputs, context), outputs, failure)
+    return Step(*_reported(service, folded, failure, REPORT_MAX, context))
 
 
-def _refusal(failure: Failure) -> CommandRefused:
-    org, cluster, pool = failure.address.path
-    return CommandRefused(
-        org=org,
-        cluster=cluster,
-        pool=pool,
-        command=failure.input,
-        reason="InternalError" if failure.is_bug else "Invalid",
-        field=failure.field,
-        message=failure.cause,
-    )
-
-
-def _unreadable(message: Unreadable) -> Failure:
-    return Failure(message.address, message.address.name, message.field, message.cause)
-
-
-def _bug(message: Message, error: Exception) -> Failure:
-    return Failure(_address(message), type(message).__name__, "", describe(error), True)
-
-
-def _address(message: Message) -> Address:
-    kind = "cmd" if isinstance(message, Command) else "evt"
-    return Address(kind, "", message.path, type(message).__name__)
+def _reported(
+    service: Service[S, I, O], folded: Folded[S], failure: Failure, room: int, context: Context
+) -> _Report[S, O]:
+    """A failure with the events that report it; without, if the report fails itself."""
+    try:
+        events = tuple(islice(service.on_failure(failure), min(room, REPORT_MAX)))
+        outputs = _declared(service, events)
+        return _Report(fold(service, folded, outputs, context), outputs, failure)
+    except Exception as error:
+        cause = f"{failure.cause}; its report fails too: {describe(error)}"
+        return _Report(folded, (), replace(failure, cause=cause))

@@ -18,6 +18,8 @@ from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
 from nodepool.service import AnyService, Object
 
+BATCH_MAX = 1_000
+"""The most messages, a commit record among them, that the server takes in an atomic batch."""
 STEPS_MAX = 200_000
 """A world that is not idle after so many rounds never will be."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,7 +54,9 @@ class Log:
         """Stores all of a proposal and its commit record; None where another came before it."""
         if self.last_commits.get(proposal.service, 0) != proposal.expected_sequence:
             return None
-        for message in proposal.messages:
+        messages = proposal.messages
+        assert len(messages) < BATCH_MAX, f"{len(messages)} messages do not fit an atomic batch"
+        for message in messages:
             self.append(message.subject, message.content, "")
         return self.append(proposal.subject, proposal.record(), "")
 

@@ -7,14 +7,22 @@ from typing import Generic, TypeVar
 from immutables import Map
 
 K = TypeVar("K", bound=str)
+SPARSE = 4
+GAPS_MAX = 64
+"""A queue is renumbered once it has more places than `SPARSE` for each key, and `GAPS_MAX`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue(Generic[K]):
     """Distinct keys in the order in which they came; any of them may leave early.
 
-    A change costs the logarithm of the size, and the old queue stays what it was. The order never
-    depends on how a process hashes text.
+    A change costs the logarithm of the size on average, and the old queue stays what it was. The
+    order never depends on how a process hashes text.
+
+    places: the place of each key.
+    keys: the key at each place; a key that left early leaves a gap.
+    head: the first place that is taken; `tail` if none is.
+    tail: the place for the next key.
     """
 
     places: Map[K, int] = Map()
@@ -53,10 +61,19 @@ class Queue(Generic[K]):
         places, keys = self.places.delete(key), self.keys.delete(place)
         if not places:
             return Queue(places, keys, self.tail, self.tail)
-        return replace(self, places=places, keys=keys, head=_first(keys, self.head))
+        head = _first(keys, self.head)
+        queue = replace(self, places=places, keys=keys, head=head)
+        return queue if self.tail - head <= SPARSE * len(places) + GAPS_MAX else _dense(queue)
 
 
 def _first(keys: Map[int, K], place: int) -> int:
     while place not in keys:
         place += 1
     return place
+
+
+def _dense(queue: Queue[K]) -> Queue[K]:
+    """The same queue without gaps: a key that stays for ever must not slow down the others."""
+    keys = tuple(queue)
+    places = Map((key, place) for place, key in enumerate(keys))
+    return Queue(places, Map(enumerate(keys)), 0, len(keys))

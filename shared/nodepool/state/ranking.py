@@ -1,4 +1,4 @@
-"""The order in which NodePools are served with machines, and who waits in that order."""
+"""The order in which NodePools that wait for machines are served."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 
 Rank = tuple[bool, int, datetime, PoolKey]
-"""Whether it is of the class `spot`, the negated priority, since when it waits, and its key."""
+"""Whether its class is `spot`, its priority negated, since when it waits, and its key."""
 
 
 def rank(spec: NodePoolSpec, since: datetime, key: PoolKey) -> Rank:
-    """Where a NodePool stands: class, then priority, then first come; smaller is served first."""
+    """The rank of a NodePool: by class, then priority, then time; the smallest is served first."""
     return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, key
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The NodePools that wait, first to be served first; a change makes a new ranking."""
+    """The NodePools that wait, in the order in which they are served; a change makes a new one."""
 
     ranks: tuple[Rank, ...] = ()
 
@@ -30,12 +30,14 @@ class Ranking:
         return (key for *_, key in self.ranks)
 
     def moved(self, before: Rank | None, after: Rank | None) -> "Ranking":
-        """The ranking with one NodePool moved from a place to another; None is no place."""
+        """The ranking with one NodePool moved from one rank to another; None is no rank."""
         if before == after:
             return self
         ranks = list(self.ranks)
         if before is not None:
-            del ranks[bisect_left(ranks, before)]
+            place = bisect_left(ranks, before)
+            assert ranks[place : place + 1] == [before], f"{before[-1]} does not wait at its rank"
+            del ranks[place]
         if after is not None:
             insort(ranks, after)
         return Ranking(tuple(ranks))

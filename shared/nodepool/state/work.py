@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Generic, TypeVar
 
 from nodepool.state.deadlines import Deadlines
@@ -9,7 +10,7 @@ from nodepool.state.queue import Queue
 
 K = TypeVar("K", bound=str)
 IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
-"""The next moment of a work queue in which a key is ready."""
+"""When a key that is ready is due: a moment that lies before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,28 @@ class WorkQueue(Generic[K]):
         return WorkQueue(ready, deadlines)
 
     def due(self, now: datetime, limit: int) -> tuple[K, ...]:
-        """At most `limit` keys: those that are ready, then those whose moment has come."""
-        ready = tuple(key for key, _ in zip(self.ready, range(limit), strict=False))
-        overdue = self.deadlines.due(now, limit - len(ready)) if len(ready) < limit else ()
-        return (*ready, *(key for key in overdue if key not in self.ready))
+        """At most `limit` keys: those that are ready, then others whose moment has come."""
+        ready = tuple(islice(self.ready, limit))
+        room = limit - len(ready)
+        if not room:
+            return ready
+        overdue = self.deadlines.due(now, limit)
+        return (*ready, *islice((key for key in overdue if key not in self.ready), room))
+
+    def take(self, now: datetime, limit: int) -> tuple[tuple[K, ...], "WorkQueue[K]"]:
+        """At most `limit` keys that are due, and the work queue without them.
+
+        A key that is taken is not ready any more; its moment stays where that has not come yet.
+        """
+        keys, ready, deadlines = self.due(now, limit), self.ready, self.deadlines
+        if not keys:
+            return keys, self
+        for key in keys:
+            ready = ready.drop(key)
+            moment = deadlines.moments.get(key)
+            if moment is not None and moment <= now:
+                deadlines = deadlines.drop(key)
+        return keys, WorkQueue(ready, deadlines)
 
     def next(self) -> datetime | None:
         """When there is something to do: `IMMEDIATELY`, a moment, or never (None)."""

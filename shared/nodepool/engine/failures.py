@@ -1,0 +1,49 @@
+"""Why an input could not be processed, made from an exception or from what cannot be read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodepool.contract.decode import Unreadable
+from nodepool.contract.events import CommandRefused
+from nodepool.contract.messages import Command, Message
+from nodepool.contract.subjects import Address
+from nodepool.service import Failure, describe
+
+CAUSES_MAX = 10
+"""How many failed keys of one `Wake` its dead letter names."""
+
+
+def refusal(failure: Failure) -> CommandRefused:
+    """The outcome of a command that could not be processed."""
+    org, cluster, pool = failure.address.path
+    return CommandRefused(
+        org=org,
+        cluster=cluster,
+        pool=pool,
+        command=failure.input,
+        reason="InternalError" if failure.is_bug else "Invalid",
+        field=failure.field,
+        message=failure.cause,
+    )
+
+
+def unreadable(message: Unreadable) -> Failure:
+    """The failure of an input whose content cannot be read."""
+    return Failure(message.address, message.address.name, message.field, message.cause)
+
+
+def bug(message: Message, error: Exception) -> Failure:
+    """The failure of an input on which the service raised an exception."""
+    name = type(message).__name__
+    kind = "cmd" if isinstance(message, Command) else "evt"
+    return Failure(Address(kind, "", message.path, name), name, "", describe(error), True)
+
+
+def merged(failures: Sequence[Failure]) -> Failure | None:
+    """The failures of a `Wake` as one; the first `CAUSES_MAX` of several keys are named."""
+    if len(failures) < 2:
+        return failures[0] if failures else None
+    causes = [f"{failure.key}: {failure.cause}" for failure in failures[:CAUSES_MAX]]
+    if len(failures) > CAUSES_MAX:
+        causes.append(f"and {len(failures) - CAUSES_MAX} keys more")
+    return replace(failures[0], key="", cause="; ".join(causes))

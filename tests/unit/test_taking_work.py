@@ -1,0 +1,133 @@
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.contract.keys import PoolKey
+from nodepool.state.queue import GAPS_MAX, SPARSE, Queue
+from nodepool.state.ranking import Ranking
+from nodepool.state.work import WorkQueue
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=1)
+EMPTY: WorkQueue[str] = WorkQueue()
+NO_KEYS: Queue[str] = Queue()
+
+
+# Keys are ready, or due at a moment, or both.
+
+
+def test_ready_keys_are_taken_in_their_order_and_then_those_whose_moment_has_come() -> None:
+    work = EMPTY.put_at("d", NOON).put_at("c", NOON).put("b").put("a").put_at("e", LATER)
+
+    keys, rest = work.take(NOON, 10)
+
+    assert keys == ("b", "a", "c", "d")
+    assert not rest.ready
+    assert rest.deadlines == EMPTY.put_at("e", LATER).deadlines
+
+
+def test_a_moment_that_has_not_come_outlasts_the_taking_of_its_key() -> None:
+    work = EMPTY.put_at("a", LATER).put("a")
+
+    keys, rest = work.take(NOON, 10)
+
+    assert keys == ("a",)
+    assert not rest.ready
+    assert rest.deadlines == work.deadlines
+
+
+def test_a_key_that_is_ready_and_due_is_taken_once() -> None:
+    work = EMPTY.put_at("a", NOON).put("a")
+
+    keys, rest = work.take(NOON, 10)
+
+    assert keys == ("a",)
+    assert rest.next() is None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key made ready, due in so many seconds, or dropped (None)."""
+
+    key: str
+    seconds: int | None
+    ready: bool
+
+
+changes = st.lists(
+    st.builds(Change, st.sampled_from("abcdefgh"), st.none() | st.integers(-3, 3), st.booleans()),
+    max_size=30,
+)
+
+
+@given(changes, st.integers(1, 9))
+def test_a_work_queue_behaves_as_a_list_and_a_dictionary(history: list[Change], limit: int) -> None:
+    work, ready, moments = EMPTY, list[str](), dict[str, datetime]()
+    for change in history:
+        if change.ready:
+            work = work.put(change.key)
+            ready += [] if change.key in ready else [change.key]
+        elif change.seconds is not None:
+            moment = NOON + timedelta(seconds=change.seconds)
+            work = work.put_at(change.key, moment)
+            moments[change.key] = moment
+        else:
+            work = work.drop(change.key)
+            ready = [key for key in ready if key != change.key]
+            moments.pop(change.key, None)
+
+    keys, rest = work.take(NOON, limit)
+
+    overdue = sorted((moment, key) for key, moment in moments.items() if moment <= NOON)
+    expected = [*ready, *(key for _, key in overdue if key not in ready)][:limit]
+    assert list(keys) == expected
+    assert list(rest.ready) == [key for key in ready if key not in keys]
+    assert dict(rest.deadlines.moments) == {
+        key: moment for key, moment in moments.items() if key not in keys or moment > NOON
+    }
+
+
+# A queue stays quick however long one key waits in it.
+
+
+def test_a_key_that_waits_for_ever_does_not_slow_down_a_queue_that_others_pass_through() -> None:
+    queue = NO_KEYS.put("first")
+
+    for number in range(10_000):
+        queue = queue.put(f"{number}").drop(f"{number}")
+        assert queue.tail - queue.head <= SPARSE * len(queue) + GAPS_MAX
+
+    assert list(queue.put("last")) == ["first", "last"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=20))
+def test_a_queue_keeps_its_order_where_it_is_renumbered(moves: list[tuple[bool, int]]) -> None:
+    queue, model = NO_KEYS.put("x").put("y"), ["x", "y"]
+
+    for is_put, name in moves:
+        for number in range(50):
+            key = f"{name}.{number}"
+            if is_put:
+                queue = queue.put(key)
+                model += [] if key in model else [key]
+            else:
+                queue = queue.drop(key)
+                model = [known for known in model if known != key]
+
+    assert list(queue) == model
+    assert [key in queue for key in model] == [True] * len(model)
+    assert queue.drop("x").put("x").places["x"] == queue.drop("x").tail
+
+
+# A ranking.
+
+
+@pytest.mark.parametrize("other", ["a", "z"])
+def test_a_nodepool_that_does_not_wait_cannot_leave_a_ranking(other: str) -> None:
+    ranking = Ranking().moved(None, (False, 0, NOON, PoolKey("m")))
+
+    with pytest.raises(AssertionError, match=f"{other} does not wait at its rank"):
+        ranking.moved((False, 0, NOON, PoolKey(other)), None)
