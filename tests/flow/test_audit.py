@@ -90,7 +90,7 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a NodePool is not empty": (
         without("CWNodeDeleted", "train"),
-        "is said to be empty and holds 2 Nodes",
+        "is reported empty and holds 2 Nodes",
     ),
     "a NodePool is deleted twice": (
         repeated("CWNodePoolDeleted", "train"),

@@ -1,4 +1,4 @@
-"""What Nodes look like, and what becomes of machines that fail."""
+"""Nodes: their labels, annotations and taints, and the machines that fail to become one."""
 
 from support.constants import H100, PREFER_IDLE, ZONE
 from support.harness import Harness

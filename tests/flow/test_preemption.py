@@ -19,7 +19,7 @@ def given_spot_pool(world: WorldHarness, nodes: int = 1, **pod: object) -> None:
 
 
 def qos_labels(world: WorldHarness, node: str) -> dict[str, str]:
-    """The labels of a Node that tell of its preemption."""
+    """The labels of a Node about its preemption."""
     labels = world.node(node)["metadata"]["labels"]
     return {key: value for key, value in labels.items() if key.startswith("qos.")}
 

@@ -181,7 +181,7 @@ def test_an_allocator_that_reports_a_pool_empty_too_early_is_found() -> None:
 
     violation = first_violation(services_with("allocator", decide=decide))
 
-    assert "is said to be empty" in violation
+    assert "is reported empty" in violation
 
 
 def test_a_capacity_that_is_never_woken_is_found() -> None:

@@ -11,26 +11,20 @@ from nodepool.contract.events import (
     KubernetesEvent,
     MachineAdded,
 )
-from nodepool.contract.keys import FLEET, PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Event, Message, OfPool
 from nodepool.contract.subjects import address_of
 from nodepool.service import AnyService
-from support.constants import CLUSTER, ORG, ZONE
+from support.constants import ZONE
+from support.paths import machine_path, pool_path
 from support.texts import MachineNumbers, dead_letter_text, message_text, outcome_text
-
-
-def pool_path(pool: str) -> PoolPath:
-    """The path of `org/cluster/pool`, of which the first two may be left out."""
-    *before, name = pool.split("/")
-    org, cluster = before or (ORG, CLUSTER)
-    return org, cluster, name
 
 
 class EventLog(ABC):
     """The events in a log, decoded once each as the log grows.
 
-    Texts name machines by the order in which they were added, as `MachineNumbers` says.
+    In texts, machines have numbers in place of names, as `MachineNumbers` gives them.
     """
 
     def __init__(self, services: Sequence[AnyService]) -> None:
@@ -125,7 +119,7 @@ class EventLog(ABC):
 
     def machine_path(self, node: str) -> PoolPath:
         """The path of commands to a machine of the first zone."""
-        return FLEET, ZONE, self.machine_name(node)
+        return machine_path(f"{ZONE}/{self.machine_name(node)}")
 
     def with_machine_numbers(self, text: str) -> str:
         """The text with numbers in place of the names of machines."""

@@ -1,4 +1,4 @@
-"""Drives all services together: tests say what is given, and which commands are sent.
+"""Drives all services together: what is given, and the commands that are sent.
 
 `WorldHarness` runs them in one thread over a log in memory, `LiveHarness` on a real server; a test
 that takes a `Harness` runs on both.
@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import API_VERSION, KIND
 from nodepool.contract.subjects import token
 from nodepool.service import AnyService
 from support.constants import CLUSTER, H100, ORG, ZONE
-from support.event_log import EventLog, pool_path
+from support.event_log import EventLog
+from support.paths import cluster_path, org_path, pool_path, zone_path
 from support.read_model import ReadModel
 from support.services import services
 
@@ -97,7 +98,7 @@ class Harness(EventLog, ReadModel):
 
     def given_cluster(self, cluster: str = CLUSTER, org: str = ORG, zone: str = ZONE) -> None:
         """Registers a cluster."""
-        self._send_accepted("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
+        self._send_accepted("RegisterCluster", cluster_path(org, cluster), {"zone": zone})
 
     def given_machines(
         self,
@@ -116,14 +117,14 @@ class Harness(EventLog, ReadModel):
                 "labels": labels or {},
                 "bootSeconds": boot_s,
             }
-            self._send_accepted("AddMachines", (FLEET, zone, UNNAMED), content)
+            self._send_accepted("AddMachines", zone_path(zone), content)
 
     def given_quota(
         self, limit: int, instance_type: str = H100, *, org: str = ORG, zone: str = ZONE
     ) -> None:
         """Sets or changes a limit."""
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
-        self._send_accepted("SetQuota", (org, UNNAMED, UNNAMED), content)
+        self._send_accepted("SetQuota", org_path(org), content)
 
     def given_data_center(self, machines: int = 10, quota: int = 100, boot_s: float = 0) -> None:
         """A cluster, machines and a quota: what most tests begin with."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 from support.documents import POOL_LABEL, Condition, Document, Node, NodePool
-from support.event_log import pool_path
+from support.paths import pool_path
 
 
 class NodeCounts(NamedTuple):

@@ -60,7 +60,7 @@ class WorldHarness(Harness):
         self.run_until_idle()
 
     def pass_time(self, minutes: float = 0, seconds: float = 0) -> None:
-        """Lets time pass; services are woken at each moment for which they asked."""
+        """Lets time pass; services are woken whenever something is due."""
         self.world.pass_time(timedelta(minutes=minutes, seconds=seconds))
 
     def start_recording(self) -> None:

@@ -50,9 +50,7 @@ def test_machines_are_numbered_in_the_order_in_which_they_were_added() -> None:
     for name in ("gbbbbbb", "gaaaaaa", "gbbbbbb"):
         machines.add(name)
 
-    assert (
-        machines.replace("gaaaaaa replaces gbbbbbb, not gcccccc") == "n2 replaces n1, not gcccccc"
-    )
+    assert machines.replace("gaaaaaa, gbbbbbb, gcccccc") == "n2, n1, gcccccc"
     assert [machines.name_of(number) for number in ("n1", "n2", "gcccccc")] == [
         "gbbbbbb",
         "gaaaaaa",

@@ -33,7 +33,7 @@ RULES: tuple[Rule, ...] = (
     nodes.check,
     preemption.check,
 )
-"""Each rule knows the events that concern it, and passes over the others."""
+"""Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {
     name: kind
     for name, kind in vars(events).items()
@@ -44,7 +44,7 @@ EVENTS: dict[str, type[Event]] = {
 class Auditor:
     """What is known of a log up to `position`.
 
-    noise: the positions of entries that a test has put there and no service has said.
+    noise: the positions of entries to ignore, which a test has stored and no service.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the log says so far about NodePools, machines, Nodes and limits; rules check against it."""
+"""What is known from a log about NodePools, machines, Nodes and limits; rules check against it."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ TRIAGE = "triage"
 
 
 class Violation(AssertionError):
-    """The log says something that it must never say."""
+    """A log breaks a rule."""
 
 
 class Origin(NamedTuple):
@@ -93,7 +93,7 @@ class Machine:
 
 @dataclass
 class Pool:
-    """A NodePool and what services said about it.
+    """A NodePool, and the events about it.
 
     versions: its specs with the validator's verdicts.
     grants: the grants of the quota service.
@@ -133,7 +133,7 @@ class Pool:
         return self.assigned - len(self.departures)
 
     def held_as_of(self, position: int) -> int:
-        """How many Nodes it holds for a reader that knows departures up to this position only."""
+        """How many Nodes it holds, counting only the departures up to a position."""
         return self.assigned - bisect_right(self.departures, position)
 
     @property

@@ -1,4 +1,4 @@
-"""Rules for NodePool objects: one for each name, generations that only grow, and a last Node."""
+"""Rules for NodePool objects: one for each name, growing generations, and an orderly end."""
 
 from nodepool.contract.events import (
     CWNodePoolDeleted,
@@ -48,7 +48,7 @@ def _nodes_removed(facts: Facts, message: CWNodePoolNodesRemoved) -> None:
     pool = facts.existing_pool(message.uid, message)
     if message.removal == RemovalReason.POOL_DELETED:
         if pool.held:
-            raise Violation(f"{pool.key} is said to be empty and holds {pool.held} Nodes")
+            raise Violation(f"{pool.key} is reported empty and holds {pool.held} Nodes")
         pool.emptied = True
 
 

@@ -10,7 +10,7 @@ from support.audit.facts import Facts, Origin, Stay, Violation
 WARNING = timedelta(minutes=2)
 """From the warning to the drain."""
 WINDOW = timedelta(minutes=7)
-"""From the warning to the moment at which the Node goes, drained or not."""
+"""From the warning to the deletion of the Node, drained or not."""
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from nodepool.contract.keys import UNNAMED, PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import NodePhase
 from support.audit.facts import Facts, Ledger, Pool, Stay
 from support.constants import A100, H100, WEST, ZONE
 from support.manifests import rack_affinity
+from support.paths import cluster_path, org_path, pool_path
 from support.simulation.machines import Machines
 from support.simulation.sender import Sender
 
@@ -34,7 +35,7 @@ LEDGERS: tuple[Ledger, ...] = (
 class Customers:
     """Two organisations with four clusters.
 
-    facts: what the log says; customers choose among the NodePools and Nodes that exist.
+    facts: what is known from the log, to choose among the NodePools and Nodes that exist.
     """
 
     random: Random
@@ -45,24 +46,24 @@ class Customers:
     def register_clusters(self) -> None:
         """Registers every cluster."""
         for (org, cluster), zone in CLUSTERS.items():
-            self.sender.send("RegisterCluster", (org, cluster, UNNAMED), {"zone": zone})
+            self.sender.send("RegisterCluster", cluster_path(org, cluster), {"zone": zone})
 
     def set_first_limits(self) -> None:
         """Sets a limit for every ledger but the last."""
         for ledger in LEDGERS[:-1]:
             self._set_limit(ledger, self.random.choice((3, 6, 9)))
 
-    def pool_path(self) -> PoolPath:
+    def some_path(self) -> PoolPath:
         """The path of a NodePool: often one that exists."""
         keys = list(self.facts.uids)
         if keys and self.random.random() < 0.7:
-            return _path_of(self.random.choice(keys))
+            return pool_path(self.random.choice(keys))
         org, cluster = self.random.choice(list(CLUSTERS))
         return org, cluster, f"p{self.random.randrange(3)}"
 
     def apply(self) -> None:
         """Creates a NodePool, or changes one."""
-        path = self.pool_path()
+        path = self.some_path()
         metadata: dict[str, object] = {"name": path[2]}
         if self.random.random() < 0.1:
             metadata["resourceVersion"] = self._some_version()
@@ -103,14 +104,14 @@ class Customers:
         content: dict[str, object] = {"targetNodes": self.random.choice((0, 1, 2, 3, 4, 6, 9))}
         if self.random.random() < 0.1:
             content["resourceVersion"] = self._some_version()
-        self.sender.send("ScaleNodePool", self.pool_path(), content)
+        self.sender.send("ScaleNodePool", self.some_path(), content)
 
     def scale_down_and_up(self) -> None:
         """Shrinks a NodePool, grows and shrinks it again, with Pods coming and going meanwhile."""
         stay = self.machines.some_node()
         if stay is None:
             return
-        path, held = _path_of(stay.pool.key), stay.pool.held
+        path, held = pool_path(stay.pool.key), stay.pool.held
         for target in (held - 1, held, held - 1, held, held - 1):
             content = {"targetNodes": max(0, target)}
             self.sender.delayed.append(partial(self.sender.send, "ScaleNodePool", path, content))
@@ -129,7 +130,7 @@ class Customers:
 
     def delete(self) -> None:
         """Deletes a NodePool."""
-        self.sender.send("DeleteNodePool", self.pool_path(), {})
+        self.sender.send("DeleteNodePool", self.some_path(), {})
 
     def change_limit(self) -> None:
         """Raises or lowers a limit."""
@@ -138,18 +139,18 @@ class Customers:
     def _set_limit(self, ledger: Ledger, limit: int) -> None:
         org, zone, instance_type = ledger
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
-        self.sender.send("SetQuota", (org, UNNAMED, UNNAMED), content)
+        self.sender.send("SetQuota", org_path(org), content)
 
     def preempt(self) -> None:
         """Preempts a Node, seldom one that is not a spot Node."""
         stay = self.machines.some_node(is_spot=self.random.random() < 0.9)
         if stay is not None:
             content = {"node": stay.machine.rpartition("/")[2]}
-            self.sender.send("PreemptNode", _path_of(stay.pool.key), content)
+            self.sender.send("PreemptNode", pool_path(stay.pool.key), content)
 
     def reapply(self, pool: Pool) -> None:
         """Applies a NodePool with a new label, so that all services check it again."""
-        path = _path_of(pool.key)
+        path = pool_path(pool.key)
         spec = {**_spec_of(pool), "nodeLabels": {"asked": "again"}}
         self.sender.send("ApplyNodePool", path, {"metadata": {"name": path[2]}, "spec": spec})
 
@@ -161,8 +162,3 @@ def _spec_of(pool: Pool) -> dict[str, object]:
     """The spec of a NodePool as a manifest has it."""
     spec: dict[str, object] = pool.spec.model_dump(mode="json", exclude_none=True)
     return spec
-
-
-def _path_of(key: str) -> PoolPath:
-    org, cluster, pool = key.split("/")
-    return org, cluster, pool

@@ -3,7 +3,7 @@
 Each step is one small thing that a replica, a customer or a machine does: read a few entries,
 propose outputs, store them, learn what became of them, crash between any two of these. After each
 step an auditor reads what is new in the log. In the end the faults stop, and what is left has to
-add up, as `final_checks` says.
+add up, which `final_checks` checks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -114,10 +114,10 @@ class Simulation:
         action()
 
     def _send_malformed(self) -> None:
-        self.sender.send_malformed(self.customers.pool_path())
+        self.sender.send_malformed(self.customers.some_path())
 
     def _pass_time(self) -> None:
-        """Moves the clock to the next moment at which something is due, or by any time."""
+        """Moves the clock to the next moment at which something is due, or by one of `JUMPS_S`."""
         due = [actor.replica.due() for actor in self.replicas.actors]
         ahead = [moment for moment in due if moment is not None and moment > self.log.clock]
         if ahead and self.random.random() < 0.5:
@@ -126,7 +126,7 @@ class Simulation:
             self.log.clock += timedelta(seconds=self.random.choice(JUMPS_S))
 
     def _make_noise(self) -> None:
-        subject, content = noise(self.random, self.services, self.customers.pool_path)
+        subject, content = noise(self.random, self.services, self.customers.some_path)
         self.auditor.noise.add(self.log.append(subject, content, ""))
 
     def _audit(self) -> None:

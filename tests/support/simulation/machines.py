@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from random import Random
 
-from nodepool.contract.keys import FLEET, UNNAMED, PoolPath
+from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Stay
 from support.constants import A100, H100, RACK, WEST, ZONE
+from support.paths import machine_path, zone_path
 from support.simulation.sender import Sender
 
 FIRST_MACHINES = ((ZONE, H100, 9), (ZONE, A100, 3), (WEST, H100, 3))
@@ -15,7 +16,7 @@ FIRST_MACHINES = ((ZONE, H100, 9), (ZONE, A100, 3), (WEST, H100, 3))
 
 @dataclass
 class Machines:
-    """Machines of three offerings; `facts` is what the log says of them."""
+    """Machines of three offerings; `facts` is what is known of them from the log."""
 
     random: Random
     facts: Facts
@@ -39,7 +40,7 @@ class Machines:
             "labels": {RACK: self.random.choice(("r1", "r2"))} if has_rack else {},
             "bootSeconds": self.random.choice((0, 0, 30, 400)),
         }
-        self.sender.send("AddMachines", (FLEET, zone, UNNAMED), content)
+        self.sender.send("AddMachines", zone_path(zone), content)
 
     def break_one(self) -> None:
         """Makes a machine fail when it boots next."""
@@ -69,7 +70,7 @@ class Machines:
             "graceS": self.random.choice((0, 30, 300, 3600)),
             "daemonSet": self.random.random() < 0.1,
         }
-        self.sender.send("RunPod", _path_of(stay.machine), {"pod": pod})
+        self.sender.send("RunPod", machine_path(stay.machine), {"pod": pod})
 
     def stop_pod(self) -> None:
         """Ends a Pod on some Node that runs one."""
@@ -80,7 +81,7 @@ class Machines:
     def stop_pod_on(self, stay: Stay) -> None:
         """Ends a Pod on this Node."""
         content = {"name": f"job-{self.random.randrange(2)}"}
-        self.sender.send("StopPod", _path_of(stay.machine), content)
+        self.sender.send("StopPod", machine_path(stay.machine), content)
 
     def some_node(self, *, is_spot: bool = False) -> Stay | None:
         """A Node in production; None where there is none."""
@@ -94,9 +95,4 @@ class Machines:
 
     def _some_path(self) -> PoolPath | None:
         keys = list(self.facts.machines)
-        return _path_of(self.random.choice(keys)) if keys else None
-
-
-def _path_of(machine: str) -> PoolPath:
-    zone, name = machine.split("/")
-    return FLEET, zone, name
+        return machine_path(self.random.choice(keys)) if keys else None

@@ -1,4 +1,4 @@
-"""Messages that no service has said, on subjects that services read."""
+"""Unreadable messages on subjects that services read."""
 
 from collections.abc import Callable, Sequence
 from random import Random

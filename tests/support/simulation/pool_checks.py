@@ -1,4 +1,4 @@
-"""A NodePool at rest is at its target, or its conditions say why not, and say it truly."""
+"""Checks that a NodePool at rest is at its target, or that its conditions give the right reason."""
 
 from nodepool.contract.model import NodePhase, ScaleDownStrategy
 from support.audit.assignment import fits

@@ -83,7 +83,7 @@ class Sender:
         self._store(command)
 
     def _store(self, command: SentCommand, *, is_id_forgotten: bool = False) -> None:
-        """Stores a command, unless the log knows its id."""
+        """Stores a command; one whose id the log still has is not stored again."""
         subject, content, id = command
         self.log.append(subject, content, "" if is_id_forgotten else id, {"Nats-Msg-Id": id})
 
