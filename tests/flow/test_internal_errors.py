@@ -158,7 +158,7 @@ def test_a_validation_that_fails_is_an_internal_error(monkeypatch: pytest.Monkey
     def verdict(_spec: object, _zone: str) -> None:
         raise LookupError("no such rule")
 
-    monkeypatch.setattr("validator.decide.verdict", verdict)
+    monkeypatch.setattr("validator.objects.verdict", verdict)
     world = WorldHarness()
     world.given_data_center()
 
