@@ -1,4 +1,4 @@
-"""The rules of the house, kept by tests: who may import whom, who says what, sizes, and words."""
+"""The rules of the source tree: imports between rooms, the flow of messages, sizes, and pages."""
 
 import ast
 import importlib
@@ -36,30 +36,32 @@ ROOMS = (
 )
 """The rooms of `shared/nodepool`, in their order: each may import itself and those above it."""
 PURE_ROOMS = ROOMS[: ROOMS.index("nodepool.nats")]
-"""Rooms without a clock, chance, the network or the operating system."""
+"""Rooms without a clock, random numbers, the network or the operating system."""
+KEYS = "nodepool.contract.keys"
+"""The one module that makes keys and takes them apart."""
 OF_A_SERVICE = ROOMS[: ROOMS.index("nodepool.engine")]
 """What the decisions of a service are made of."""
 FORBIDDEN = frozenset(
     ["asyncio", "os", "random", "secrets", "socket", "subprocess", "threading", "time"]
 )
-"""Modules of the standard library through which the world would reach a decision."""
+"""Modules of the standard library that read a clock, draw random numbers or do I/O."""
 PURE_PACKAGES = frozenset(["immutables", "pydantic", "pydantic_core", "typing_extensions"])
 """What a pure room may import beside the standard library."""
 IMPURE_CALLS = frozenset(["now", "today", "utcnow", "uuid1", "uuid4"])
-"""Calls whose output is another one at replay."""
+"""Calls whose result differs at a replay."""
 
 EXPLAINED_BY_BASE = frozenset({"path"})
-"""Methods that say how, where the base class says what: each identity has its `Message.path`."""
+"""Methods whose docstring is that of the base class."""
 MODULE_LINES_MAX = 300
 FUNCTION_LINES_MAX = 40
 OVERSIZED: dict[str, str] = {}
-"""Modules and functions over the limit, each with its reason; best is none."""
+"""Modules and functions over the limit, each with its reason."""
 
-SEED_NODE_EVENTS = {
+NODE_EVENTS = {
     "CWNodeRegistered": ("Node",),
     "CWRegistrationFailedEvent": ("Node",),
 }
-SEED_POOL_EVENTS = {
+POOL_EVENTS = {
     "CWDrainNode": ("NodePool",),
     "CWInstanceTypeNotInZone": ("NodePool",),
     "CWInsufficientCapacity": ("NodePool",),
@@ -83,7 +85,7 @@ SEED_POOL_EVENTS = {
     "CWNodeRequestQueued": ("NodePool",),
     "CWOverQuota": ("NodePool",),
 }
-SEED_PREEMPTION_REASONS = (
+PREEMPTION_REASONS = (
     "Preemption pending",
     "Preemption in progress",
     "Deleted for preemption",
@@ -93,7 +95,7 @@ UNSAID = {
     "CWRegistrationFailedEvent": "another name for CWNodeRegistrationFailed, which is said",
 }
 """Events that no service says, each with its reason."""
-SHOWN = "an event of the seed's tables, which users watch"
+SHOWN = "a Kubernetes event, which users watch"
 FOR_PEOPLE = {
     "CWInstanceTypeNotInZone": SHOWN,
     "CWInsufficientCapacity": SHOWN,
@@ -133,7 +135,7 @@ class Module:
 
     @property
     def pure(self) -> bool:
-        """Whether it is a part of a decision, or of what decisions are made of."""
+        """Whether it may not read a clock, draw random numbers or do I/O."""
         if self.package == "nodepool":
             return room_of(self.name) in PURE_ROOMS
         return not self.name.endswith(".__main__")
@@ -185,7 +187,7 @@ def services() -> tuple[AnyService, ...]:
 
 
 def concrete(module: object, kind: type[Message]) -> dict[str, type[Message]]:
-    """The message classes of this kind that a module defines and nobody derives from."""
+    """The message classes of this kind that a module defines and no other derives from."""
     return {
         name: found
         for name, found in vars(module).items()
@@ -201,7 +203,7 @@ EVENTS = concrete(events, Event)
 
 
 def written() -> Iterator[tuple[str, str]]:
-    """Every text file of the house: its path, and what it says."""
+    """Every text file of the repository: its path and its text."""
     folders = (ROOT / name for name in (".ci", "deploy", "services", "shared", "tests"))
     inside = (path for folder in folders for path in sorted(folder.rglob("*")))
     for path in (*sorted(ROOT.glob("*")), *inside):
@@ -209,7 +211,7 @@ def written() -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8", errors="replace")
 
 
-# Who imports whom.
+# Imports.
 
 
 def test_nothing_is_imported_by_the_name_of_its_source_root() -> None:
@@ -297,7 +299,7 @@ def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
     return False
 
 
-def test_nothing_pure_asks_for_the_time_or_for_chance() -> None:
+def test_nothing_pure_reads_a_clock_or_draws_random_numbers() -> None:
     found = [
         f"{module.name}:{node.lineno}"
         for module in modules()
@@ -311,17 +313,46 @@ def test_nothing_pure_asks_for_the_time_or_for_chance() -> None:
     assert found == []
 
 
-def test_every_service_has_a_question_a_decision_and_an_entry_point() -> None:
+def test_every_service_has_a_question_messages_a_state_a_decision_and_an_entry_point() -> None:
     names = {module.name for module in modules()}
 
     for service in services():
-        input = importlib.import_module(service.name).__doc__ or ""
+        question = importlib.import_module(service.name).__doc__ or ""
+        parts = {f"{service.name}.{part}" for part in ("messages", "state", "decide", "__main__")}
 
-        assert {f"{service.name}.decide", f"{service.name}.__main__"} <= names
-        assert "?" in input, f"services/{service.name}/__init__.py asks nothing"
+        assert parts <= names
+        assert "?" in question, f"services/{service.name}/__init__.py asks nothing"
 
 
-# Who says what.
+def test_keys_are_made_and_taken_apart_in_one_place() -> None:
+    pure = (module for module in modules() if module.pure and module.name != KEYS)
+
+    found = [
+        f"{module.name}:{node.lineno}"
+        for module in pure
+        for node in ast.walk(module.tree)
+        if _makes_a_key(node) or _splits_a_key(node)
+    ]
+
+    assert found == []
+
+
+def _makes_a_key(node: ast.AST) -> bool:
+    """Whether it is a string of placeholders with slashes between them and nothing else."""
+    if not isinstance(node, ast.JoinedStr):
+        return False
+    texts = [part.value for part in node.values if isinstance(part, ast.Constant)]
+    return bool(texts) and set(texts) == {"/"} and len(texts) < len(node.values)
+
+
+def _splits_a_key(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="split"), args=[ast.Constant(value="/"), *_]):
+            return True
+    return False
+
+
+# The flow of messages.
 
 
 def test_every_event_is_said_by_its_one_speaker() -> None:
@@ -379,11 +410,11 @@ def test_a_service_hears_and_says_only_what_the_contracts_define() -> None:
         assert {**service.inputs, **service.outputs}.items() <= known.items()
 
 
-# What the seeds name.
+# The events that the product documents.
 
 
-def test_every_event_of_the_seeds_tables_is_a_class_with_that_name_as_its_reason() -> None:
-    named = {**SEED_NODE_EVENTS, **SEED_POOL_EVENTS}
+def test_every_documented_event_is_a_class_with_that_name_as_its_reason() -> None:
+    named = {**NODE_EVENTS, **POOL_EVENTS}
 
     found = {
         kind.reason: kind.regarding
@@ -394,14 +425,14 @@ def test_every_event_of_the_seeds_tables_is_a_class_with_that_name_as_its_reason
     assert found == named
 
 
-def test_every_preemption_reason_of_the_seed_is_an_event_on_node_and_nodepool() -> None:
+def test_every_documented_preemption_reason_is_an_event_on_node_and_nodepool() -> None:
     found = {
         kind.reason: (kind.severity, kind.regarding)
         for kind in EVENTS.values()
         if issubclass(kind, events.KubernetesEvent) and kind.speaker == "preemption"
     }
 
-    assert found == dict.fromkeys(SEED_PREEMPTION_REASONS, ("Warning", ("Node", "NodePool")))
+    assert found == dict.fromkeys(PREEMPTION_REASONS, ("Warning", ("Node", "NodePool")))
 
 
 def test_warnings_are_the_failures_over_quota_missing_capacity_and_preemptions() -> None:
@@ -422,11 +453,11 @@ def test_warnings_are_the_failures_over_quota_missing_capacity_and_preemptions()
         "CWNodeRegistrationFailed",
         "CWOverQuota",
         "CWRegistrationFailedEvent",
-        *SEED_PREEMPTION_REASONS,
+        *PREEMPTION_REASONS,
     }
 
 
-# How it is written.
+# Docstrings and sizes.
 
 
 def test_every_module_opens_with_a_docstring() -> None:
@@ -455,7 +486,7 @@ def _public(parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[st
 
 
 def _is_bare(node: Definition) -> bool:
-    """Whether it is what a protocol asks for, which the protocol explains."""
+    """Whether it is a member of a protocol, which the protocol explains."""
     return len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
 
 
@@ -498,7 +529,7 @@ def test_no_test_sleeps_by_the_clock() -> None:
     assert found == []
 
 
-# What it asks for.
+# Dependencies.
 
 
 def test_every_dependency_has_a_floor_that_the_lock_file_meets() -> None:
@@ -530,7 +561,7 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
     assert f"({oldest.replace('.', ', ')})" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-# What it shows.
+# Pages.
 
 
 READMES = (README, ROOT / "services" / "README.md", ROOT / "shared" / "README.md")

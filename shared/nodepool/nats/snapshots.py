@@ -106,7 +106,7 @@ def _chunk_subject(service: str, id: str, number: int) -> str:
 
 
 async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
-    """The lines of what is folded, cut anywhere: a chunk must fit the bus however long a line is."""
+    """The lines, cut anywhere: a chunk must fit the bus however long a line is."""
     buffer = bytearray()
     for number, line in enumerate(dump(folded)):
         buffer += line
