@@ -313,12 +313,12 @@ def test_nothing_pure_reads_a_clock_or_draws_random_numbers() -> None:
     assert found == []
 
 
-def test_every_service_has_a_question_messages_a_state_a_decision_and_an_entry_point() -> None:
+def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() -> None:
     names = {module.name for module in modules()}
 
     for service in services():
         question = importlib.import_module(service.name).__doc__ or ""
-        parts = {f"{service.name}.{part}" for part in ("messages", "state", "decide", "__main__")}
+        parts = {f"{service.name}.{part}" for part in ("state", "decide", "__main__")}
 
         assert parts <= names
         assert "?" in question, f"services/{service.name}/__init__.py asks nothing"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SERVICES = tuple(sorted(path.parent.name for path in ROOT.glob("services/*/messages.py")))
+SERVICES = tuple(sorted(path.parent.name for path in ROOT.glob("services/*/decide.py")))
 NEW_MESSAGES = """
 
 class Unheard(Event, OfPool):
@@ -22,7 +22,7 @@ class Unsaid(Event, OfPool):
 
 
 def with_new_messages(text: str) -> str:
-    """A service's `messages.py` with one more message heard, and one more said if it says any."""
+    """A service's `__init__.py` with one more message heard, and one more said if it says any."""
     imports = "from typing import ClassVar\nfrom nodepool.contract.messages import Event, OfPool\n"
     head, heard = text.split("Hears = ", 1)
     heard = re.sub(r"\A(\(?)", r"Hears = \1Unheard | ", heard)
@@ -36,7 +36,7 @@ def errors(folder: Path) -> str:
     """What mypy reports on all services once each hears and says one more message."""
     shadows: list[str] = []
     for service in SERVICES:
-        original = ROOT / "services" / service / "messages.py"
+        original = ROOT / "services" / service / "__init__.py"
         changed = folder / f"{service}.py"
         changed.write_text(with_new_messages(original.read_text(encoding="utf-8")))
         shadows += ["--shadow-file", str(original.relative_to(ROOT)), str(changed)]
@@ -75,7 +75,7 @@ def test_a_message_that_is_heard_and_not_handled_fails_the_type_check(
 def test_a_message_that_is_said_and_not_folded_fails_the_type_check(
     service: str, report: str
 ) -> None:
-    messages = (ROOT / "services" / service / "messages.py").read_text()
+    messages = (ROOT / "services" / service / "__init__.py").read_text()
     unhandled = re.compile(rf'(?m)^services/{service}/state\.py:.*"assert_never".*Unsaid')
 
     assert bool(unhandled.search(report)) is ("Says = " in messages), report

@@ -2,7 +2,7 @@
 
 from typing import Never
 
-from aggregator.messages import Hears
+from aggregator import Hears
 from aggregator.projection import PROJECTION
 from aggregator.state import State, evolve
 from nodepool.service import Service

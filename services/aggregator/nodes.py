@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator.messages import NodeChanged
+from aggregator import NodeChanged
 from aggregator.objects import NodeObject
 from nodepool.contract.events import (
     CWDrainNode,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator.messages import CheckFailed, NodeLeft
+from aggregator import CheckFailed, NodeLeft
 from aggregator.objects import NodePoolObject
 from nodepool.contract.conditions import (
     HEALTHY,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from aggregator.messages import Hears
+from aggregator import Hears
 from aggregator.objects import (
     AnyObject,
     Document,

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from aggregator.messages import QuotaCounted
+from aggregator import QuotaCounted
 from aggregator.objects import QuotaObject
 from nodepool.contract.events import QuotaChecked, QuotaReleased, QuotaSet
 from nodepool.service import Context

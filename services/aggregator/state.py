@@ -6,9 +6,8 @@ from typing import TypeVar, assert_never
 
 from immutables import Map
 
-from aggregator import nodes, pools, quotas
+from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
 from aggregator.capacity import recounted
-from aggregator.messages import Hears, NodeChanged, NodeLeft, QuotaCounted
 from aggregator.objects import CapacityObject, NodeObject, NodePoolObject, QuotaObject
 from nodepool.contract.events import (
     AllocationFailed,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from allocator import Hears, Says
 from allocator.grow import requested, served
-from allocator.messages import Hears, Says
 from allocator.pool import Pool
 from allocator.shrink import shrunk
 from allocator.state import State, evolve

@@ -5,8 +5,8 @@ from typing import assert_never
 
 from immutables import Map
 
+from allocator import Hears, Says
 from allocator.members import Member
-from allocator.messages import Hears, Says
 from allocator.pool import Check, Grant, Pool, Stage
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from capacity.messages import Hears, Says
+from capacity import Hears, Says
 from capacity.state import Pool, State, evolve
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning

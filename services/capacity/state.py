@@ -6,7 +6,7 @@ from typing import assert_never
 
 from immutables import Map
 
-from capacity.messages import Hears, Says
+from capacity import Hears, Says
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityChecked,

@@ -1,1 +1,31 @@
 """What do the machines do? A simulated data centre, at the edge of the system."""
+
+from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+    MachineRepaired,
+    NodeObserved,
+    NodeUpdated,
+)
+
+Hears = (
+    AddMachines
+    | BreakMachine
+    | RepairMachine
+    | RunPod
+    | StopPod
+    | CWNodeAssigned
+    | CWNodeRegistered
+    | CWNodeRegistrationFailed
+    | NodeUpdated
+    | CWDrainNode
+    | CWNodeDeleted
+)
+Says = MachineAdded | MachineRepaired | MachineBooted | MachineFailed | NodeObserved

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import assert_never
 
+from fleet import Hears, Says
 from fleet.boot import report
 from fleet.machine import Machine, name_of
-from fleet.messages import Hears, Says
 from fleet.pods import observed, surviving
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
 from fleet.state import State, evolve

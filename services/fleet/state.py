@@ -6,9 +6,9 @@ from typing import assert_never
 
 from immutables import Map
 
+from fleet import Hears, Says
 from fleet.boot import powered_off, powered_on
 from fleet.machine import Machine
-from fleet.messages import Hears, Says
 from fleet.pods import drained, with_pods
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
 from nodepool.contract.events import (

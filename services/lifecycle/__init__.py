@@ -1,1 +1,49 @@
 """Where is each Node on its way?"""
+
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
+    CWNodePoolDeleted,
+    CWNodePoolMetadata,
+    CWNodePoolNodesRemoveError,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    MachineBooted,
+    MachineFailed,
+    NodeActivityChanged,
+    NodeKept,
+    NodeObserved,
+    NodePoolValidated,
+    NodeRemovalCancelled,
+    NodeUpdated,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
+
+Hears = (
+    NodePoolValidated
+    | CWNodePoolDeleted
+    | CWNodeAssigned
+    | CWNodeDeletionRequestSuccess
+    | NodeRemovalCancelled
+    | MachineBooted
+    | MachineFailed
+    | NodeObserved
+    | PreemptionPending
+    | PreemptionInProgress
+    | PreemptionOverdue
+)
+Says = (
+    NodeUpdated
+    | NodeActivityChanged
+    | NodeKept
+    | CWNodeRegistered
+    | CWNodeRegistrationFailed
+    | CWDrainNode
+    | CWNodeDeleted
+    | CWNodePoolMetadata
+    | CWNodePoolNodesRemoveError
+)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from lifecycle.messages import Hears, Says
+from lifecycle import Hears, Says
 from lifecycle.node import Node
 from lifecycle.node_events import registered, registration_failed, updated
 from lifecycle.removal import cancelled, observed, preempted, requested

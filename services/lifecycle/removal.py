@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import assert_never
 
-from lifecycle.messages import Says
+from lifecycle import Says
 from lifecycle.node import Node
 from lifecycle.node_events import activity_changed, deleted, draining, kept, listed, updated
 from lifecycle.template import NodeTemplate

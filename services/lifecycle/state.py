@@ -6,7 +6,7 @@ from typing import assert_never
 
 from immutables import Map
 
-from lifecycle.messages import Hears, Says
+from lifecycle import Hears, Says
 from lifecycle.node import Node, changed
 from lifecycle.template import NodeTemplate, first, following
 from nodepool.contract.events import (

@@ -16,7 +16,7 @@ from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
-from preemption.messages import Hears, Says
+from preemption import Hears, Says
 from preemption.state import Node, State, evolve
 from preemption.timetable import Stage, stage
 

@@ -19,7 +19,7 @@ from nodepool.contract.keys import NodeKey, PoolKey, node_key
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass
 from nodepool.service import Context
 from nodepool.state.work import WithWork
-from preemption.messages import Hears, Says
+from preemption import Hears, Says
 from preemption.timetable import Stage, next_moment
 
 

@@ -24,7 +24,7 @@ from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Failure, Reconciler, Service
-from quota.messages import Hears, Says
+from quota import Hears, Says
 from quota.state import Ledger, Pool, State, evolve
 from quota.verdict import verdict
 

@@ -25,7 +25,7 @@ from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
 from nodepool.state.queue import Queue
 from nodepool.state.work import WithWork
-from quota.messages import Hears, Says
+from quota import Hears, Says
 
 
 class Grant(NamedTuple):

@@ -26,6 +26,7 @@ from nodepool.contract.messages import Command, path_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Service
+from validator import Hears, Says
 from validator.conflict import (
     apply_conflict,
     cluster_conflict,
@@ -34,7 +35,6 @@ from validator.conflict import (
     unknown_cluster,
     unknown_pool,
 )
-from validator.messages import Hears, Says
 from validator.objects import changed, created, is_same
 from validator.rules import Refusal, malformed, malformed_cluster, sized
 from validator.state import Pool, State, evolve

@@ -24,7 +24,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
 from nodepool.service import Context
-from validator.messages import Hears, Says
+from validator import Hears, Says
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import CLOCK, Replica, wake
+from quota import Hears
 from quota.decide import SERVICE
-from quota.messages import Hears
 from quota.state import State
 from support.constants import H100, ZONE
 

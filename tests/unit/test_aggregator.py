@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator import CheckFailed, Hears
 from aggregator.decide import SERVICE
 from aggregator.gauges import gauges
-from aggregator.messages import CheckFailed, Hears
 from aggregator.projection import CAPACITY, NODES, POOLS, PROJECTION, QUOTAS
 from aggregator.state import State
 from nodepool.contract.conditions import Capacity, Quota, Validated

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
+from allocator import Hears, Says
 from allocator.decide import SERVICE
-from allocator.messages import Hears, Says
 from allocator.state import State
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (

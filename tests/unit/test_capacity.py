@@ -3,8 +3,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from capacity import Hears, Says
 from capacity.decide import SERVICE
-from capacity.messages import Hears, Says
 from capacity.state import Pool, State
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning

@@ -15,8 +15,8 @@ from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from quota import Hears
 from quota.decide import SERVICE
-from quota.messages import Hears
 from quota.state import State
 from support.proposals import NOON, command_entry, wake_entry
 

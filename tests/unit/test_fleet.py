@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fleet import Hears
 from fleet.decide import SERVICE
 from fleet.machine import Machine, name_of
-from fleet.messages import Hears
 from fleet.refusal import PODS_MAX
 from fleet.state import State
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod

@@ -4,8 +4,8 @@ from typing import TypedDict
 import pytest
 from immutables import Map
 
+from lifecycle import Hears, Says
 from lifecycle.decide import SERVICE
-from lifecycle.messages import Hears, Says
 from lifecycle.node import Node, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State

@@ -23,8 +23,8 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import Folded, due, step
 from nodepool.engine.world import World
 from nodepool.service import Context
+from preemption import Hears
 from preemption.decide import SERVICE
-from preemption.messages import Hears
 from preemption.state import State
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)

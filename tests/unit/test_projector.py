@@ -4,8 +4,8 @@ from typing import Never
 
 import pytest
 
+from aggregator import Hears
 from aggregator.decide import SERVICE as AGGREGATOR
-from aggregator.messages import Hears
 from aggregator.state import State
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry

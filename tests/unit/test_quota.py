@@ -32,8 +32,8 @@ from nodepool.contract.subjects import Address
 from nodepool.engine.step import Folded, due, step
 from nodepool.service import Context, Failure
 from nodepool.state.work import IMMEDIATELY
+from quota import Hears
 from quota.decide import SERVICE
-from quota.messages import Hears
 from quota.state import Ledger, State
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -29,9 +29,8 @@ from nodepool.contract.model import ManifestMetadata, NodePoolSpec, RemovalReaso
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import Folded, step
 from nodepool.service import Context
-from validator import objects
+from validator import Hears, objects
 from validator.decide import SERVICE
-from validator.messages import Hears
 from validator.state import State
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
