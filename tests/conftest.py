@@ -9,12 +9,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=200,
         metavar="N",
-        help="how many simulations the suite lives through (default: 200)",
+        help="how many simulations of faults to run (default: 200)",
     )
     parser.addoption(
         "--seed",
         type=int,
         default=None,
         metavar="S",
-        help="one simulation alone, to repeat what it found",
+        help="run the simulation of this seed only",
     )

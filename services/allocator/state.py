@@ -90,24 +90,15 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return _assigned(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
-        case (
-            CWNodeRegistered()
-            | NodeActivityChanged()
-            | NodeKept()
-            | NodeRemovalCancelled()
-            | PreemptionPending()
-            | CWNodeDeletionRequestSuccess()
-        ):
+        case CWNodeRegistered() | NodeActivityChanged() | NodeKept() | NodeRemovalCancelled():
             return _member_changed(state, message)
-        case (
-            GrantAcknowledged()
-            | CWNodePoolScaledUp()
-            | CWNodeRequestQueued()
-            | CWNodePoolRemoveNodes()
-            | CWNodePoolNodesRemoved()
-            | CWNodePoolScaledDown()
-            | CWNodeDeliverFail()
-        ):
+        case PreemptionPending() | CWNodeDeletionRequestSuccess():
+            return _member_changed(state, message)
+        case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
+            return _announced(state, message)
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
+            return _announced(state, message)
+        case CWNodeDeliverFail():
             return _announced(state, message)
         case AllocationFailed() | CWNodePoolNodesRequestFailed():
             return state

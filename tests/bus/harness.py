@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
 from urllib.request import urlopen
 
 from nodepool.contract.log import Entry
@@ -24,9 +23,8 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
-from nodepool.service import Service
+from nodepool.service import I, O, S, Service
 
-S = TypeVar("S")
 BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 PATIENCE_S = 30.0
 """How long anything may take on a machine that has much else to do."""
@@ -154,13 +152,13 @@ async def outcome(connection: Connection, id: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def serving(
-    service: Service[S],
+    service: Service[S, I, O],
     server: NatsServer,
     log: Path,
     *,
     snapshot_after: int = SNAPSHOT_AFTER,
     wait: bool = True,
-) -> AsyncIterator[Runtime[S]]:
+) -> AsyncIterator[Runtime[S, I, O]]:
     """A replica at work in this process; it stops gracefully unless `crash` was called on it.
 
     wait: whether to wait until it is ready.
@@ -185,11 +183,13 @@ async def serving(
 _TASKS: dict[int, asyncio.Task[None]] = {}
 
 
-async def crash(runtime: Runtime[S]) -> None:
+async def crash(runtime: Runtime[S, I, O]) -> None:
     """Ends a replica of this process without letting it finish anything."""
     task = _TASKS[id(runtime)]
-    task.cancel()
-    await asyncio.wait([task])
+    while not task.done():
+        # Python 3.11's wait_for loses a cancellation that comes together with its result.
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
 
 
 class ReplicaProcess:

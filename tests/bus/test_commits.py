@@ -17,7 +17,8 @@ from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import Input, Processed, Proposal
+from nodepool.engine.proposal import Input, Processed, Proposal
+from nodepool.engine.step import OUTPUTS_MAX, Folded
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.committer import Committer
@@ -25,7 +26,7 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, Unreachable
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.streams import STREAM, provision, streams
-from nodepool.service import OUTPUTS_MAX, Service
+from nodepool.service import Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SOON_S = 2.0
@@ -36,7 +37,7 @@ def nothing(state: None, *_: object) -> None:
     return state
 
 
-CLERK: Service[None] = Service(
+CLERK: Service[None, SetQuota, QuotaSet] = Service(
     name="clerk", hears=SetQuota, says=QuotaSet, initial=None, evolve=nothing, decide=lambda *_: ()
 )
 
@@ -48,13 +49,13 @@ def output(id: str, limit: int) -> Envelope[Message]:
 
 def proposal(
     ids: Sequence[str], *, position: int = 1, expected_sequence: int = 0
-) -> Proposal[None]:
+) -> Proposal[None, SetQuota]:
     """A proposal with an output for each of these ids."""
     command = SetQuota(org="acme", zone="z", instance_type="t", limit=1)
     entry = Entry(position, NOW, subject_of(command, ""), b"{}", {})
     outputs = tuple(output(id, number) for number, id in enumerate(ids))
     processed = Processed(Input(entry, CLERK), outputs, None)
-    return Proposal("clerk", (processed,), position, expected_sequence, None, True)
+    return Proposal("clerk", (processed,), position, expected_sequence, Folded(None), True)
 
 
 async def stored(connection: Connection) -> list[str]:

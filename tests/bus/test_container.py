@@ -15,7 +15,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 from quota.decide import SERVICE as QUOTA
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 PORT = 4222
 DOCKERFILE = f"""

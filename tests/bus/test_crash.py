@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.client import Client, Row
+from nodepool.client import Client, Object
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
@@ -19,7 +19,7 @@ from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
-from support.audit import faults
+from support.audit.auditor import violations
 from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
@@ -40,7 +40,7 @@ def test_everything_killed_in_the_middle_of_200_pools_loses_nothing(
         errors = plane.errors()
 
     assert conditions == {"TargetMet": POOLS}
-    assert faults(log) == []
+    assert violations(log) == []
     assert _without_outcome(log) == []
     assert errors == ""
 
@@ -90,7 +90,7 @@ async def _conditions(plane: ControlPlane) -> dict[str, int]:
     async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
         reasons: dict[str, str] = {}
         async for change in client.watch("nodepools"):
-            if isinstance(change, Row) and change.document is not None:
+            if isinstance(change, Object) and change.document is not None:
                 pool = json.loads(json.dumps(change.document))
                 conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}
                 reasons[pool["metadata"]["name"]] = conditions.get("AtTarget", "")

@@ -12,7 +12,8 @@ from nats.aio.client import Client
 
 from bus.harness import connected, serving
 from nodepool.local.server import NatsServer
-from support.stage import H100, ZONE, services
+from support.constants import H100, ZONE
+from support.services import services
 
 MANIFEST = {
     "apiVersion": "compute.coreweave.com/v1alpha1",

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from pydantic_core import to_json
@@ -20,7 +20,10 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import provision
-from support.stage import H100, NAMES, ZONE, services
+from support.constants import H100, ZONE
+from support.services import NAMES, services
+
+Aggregator = Runtime[Any, Any, Any]
 
 API = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool"}
 OTHERS = services(*(name for name in NAMES if name != "aggregator"))
@@ -34,7 +37,7 @@ def pool(name: str, target: int) -> dict[str, object]:
 @asynccontextmanager
 async def control_plane(
     server: NatsServer, tmp_path: Path, aggregators: int = 1
-) -> AsyncIterator[tuple[Client, Connection, list[Runtime[object]]]]:
+) -> AsyncIterator[tuple[Client, Connection, list[Aggregator]]]:
     """Every service at work, with so many aggregators, and a cluster with quota and machines."""
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connected(server.url))
@@ -47,7 +50,7 @@ async def control_plane(
         await client.register_cluster("prod", ZONE)
         await client.set_quota(ZONE, H100, 100)
         await client.add_machines(ZONE, H100, 50)
-        yield client, connection, cast("list[Runtime[object]]", runtimes[len(OTHERS) :])
+        yield client, connection, runtimes[len(OTHERS) :]
 
 
 async def stored(connection: Connection) -> dict[tuple[str, str], bytes]:
@@ -65,20 +68,20 @@ async def stored(connection: Connection) -> dict[tuple[str, str], bytes]:
     return objects
 
 
-assert AGGREGATOR.rows is not None
-AGGREGATOR_BUCKETS = AGGREGATOR.rows.buckets
+assert AGGREGATOR.projection is not None
+AGGREGATOR_BUCKETS = AGGREGATOR.projection.buckets
 
 
-def expected(aggregator: Runtime[object]) -> set[tuple[str, str, str]]:
+def expected(aggregator: Aggregator) -> set[tuple[str, str, str]]:
     """Every object that should be stored: bucket, key and version."""
-    projection, state = aggregator.service.rows, aggregator.replica.state
+    projection, state = aggregator.service.projection, aggregator.replica.state
     assert projection is not None
     keys = [(b, key) for b in projection.buckets for key in projection.keys(state, b)]
-    objects = [(*key, projection.row(state, *key)) for key in keys]
+    objects = [(*key, projection.get(state, *key)) for key in keys]
     return {(b, key, str(item.version)) for b, key, item in objects if item is not None}
 
 
-async def is_right(connection: Connection, aggregator: Runtime[object]) -> bool:
+async def is_right(connection: Connection, aggregator: Aggregator) -> bool:
     """Whether what is stored is what the aggregator's state says, no more and no less."""
     try:
         objects = await stored(connection)
@@ -240,8 +243,8 @@ def test_objects_that_were_lost_while_no_aggregator_ran_are_written_at_its_start
             # when one starts, and nothing else happens
             async with serving(AGGREGATOR, server, tmp_path / "again.log") as again:
                 # then they are there again
-                await until(lambda: is_right(connection, cast("Runtime[object]", again)))
-                assert expected(cast("Runtime[object]", again))
+                await until(lambda: is_right(connection, again))
+                assert expected(again)
 
     asyncio.run(story())
 

@@ -3,10 +3,9 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -23,8 +22,9 @@ from bus.harness import (
     until,
 )
 from nodepool.contract.commands import SetQuota
-from nodepool.contract.events import QuotaSet, Wake
+from nodepool.contract.events import QuotaSet
 from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.outcomes import CommandOutcome, accepted
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump
@@ -35,11 +35,11 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
-from nodepool.service import Context, Service
+from nodepool.service import Context, I, O, Reconciler, S, Service
+from nodepool.state.work import WithWork
 from quota.decide import SERVICE as QUOTA
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
-S = TypeVar("S")
 Damage = Callable[[Connection], Awaitable[None]]
 SOON_S = 10.0
 SUBJECT = "np.cmd.acme._._.SetQuota"
@@ -49,7 +49,7 @@ def limit(number: int, org: str = "acme") -> SetQuota:
     return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
-def count_processed(runtime: Runtime[S], message: str = "SetQuota", **labels: str) -> float:
+def count_processed(runtime: Runtime[S, I, O], message: str = "SetQuota", **labels: str) -> float:
     """How many messages of a kind this replica has processed."""
     registry = runtime.telemetry.metrics.registry
     name, total = "nodepool_messages_processed", 0.0
@@ -61,7 +61,7 @@ def count_processed(runtime: Runtime[S], message: str = "SetQuota", **labels: st
     return total
 
 
-def state_of(replica: Replica[S]) -> list[bytes]:
+def state_of(replica: Replica[S, I, O]) -> list[bytes]:
     return list(dump(replica.safe))
 
 
@@ -74,7 +74,7 @@ async def all_processed(connection: Connection, count: int) -> None:
     await until(all_there)
 
 
-async def replayed(connection: Connection, service: Service[S]) -> Replica[S]:
+async def replayed(connection: Connection, service: Service[S, I, O]) -> Replica[S, I, O]:
     """A replica that has read the whole log and nothing else."""
     replica = Replica(service)
     for entry in await read_all(connection):
@@ -330,40 +330,44 @@ def test_an_unreadable_event_has_a_dead_letter_and_holds_nothing_up(
 
 
 @dataclass(frozen=True)
-class Alarm:
+class Alarm(WithWork[str]):
     """The state of a service that a command sets for so many milliseconds later.
 
-    due: when to say so. wakes: how many `Wake` it has heard.
+    due: when it is to publish its event.
     """
 
     due: datetime | None = None
-    wakes: int = 0
 
 
-def evolve_alarm(alarm: Alarm, message: Message, now: Context) -> Alarm:
+ALARM_KEY = "alarm"
+
+
+def evolve_alarm(alarm: Alarm, message: SetQuota | QuotaSet, now: Context) -> Alarm:
     match message:
         case SetQuota(limit=milliseconds):
-            return replace(alarm, due=now.time + timedelta(milliseconds=milliseconds))
-        case Wake():
-            return replace(alarm, wakes=alarm.wakes + 1)
+            due = now.time + timedelta(milliseconds=milliseconds)
+            return Alarm(alarm.work.put_at(ALARM_KEY, due), due)
         case QuotaSet():
-            return replace(alarm, due=None)
-    return alarm
+            return Alarm()
 
 
-def decide_alarm(alarm: Alarm, message: Message, now: Context) -> Iterator[Message]:
-    if isinstance(message, Wake) and alarm.due is not None and now.time >= alarm.due:
-        yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=alarm.wakes, granted=0)
+def decide_alarm(_alarm: Alarm, command: SetQuota, _now: Context) -> Iterator[CommandOutcome]:
+    yield accepted(command, "done")
+
+
+def reconcile_alarm(alarm: Alarm, _key: str, now: Context) -> Iterator[QuotaSet]:
+    if alarm.due is not None and now.time >= alarm.due:
+        yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=1, granted=0)
 
 
 ALARM = Service(
     name="alarm",
-    hears=SetQuota | Wake,
+    hears=SetQuota,
     says=QuotaSet,
     initial=Alarm(),
     evolve=evolve_alarm,
     decide=decide_alarm,
-    wakes=lambda alarm: alarm.due,
+    reconciler=Reconciler(reconcile_alarm),
 )
 
 
@@ -374,6 +378,12 @@ async def first_event(connection: Connection, name: str) -> Envelope[Message]:
     (entry,) = await read(reader, 1)
     await reader.close()
     return Envelope[QuotaSet].model_validate_json(entry.content)  # type: ignore[return-value]
+
+
+async def fired(connection: Connection) -> int:
+    """How many `Wake` the log holds for the alarm."""
+    subjects = [entry.subject for entry in await read_all(connection)]
+    return sum(subject.startswith("np.evt.clock.alarm.") for subject in subjects)
 
 
 def test_a_due_service_is_woken_in_time_and_never_early(server: NatsServer, tmp_path: Path) -> None:
@@ -395,8 +405,7 @@ def test_a_due_service_is_woken_in_time_and_never_early(server: NatsServer, tmp_
             assert event.time is not None
             late = (event.time - due).total_seconds()
             assert 0 <= late < 1
-            assert isinstance(event.data, QuotaSet)
-            assert event.data.limit == 1
+            assert await fired(connection) == 1
 
     asyncio.run(story())
 
@@ -425,8 +434,7 @@ def test_a_wake_before_its_time_finds_nothing_due_and_is_fired_again(
             event = await first_event(connection, "QuotaSet")
             assert event.time is not None
             assert event.time >= due
-            assert isinstance(event.data, QuotaSet)
-            assert event.data.limit == 2
+            assert await fired(connection) == 2
 
     asyncio.run(story())
 

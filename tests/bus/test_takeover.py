@@ -31,9 +31,9 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
-from support.audit import faults
+from support.audit.auditor import violations
+from support.constants import H100, ZONE
 from support.processes import ControlPlane
-from support.stage import H100, ZONE
 
 TAKEOVER_S = 1.0
 AT_WORK_S = 1.0
@@ -140,7 +140,7 @@ def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
                     by_command = await outcomes(connection)
                     assert {f"c{number}" for number in numbers} <= by_command.keys()
                     assert set(map(len, by_command.values())) == {1}
-                assert faults(await read_all(connection)) == []
+                assert violations(await read_all(connection)) == []
                 assert (one.errors(), other.errors()) == ("", "")
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.streams import STREAM
-from support.stage import H100, ZONE
+from support.constants import H100, ZONE
 
 CHAIN = ("validator", "quota", "capacity", "allocator", "fleet", "lifecycle")
 TRACE = "0af7651916cd43dd8448eb211c80319c"

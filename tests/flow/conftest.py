@@ -1,4 +1,7 @@
-"""The stages that stories are told on; each story ends with the whole log read once more."""
+"""Harnesses for tests; after each test, a replay of the log must lead to the same states.
+
+Every test has three parts, with blank lines between them: given, when, then.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,39 +12,40 @@ import pytest
 from nodepool.local.binary import find_server
 from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
-from support.live import LiveStage
-from support.stage import Stage, WorldStage
+from support.harness import Harness
+from support.live import LiveHarness
+from support.world_harness import WorldHarness
 
 
 @pytest.fixture
-def world() -> Iterator[WorldStage]:
-    """A stage in memory, for stories that need time to pass or somebody to sleep."""
-    told = WorldStage()
-    yield told
-    assert told.replay_differs() == []
+def world() -> Iterator[WorldHarness]:
+    """A harness in memory, for tests in which time passes or services are paused."""
+    harness = WorldHarness()
+    yield harness
+    assert harness.replay_differs() == []
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """One server for all stories; each begins with nothing on it."""
+    """One server for all tests; each starts with empty streams."""
     binary = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
     with NatsServer(tmp_path_factory.mktemp("nats"), free_port(), binary) as running:
         yield running
 
 
 @pytest.fixture
-def live(server: NatsServer, tmp_path: Path) -> Iterator[LiveStage]:
-    """A stage on a real bus."""
-    told = LiveStage(server, tmp_path / "services.log")
+def live(server: NatsServer, tmp_path: Path) -> Iterator[LiveHarness]:
+    """A harness on a real server."""
+    harness = LiveHarness(server, tmp_path / "services.log")
     try:
-        yield told
-        assert told.replay_differs() == []
+        yield harness
+        assert harness.replay_differs() == []
     finally:
-        told.close()
+        harness.close()
 
 
 @pytest.fixture(params=["world", "live"])
-def stage(request: pytest.FixtureRequest) -> Stage:
-    """Each of the stages in turn, for stories that can be told anywhere."""
-    told: Stage = request.getfixturevalue(request.param)
-    return told
+def harness(request: pytest.FixtureRequest) -> Harness:
+    """Each of the two harnesses in turn."""
+    harness: Harness = request.getfixturevalue(request.param)
+    return harness

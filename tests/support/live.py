@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
+from nodepool.engine.step import Folded
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
@@ -26,7 +27,8 @@ from nodepool.nats.errors import Conflict, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import AnyService
-from support.stage import Stage, services
+from support.harness import Harness
+from support.services import services
 
 T = TypeVar("T")
 PATIENCE_S = 30.0
@@ -36,7 +38,7 @@ PAUSE_S = 0.002
 Document = Mapping[str, object]
 
 
-def is_idle(runtime: Runtime[Any], wanted: int, last: int) -> bool:
+def is_idle(runtime: Runtime[Any, Any, Any], wanted: int, last: int) -> bool:
     """Whether a replica has processed everything up to `wanted`, and has nothing due.
 
     `last` is the last position of the log; a commit beyond it is not read yet by the stage.
@@ -54,7 +56,7 @@ def is_idle(runtime: Runtime[Any], wanted: int, last: int) -> bool:
     )
 
 
-class LiveStage(Stage):
+class LiveHarness(Harness):
     """Runs a story on a real bus; when a step returns, all that it caused has come to rest."""
 
     def __init__(self, server: NatsServer, log_file: Path) -> None:
@@ -155,11 +157,13 @@ class LiveStage(Stage):
                 await asyncio.sleep(PAUSE_S)
 
     def _rendered(self, bucket: str) -> dict[str, Document]:
-        (runtime,) = (runtime for runtime in self.runtimes if runtime.service.rows is not None)
-        projection, state = runtime.service.rows, runtime.replica.state
+        (runtime,) = (
+            runtime for runtime in self.runtimes if runtime.service.projection is not None
+        )
+        projection, state = runtime.service.projection, runtime.replica.state
         assert projection is not None
         keys = sorted(projection.keys(state, bucket))
-        objects = {key: projection.row(state, bucket, key) for key in keys}
+        objects = {key: projection.get(state, bucket, key) for key in keys}
         return {
             key: json.loads(to_json(projection.render(item)))
             for key, item in objects.items()
@@ -186,11 +190,11 @@ class LiveStage(Stage):
         self.run_until_idle()
         return [
             runtime.service.name
-            for runtime, (expected_sequence, state) in zip(self.runtimes, committed, strict=True)
-            if self._replayed(runtime.service, expected_sequence) != list(dump(state))
+            for runtime, (expected_sequence, folded) in zip(self.runtimes, committed, strict=True)
+            if self._replayed(runtime.service, expected_sequence) != list(dump(folded))
         ]
 
-    async def _committed(self) -> list[tuple[int, object]]:
+    async def _committed(self) -> list[tuple[int, Folded[Any]]]:
         """The last commit of each service and its state there, read in the services' thread."""
         return [
             (runtime.replica.expected_sequence, runtime.replica.safe) for runtime in self.runtimes

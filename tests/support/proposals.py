@@ -6,9 +6,12 @@ from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import CLOCK, Proposal, Replica, wake
-from quota.decide import SERVICE, State
-from support.stage import H100, ZONE
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
+from quota.decide import SERVICE
+from quota.messages import Hears
+from quota.state import State
+from support.constants import H100, ZONE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FAR_FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
@@ -33,7 +36,7 @@ def wake_entry(position: int) -> Entry:
     return Entry(position, NOON, subject_of(envelope.data, CLOCK), envelope.encode(), {})
 
 
-def proposed(trace: str | None = None, content: bytes | None = None) -> Proposal[State]:
+def proposed(trace: str | None = None, content: bytes | None = None) -> Proposal[State, Hears]:
     """What quota proposes for the command at position 7."""
     replica = Replica(SERVICE)
     replica.read(command_entry(7, trace=trace, content=content))

@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from nodepool.contract.log import Entry
-from nodepool.engine.replica import Proposal, Replica
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import Replica
 from nodepool.host.committing import QUIET_S, Committing, Stale
 from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from quota.decide import SERVICE, State
+from quota.decide import SERVICE
+from quota.messages import Hears
+from quota.state import State
 from support.proposals import NOON, command_entry, wake_entry
 
 
@@ -27,7 +30,7 @@ class Bench:
     def __init__(self, telemetry: Telemetry) -> None:
         self.now = 1_000.0
         self.position = 0
-        self.commits: list[Proposal[State]] = []
+        self.commits: list[Proposal[State, Hears]] = []
         self.in_flight: list[bool] = []
         self.error: Exception | None = None
         self.replica = Replica(SERVICE)
@@ -42,7 +45,7 @@ class Bench:
             lambda: self.now,
         )
 
-    async def _commit(self, proposal: Proposal[State]) -> int:
+    async def _commit(self, proposal: Proposal[State, Hears]) -> int:
         self.in_flight.append(self.committing.in_flight)
         error, self.error = self.error, None
         if error is not None:

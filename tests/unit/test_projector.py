@@ -1,25 +1,29 @@
 """When a replica writes the read model, and when it leaves that to another one."""
 
+from typing import Never
+
 import pytest
 
 from aggregator.decide import SERVICE as AGGREGATOR
-from aggregator.decide import State
+from aggregator.messages import Hears
+from aggregator.state import State
 from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import Proposal, Replica
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import Replica
 from nodepool.host.projector import SWEEP_AFTER_S, Projector, writer_for
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
 from quota.decide import SERVICE as QUOTA
+from support.constants import H100, ZONE
 from support.proposals import NOON, proposed
-from support.stage import H100, ZONE
 
 
 @pytest.fixture
-def writer() -> ReadModelWriter[State]:
+def writer() -> ReadModelWriter[State, Hears]:
     """What writes the aggregator's read model, on a connection that is not connected."""
     connection = Connection()
     made = writer_for(AGGREGATOR, connection, Publisher(connection), show_deprecated=False)
@@ -35,7 +39,7 @@ def event_entry(position: int) -> Entry:
     return Entry(position, NOON, subject_of(event, "quota"), envelope.encode(), {})
 
 
-def processed(replica: Replica[State]) -> Proposal[State]:
+def processed(replica: Replica[State, Hears, Never]) -> Proposal[State, Hears]:
     """What the replica proposes after it has read that a quota was set."""
     replica.read(event_entry(replica.read_to + 1))
     proposal = replica.propose()
@@ -43,7 +47,9 @@ def processed(replica: Replica[State]) -> Proposal[State]:
     return proposal
 
 
-def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[State]) -> None:
+def test_an_input_that_changes_an_object_has_it_written(
+    writer: ReadModelWriter[State, Hears],
+) -> None:
     # given a projector that has written nothing yet
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 
@@ -56,7 +62,7 @@ def test_an_input_that_changes_an_object_has_it_written(writer: ReadModelWriter[
 
 
 def test_a_follower_writes_nothing_until_it_processes_an_input(
-    writer: ReadModelWriter[State],
+    writer: ReadModelWriter[State, Hears],
 ) -> None:
     # given a replica that writes
     projector, replica = Projector(writer), Replica(AGGREGATOR)
@@ -71,7 +77,9 @@ def test_a_follower_writes_nothing_until_it_processes_an_input(
     assert not writer.suspended
 
 
-def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter[State]) -> None:
+def test_comparing_reads_what_is_stored_before_it_writes(
+    writer: ReadModelWriter[State, Hears],
+) -> None:
     # given a replica that has caught up
     projector, replica = Projector(writer), Replica(AGGREGATOR)
 
@@ -84,7 +92,7 @@ def test_comparing_reads_what_is_stored_before_it_writes(writer: ReadModelWriter
 
 
 def test_a_follower_sweeps_once_the_leader_has_been_silent_for_long(
-    writer: ReadModelWriter[State],
+    writer: ReadModelWriter[State, Hears],
 ) -> None:
     # given a follower
     projector, replica = Projector(writer), Replica(AGGREGATOR)
@@ -102,7 +110,7 @@ def test_a_follower_sweeps_once_the_leader_has_been_silent_for_long(
     assert not writer.suspended
 
 
-def test_a_follower_with_open_inputs_does_not_sweep(writer: ReadModelWriter[State]) -> None:
+def test_a_follower_with_open_inputs_does_not_sweep(writer: ReadModelWriter[State, Hears]) -> None:
     # given a follower whose state is not the newest
     projector, replica = Projector(writer), Replica(AGGREGATOR)
     replica.read(event_entry(1))

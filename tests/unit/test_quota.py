@@ -756,7 +756,7 @@ class House:
         wish = self.story.wished(pool, target)
         return wish.model_copy(update={"uid": uid(pool, life)})
 
-    def quota_answers(self, message: Message) -> None:
+    def quota_answers(self, message: Hears | Wake) -> None:
         """Quota outputs one message, and keeps its promises."""
         before = self.story.state.ledgers.get(LEDGER, Ledger()).used
         self.log += self.story.outputs(message)

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import pytest
 from hypothesis import given
@@ -19,9 +19,7 @@ from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
 from support.services import NAMES, services
-
-if TYPE_CHECKING:
-    from support.world_harness import WorldHarness
+from support.world_harness import WorldHarness
 
 S = TypeVar("S")
 NOON = datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
@@ -38,10 +36,8 @@ AFFINITY = {
 }
 
 
-def busy_world() -> "WorldHarness":
+def busy_world() -> WorldHarness:
     """A control plane in which something of every kind is on its way."""
-    from support.world_harness import WorldHarness
-
     world = WorldHarness()
     world.given_data_center(machines=6, quota=20)
     world.given_machines(2, labels=RACK)
@@ -125,8 +121,6 @@ def fields_of(state: object) -> dict[str, object]:
 
 
 def test_a_state_written_while_work_waits_comes_back_as_it_was() -> None:
-    from support.world_harness import WorldHarness
-
     stage = WorldHarness()
     stage.given_data_center(machines=4, quota=2)
     stage.apply("first", 4)

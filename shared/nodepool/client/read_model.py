@@ -14,6 +14,7 @@ from nodepool.contract.events import ClusterRegistered
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
+from nodepool.nats import api
 
 Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
 Document = Mapping[str, object]
@@ -49,7 +50,7 @@ class ReadModel(Session):
         """
         subject = self._prefix(bucket) + checked("name", key)
         with translated(self.url):
-            entry = await bus.last_of(self._connection, f"KV_{bucket}", subject)
+            entry = await api.last_message(self._connection, f"KV_{bucket}", subject)
         return document_of(entry) if entry is not None else None
 
     async def list(self, bucket: Bucket, prefix: str = "") -> list[Object]:

@@ -143,7 +143,7 @@ class Session:
         """The newest event of a kind on this cluster and `pool`, which is one subject token."""
         subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
         with translated(self.url):
-            return await bus.last_of(self._connection, STREAM, subject)
+            return await api.last_message(self._connection, STREAM, subject)
 
 
 def _user() -> str:

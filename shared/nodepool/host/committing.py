@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic
 
-from nodepool.engine.replica import Proposal, Replica
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import Replica
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.service import I, O, S
 
-S = TypeVar("S")
-Commit = Callable[[Proposal[S]], Awaitable[int]]
+Commit = Callable[[Proposal[S, I]], Awaitable[int]]
 """Stores a proposal; the position of its commit record. Raises Conflict, InDoubt, ServerRefusal."""
 QUIET_S = 0.2
 """How long inputs without an output may wait for a commit that moves the cursor past them."""
@@ -23,7 +24,7 @@ class Stale(Exception):
     """A commit was refused, but the commit that came before it is not in the log."""
 
 
-class Committing(Generic[S]):
+class Committing(Generic[S, I, O]):
     """Commits what the replica has to commit, if its turn has come.
 
     `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
@@ -31,10 +32,10 @@ class Committing(Generic[S]):
 
     def __init__(
         self,
-        replica: Replica[S],
-        commit: Commit[S],
+        replica: Replica[S, I, O],
+        commit: Commit[S, I],
         leadership: Leadership,
-        projector: Projector[S],
+        projector: Projector[S, I],
         telemetry: Telemetry,
         clock: Callable[[], float],
     ) -> None:
@@ -107,7 +108,7 @@ class Committing(Generic[S]):
         self._note_processed(proposal, "quiet")
         return True
 
-    async def _store(self, proposal: Proposal[S]) -> bool:
+    async def _store(self, proposal: Proposal[S, I]) -> bool:
         began, self._in_flight = self._clock(), True
         try:
             position = await self._commit(proposal)
@@ -128,7 +129,7 @@ class Committing(Generic[S]):
         self._telemetry.metrics.committed(self._clock() - began, result)
         return result == "stored"
 
-    def _after_commit(self, proposal: Proposal[S], position: int) -> None:
+    def _after_commit(self, proposal: Proposal[S, I], position: int) -> None:
         self._replica.accepted(proposal, position)
         if self._leadership.committed():
             self._telemetry.log.info("leading", position=position)
@@ -151,7 +152,7 @@ class Committing(Generic[S]):
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
 
-    def _note_processed(self, proposal: Proposal[S], outcome: str) -> None:
+    def _note_processed(self, proposal: Proposal[S, I], outcome: str) -> None:
         self._processed += len(proposal.processed)
         self._projector.update(self._replica.state, proposal)
         self._telemetry.processed(proposal.processed, outcome)

@@ -4,18 +4,19 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 import structlog
 from pydantic_core import to_json
 from structlog.typing import EventDict
 
 from nodepool.contract.decode import Unreadable
-from nodepool.contract.messages import Envelope, Message
-from nodepool.engine.replica import Processed
+from nodepool.contract.events import Wake
+from nodepool.contract.messages import Envelope
+from nodepool.engine.proposal import Processed
 from nodepool.host.settings import Settings, SettingsError
+from nodepool.service import I
 
-S = TypeVar("S")
 LOG_FILE_BYTES = 16 << 20
 """A log file that is larger than this is closed, and a new one begun."""
 LOG_FILES_KEPT = 2
@@ -108,7 +109,7 @@ class ServiceLog:
         ).bind(service=service)
         self.shows_messages = level <= _LEVELS["info"]
 
-    def message(self, item: Processed[S], name: str, outcome: str, age: float, time: str) -> None:
+    def message(self, item: Processed[I], name: str, outcome: str, age: float, time: str) -> None:
         """Writes the line of one processed input.
 
         name: the input's type. age: seconds since the log stored it. time: now, in ISO 8601.
@@ -155,7 +156,7 @@ def _open(path: str) -> Output:
         raise SettingsError(f"cannot write a log to {path}: {reason}") from error
 
 
-def _about(envelope: Envelope[Message] | Unreadable | None) -> str:
+def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
     match envelope:
         case Envelope(data=message):
             return "/".join(message.path)

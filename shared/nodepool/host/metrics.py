@@ -4,15 +4,14 @@ Times are in seconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from nodepool.engine.replica import Processed
+from nodepool.engine.proposal import Processed
+from nodepool.service import I
 
-S = TypeVar("S")
 Sample = tuple[str, Mapping[str, str], float]
 """A gauge at the moment of a scrape: name, labels, value."""
 Samples = Callable[[], Iterable[Sample]]
@@ -76,7 +75,7 @@ class Metrics:
             f"nodepool_{name}_seconds", help, ["service"], registry=self.registry, buckets=buckets
         ).labels(service)
 
-    def processed(self, item: Processed[S], name: str, outcome: str, age: float) -> None:
+    def processed(self, item: Processed[I], name: str, outcome: str, age: float) -> None:
         """Counts one processed input; `age` is how many seconds ago the log stored it."""
         self._processed[name, outcome].inc()
         if item.envelopes:
@@ -87,7 +86,10 @@ class Metrics:
             self._dead_letters.inc()
 
     def committed(self, seconds: float, result: str) -> None:
-        """Counts one commit and how long it took; see `Committing` for the results."""
+        """Counts one commit and how long it took.
+
+        `result` is "stored", "conflict", "in_doubt" or "failed", where the server refused it.
+        """
         self._commits[result,].inc()
         self._commit.observe(seconds)
 

@@ -5,16 +5,13 @@ import gc
 import os
 import signal
 import sys
-from typing import TypeVar
 
 from nodepool.host.runtime import Gauges, Runtime
 from nodepool.host.settings import Settings, SettingsError, read
-from nodepool.service import Service
-
-S = TypeVar("S")
+from nodepool.service import I, O, S, Service
 
 
-def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
+def main(service: Service[S, I, O], gauges: Gauges[S] | None = None) -> None:
     """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment."""
     try:
         settings = read(os.environ)
@@ -24,7 +21,7 @@ def main(service: Service[S], gauges: Gauges[S] | None = None) -> None:
         sys.exit(f"{service.name}: {error}")
 
 
-async def _serve(service: Service[S], settings: Settings, gauges: Gauges[S] | None) -> None:
+async def _serve(service: Service[S, I, O], settings: Settings, gauges: Gauges[S] | None) -> None:
     _configure_collector()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

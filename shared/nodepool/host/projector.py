@@ -2,31 +2,32 @@
 
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic
 
+from nodepool.contract.events import Wake
 from nodepool.contract.messages import Message
-from nodepool.engine.replica import Processed, Proposal, Replica
+from nodepool.engine.proposal import Processed, Proposal
+from nodepool.engine.replica import Replica
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
-from nodepool.service import Rows, Service
+from nodepool.service import I, O, Projection, S, Service
 
-S = TypeVar("S")
 SWEEP_AFTER_S = 10.0
 """How long a leader is silent before a follower compares the read model for it."""
 
 
-class Projector(Generic[S]):
+class Projector(Generic[S, I]):
     """The read model of one replica; without a `writer` there is none, and nothing happens.
 
     Only the leader writes. A follower sweeps: once the leader has been silent for long, what it may
     have left unwritten is compared with this replica's state, and written.
     """
 
-    def __init__(self, writer: ReadModelWriter[S] | None) -> None:
+    def __init__(self, writer: ReadModelWriter[S, I] | None) -> None:
         self._writer = writer
 
-    def update(self, state: S, proposal: Proposal[S]) -> None:
+    def update(self, state: S, proposal: Proposal[S, I]) -> None:
         """The state has processed these inputs; the objects that they changed are written soon."""
         if self._writer is not None:
             self._writer.update(state, _messages(proposal.processed), proposal.position)
@@ -41,13 +42,13 @@ class Projector(Generic[S]):
         if self._writer is not None:
             self._writer.invalidate()
 
-    def compare(self, replica: Replica[S]) -> None:
+    def compare(self, replica: Replica[S, I, O]) -> None:
         """Compares what is stored with the replica's state: either may be behind the other."""
         if self._writer is not None:
             self._writer.update(replica.state, (), replica.committed)
             self._writer.invalidate()
 
-    def sweep(self, replica: Replica[S], leader_silent_s: float) -> None:
+    def sweep(self, replica: Replica[S, I, O], leader_silent_s: float) -> None:
         """Compares for a leader that is silent, unless there are inputs to process first."""
         writer = self._writer
         if writer is None or not writer.suspended or replica.open:
@@ -66,23 +67,27 @@ class Projector(Generic[S]):
 
 
 def writer_for(
-    service: Service[S], connection: Connection, publisher: Publisher, *, show_deprecated: bool
-) -> ReadModelWriter[S] | None:
+    service: Service[S, I, O],
+    connection: Connection,
+    publisher: Publisher,
+    *,
+    show_deprecated: bool,
+) -> ReadModelWriter[S, I] | None:
     """What writes the projection of a service; None for a service without one."""
-    projection = service.rows
+    projection = service.projection
     if projection is None:
         return None
     return ReadModelWriter(connection, publisher, _rendered(projection, show_deprecated))
 
 
-def _rendered(projection: Rows[S], show_deprecated: bool) -> Rows[S]:
+def _rendered(projection: Projection[S, I], show_deprecated: bool) -> Projection[S, I]:
     if show_deprecated and projection.render_deprecated is not None:
         return replace(projection, render=projection.render_deprecated)
     return projection
 
 
-def _messages(processed: Iterable[Processed[S]]) -> Iterable[Message]:
+def _messages(processed: Iterable[Processed[I]]) -> Iterable[I]:
     for item in processed:
         message = item.input.message
-        if isinstance(message, Message):
+        if isinstance(message, Message) and not isinstance(message, Wake):
             yield message

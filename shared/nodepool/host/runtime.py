@@ -7,7 +7,7 @@ correctness that does not matter: the condition of each commit does.
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic
 
 from nats.errors import Error as NatsError
 
@@ -20,14 +20,13 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt, ServerRefusal, Unreachable
-from nodepool.service import Service
+from nodepool.service import I, O, S, Service
 
-S = TypeVar("S")
 Gauges = Callable[[S], Iterable[Sample]]
 """What a service's state shows at a scrape, beside what every service shows."""
 
 
-class Runtime(Generic[S]):
+class Runtime(Generic[S, I, O]):
     """One replica of a service on NATS.
 
     replica: the replica at work; a new one in every session.
@@ -37,7 +36,7 @@ class Runtime(Generic[S]):
 
     def __init__(
         self,
-        service: Service[S],
+        service: Service[S, I, O],
         settings: Settings,
         gauges: Gauges[S] | None = None,
         *,
@@ -45,14 +44,14 @@ class Runtime(Generic[S]):
     ) -> None:
         self.service = service
         self.settings = settings
-        self.replica: Replica[S] = Replica(service)
+        self.replica: Replica[S, I, O] = Replica(service)
         samples = (lambda: gauges(self.replica.state)) if gauges is not None else None
         self.telemetry = Telemetry(service.name, settings, samples)
         self.ready = asyncio.Event()
         self.port = -1
         snapshots = Snapshots(snapshot_after, self.telemetry.log)
         self._host = Host(service, settings, self.telemetry, snapshots, self.ready)
-        self._session: Session[S] | None = None
+        self._session: Session[S, I, O] | None = None
 
     @property
     def committing(self) -> bool:

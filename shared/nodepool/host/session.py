@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Generic
 
 from nats.errors import Error as NatsError
 
@@ -28,22 +28,21 @@ from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save
 from nodepool.nats.streams import STREAM, provision
-from nodepool.service import Service, commit_subject
+from nodepool.service import I, O, S, Service, commit_subject
 
-S = TypeVar("S")
 IDLE_S = 1.0
 """The longest pause of the loop."""
 _WAKES = f".{Wake.__name__}"
 
 
 @dataclass(frozen=True, slots=True)
-class Host(Generic[S]):
+class Host(Generic[S, I, O]):
     """What outlives a connection.
 
     ready: set while a session has caught up with the log.
     """
 
-    service: Service[S]
+    service: Service[S, I, O]
     settings: Settings
     telemetry: Telemetry
     snapshots: Snapshots
@@ -51,7 +50,9 @@ class Host(Generic[S]):
 
 
 @asynccontextmanager
-async def open_session(host: Host[S], connection: Connection) -> "AsyncIterator[Session[S]]":
+async def open_session(
+    host: Host[S, I, O], connection: Connection
+) -> "AsyncIterator[Session[S, I, O]]":
     """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
     service = host.service
     await provision(connection, host.settings.replicas)
@@ -74,7 +75,7 @@ async def open_session(host: Host[S], connection: Connection) -> "AsyncIterator[
         await reader.close()
 
 
-class Session(Generic[S]):
+class Session(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
     It has caught up once it has read to `catch_up_to`, its service's last commit at the start.
@@ -82,11 +83,11 @@ class Session(Generic[S]):
 
     def __init__(
         self,
-        host: Host[S],
+        host: Host[S, I, O],
         connection: Connection,
         publisher: Publisher,
         reader: Reader,
-        replica: Replica[S],
+        replica: Replica[S, I, O],
         catch_up_to: int,
     ) -> None:
         self.connection = connection

@@ -7,7 +7,6 @@ The attributes follow https://opentelemetry.io/docs/specs/semconv/messaging/mess
 import logging
 import sys
 from dataclasses import replace
-from typing import TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -26,11 +25,10 @@ from opentelemetry.trace import (
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
-from nodepool.contract.messages import Envelope, Message
-from nodepool.engine.replica import Processed, Proposal
+from nodepool.contract.messages import Envelope
+from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.settings import Settings
-
-S = TypeVar("S")
+from nodepool.service import I, S
 
 
 class Spans:
@@ -44,7 +42,7 @@ class Spans:
             self._provider.add_span_processor(BatchSpanProcessor(_exporter(settings)))
             self._tracer = self._provider.get_tracer("nodepool")
 
-    def traced(self, proposal: Proposal[S]) -> Proposal[S]:
+    def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input; unchanged where traces are off."""
         tracer = self._tracer
         if tracer is None:
@@ -58,7 +56,7 @@ class Spans:
             self._provider.shutdown()
 
 
-def _traced(tracer: Tracer, item: Processed[S]) -> Processed[S]:
+def _traced(tracer: Tracer, item: Processed[I]) -> Processed[I]:
     envelope = item.input.envelope
     if envelope is None:
         return item
@@ -74,7 +72,7 @@ def _traced(tracer: Tracer, item: Processed[S]) -> Processed[S]:
     return item._replace(envelopes=outputs)
 
 
-def _span(tracer: Tracer, item: Processed[S], envelope: Envelope[Message] | Unreadable) -> str:
+def _span(tracer: Tracer, item: Processed[I], envelope: Envelope[I | Wake] | Unreadable) -> str:
     """Makes the span of an input; its `traceparent`."""
     if isinstance(envelope, Envelope):
         name, traceparent = envelope.type, envelope.traceparent

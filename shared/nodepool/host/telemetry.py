@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from nodepool.contract.messages import Envelope
-from nodepool.engine.replica import Processed, Proposal
+from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.metrics import Metrics, Samples
 from nodepool.host.settings import Settings
 from nodepool.host.spans import Spans
-
-S = TypeVar("S")
+from nodepool.service import I, S
 
 
 class Telemetry:
@@ -33,7 +31,7 @@ class Telemetry:
         """For lines that belong to no message."""
         return self._log.logger
 
-    def processed(self, processed: Iterable[Processed[S]], outcome: str) -> None:
+    def processed(self, processed: Iterable[Processed[I]], outcome: str) -> None:
         """Counts and logs each input of a batch.
 
         `outcome` is "stored" for a batch that was committed, "quiet" for one without outputs, which
@@ -54,7 +52,7 @@ class Telemetry:
                 log.message(item, name, result, age, time)
         log.flush()
 
-    def traced(self, proposal: Proposal[S]) -> Proposal[S]:
+    def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input, which its outputs name as their parent."""
         return self._spans.traced(proposal)
 

@@ -8,21 +8,20 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
 from nodepool.contract.messages import CONTENT_TYPE
-from nodepool.engine.replica import Outgoing, Proposal
+from nodepool.engine.proposal import Outgoing, Proposal
 from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.service import I, S
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
-
-S = TypeVar("S")
 
 
 class Committer:
@@ -43,7 +42,7 @@ class Committer:
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(InDoubt("the connection was lost"))
 
-    async def commit(self, proposal: Proposal[S]) -> int:
+    async def commit(self, proposal: Proposal[S, I]) -> int:
         """The position of the commit record; raises Conflict, InDoubt or ServerRefusal."""
         messages = proposal.messages
         condition = {"Nats-Expected-Last-Subject-Sequence": str(proposal.expected_sequence)}
@@ -68,7 +67,7 @@ class Committer:
         except (NatsError, OSError) as error:
             raise InDoubt(f"the batch was not sent whole: {error}") from error
 
-    async def _publish_record(self, proposal: Proposal[S], headers: Mapping[str, str]) -> int:
+    async def _publish_record(self, proposal: Proposal[S, I], headers: Mapping[str, str]) -> int:
         self._reply = asyncio.get_running_loop().create_future()
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, future=self._reply, max_msgs=1)

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
 from pydantic_core import to_json
 
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Message
 from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
@@ -24,9 +23,8 @@ from nodepool.nats.stored_objects import (
     stored_object,
     subject_of_object,
 )
-from nodepool.service import Rows
+from nodepool.service import I, Projection, S
 
-S = TypeVar("S")
 WRITES_MAX = 512
 """How many objects are written at the same time."""
 RETRY_S = 0.1
@@ -42,7 +40,7 @@ class _Write(NamedTuple):
     stored: "asyncio.Future[int]"
 
 
-class ReadModelWriter(Generic[S]):
+class ReadModelWriter(Generic[S, I]):
     """Writes the objects of a projection that have changed, each in its newest version only.
 
     Every write is conditional on the sequence of the one that it replaces, so two writers cannot
@@ -50,7 +48,9 @@ class ReadModelWriter(Generic[S]):
     may have changed unseen. Memory is bounded by the objects there are, see `StoredObjects`.
     """
 
-    def __init__(self, connection: Connection, publisher: Publisher, projection: Rows[S]) -> None:
+    def __init__(
+        self, connection: Connection, publisher: Publisher, projection: Projection[S, I]
+    ) -> None:
         self._connection = connection
         self._publisher = publisher
         self._projection = projection
@@ -77,7 +77,7 @@ class ReadModelWriter(Generic[S]):
         """How many objects have changed and are not written yet."""
         return len(self._changed)
 
-    def update(self, state: S, messages: Iterable[Message], committed: int) -> None:
+    def update(self, state: S, messages: Iterable[I], committed: int) -> None:
         """Takes the newest state, and writes what these messages may have changed in it soon.
 
         `committed` is the position up to which the state is committed: the version of a deletion.
@@ -138,7 +138,7 @@ class ReadModelWriter(Generic[S]):
         projection = self._projection
         wanted = {(b, key) for b in projection.buckets for key in projection.keys(state, b)}
         for key in sorted(wanted | self._stored.live()):
-            item = projection.row(state, *key)
+            item = projection.get(state, *key)
             if item is None or self._stored.get(key).version != item.version:
                 self._changed[key] = None
 
@@ -160,7 +160,7 @@ class ReadModelWriter(Generic[S]):
         """Sends an object where it is newer than the stored one; None where nothing is to do."""
         state = self._state
         assert state is not None, "an object is written of a state"
-        item = self._projection.row(state, *key)
+        item = self._projection.get(state, *key)
         stored = self._stored.get(key)
         version = item.version if item is not None else self._committed
         if version <= stored.version or (item is None and stored.deleted):

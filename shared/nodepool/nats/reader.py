@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PULL = 2_048
 """How many messages one pull request asks for."""
 BUFFER_MAX = 8_192
-"""The most messages that are requested and not yet handed over."""
+"""The most messages that are requested or received, and not yet taken."""
 BEHIND = 2_000
 """A reader further behind than this reads without filters and drops what it does not want.
 
@@ -55,7 +55,7 @@ class Reader:
     wants: the same as `filters`, as a Python function; a reader that has it may leave the filters
       out while it is far behind.
 
-    After a gap, a lost connection or silence the consumer is created anew behind the last position,
+    After a gap, a lost connection or silence the consumer is created anew after the last position,
     so a message is neither lost nor seen twice.
     """
 
@@ -154,7 +154,7 @@ class Reader:
                 self._restart()
 
     async def _create(self) -> None:
-        """Creates a consumer behind the last position; tries until it succeeds."""
+        """Creates a consumer that starts after the last position; tries until it succeeds."""
         while not self._closed:
             try:
                 await self._create_consumer(self._filters)

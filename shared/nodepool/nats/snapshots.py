@@ -11,17 +11,17 @@ import os
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
-from typing import TypeVar
 
-from nodepool.engine.replica import Replica, committed_position
+from nodepool.engine.proposal import committed_position
+from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
+from nodepool.engine.step import Folded
 from nodepool.nats.api import last_message, message_at, publish, request
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.streams import SNAPSHOTS, STREAM
-from nodepool.service import Service, commit_subject
+from nodepool.service import I, O, S, Service, commit_subject
 
-S = TypeVar("S")
 CHUNK_BYTES = 256 << 10
 """The size of a chunk before compression, well below the server's payload limit after it."""
 LINES_PER_TURN = 200
@@ -48,18 +48,25 @@ class _Manifest:
 
 
 async def save(
-    connection: Connection, publisher: Publisher, service: Service[S], replica: Replica[S]
+    connection: Connection,
+    publisher: Publisher,
+    service: Service[S, I, O],
+    replica: Replica[S, I, O],
 ) -> int:
     """Stores the committed state of a replica; the number of bytes stored.
 
     Raises Conflict, InDoubt, ServerRefusal or an error of the client; the snapshot before this one
     then stays valid.
     """
-    state, committed, expected_sequence = replica.safe, replica.committed, replica.expected_sequence
+    folded, committed, expected_sequence = (
+        replica.safe,
+        replica.committed,
+        replica.expected_sequence,
+    )
     name, id = service.name, os.urandom(6).hex()
     digest, stored, count = hashlib.sha256(), 0, 0
     before = await _manifest(connection, name)
-    async for chunk in _chunks(state):
+    async for chunk in _chunks(folded):
         digest.update(chunk)
         packed = zlib.compress(chunk, 1)
         await publisher.publish(_chunk_subject(name, id, count), packed)
@@ -72,7 +79,7 @@ async def save(
     return stored
 
 
-async def restore(connection: Connection, service: Service[S]) -> Replica[S]:
+async def restore(connection: Connection, service: Service[S, I, O]) -> Replica[S, I, O]:
     """A replica at the newest usable snapshot; at the log's start where there is none.
 
     A snapshot that is damaged, of another log, or of a state of another shape is not used.
@@ -84,10 +91,10 @@ async def restore(connection: Connection, service: Service[S]) -> Replica[S]:
     if content is None or hashlib.sha256(content).hexdigest() != manifest.sha256:
         return Replica(service)
     try:
-        state = load(type(service.initial), content.splitlines())
+        folded = load(type(service.initial), content.splitlines())
     except (ValueError, TypeError, LookupError, AssertionError):
         return Replica(service)
-    return Replica(service, state, manifest.committed, manifest.expected_sequence)
+    return Replica(service, folded, manifest.committed, manifest.expected_sequence)
 
 
 def _manifest_subject(service: str) -> str:
@@ -98,10 +105,10 @@ def _chunk_subject(service: str, id: str, number: int) -> str:
     return f"np-snapshot.{service}.{id}.{number}"
 
 
-async def _chunks(state: object) -> AsyncIterator[bytes]:
-    """The lines of a state, cut anywhere: a chunk must fit the bus however long a line is."""
+async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
+    """The lines of what is folded, cut anywhere: a chunk must fit the bus however long a line is."""
     buffer = bytearray()
-    for number, line in enumerate(dump(state)):
+    for number, line in enumerate(dump(folded)):
         buffer += line
         buffer += b"\n"
         while len(buffer) >= CHUNK_BYTES:

@@ -1,31 +1,32 @@
-"""A thousand Nodes: up, down and deleted, a bounded number of things said at a time."""
+"""A thousand Nodes, or hundreds of NodePools: all are served, in commits of bounded size."""
 
 from collections import Counter
 
-from nodepool.service import OUTPUTS_MAX
-from support.stage import WorldStage
+from nodepool.engine.step import OUTPUTS_MAX
+from support.world_harness import WorldHarness
 
 
-def largest_decision(world: WorldStage) -> int:
-    """The most messages that any one input was processed with."""
+def largest_output(world: WorldHarness) -> int:
+    """How many messages the input with the most outputs had."""
     processed = Counter((envelope.source, envelope.causeposition) for envelope in world.envelopes())
     return max(processed.values())
 
 
-def names(world: WorldStage, pool: str) -> Counter[str]:
+def event_counts(world: WorldHarness, pool: str) -> Counter[str]:
+    """How often each Kubernetes event was recorded, by name."""
     return Counter(line.split()[0] for line in world.events(pool))
 
 
-def test_a_pool_of_a_thousand_nodes_comes_and_goes(world: WorldStage) -> None:
-    world.given_house(machines=1_000, quota=1_000)
-    world.listen()
+def test_a_pool_of_a_thousand_nodes_is_filled_shrunk_and_deleted(world: WorldHarness) -> None:
+    world.given_data_center(machines=1_000, quota=1_000)
+    world.start_recording()
 
     world.apply("train", 1_000)
-    up = world.counts("train"), names(world, "train")
-    world.listen()
+    up = world.node_counts("train"), event_counts(world, "train")
+    world.start_recording()
     world.scale("train", 10)
-    down = world.counts("train"), names(world, "train")
-    world.listen()
+    down = world.node_counts("train"), event_counts(world, "train")
+    world.start_recording()
     world.scale("train", 1_000)
     world.delete("train")
 
@@ -49,9 +50,9 @@ def test_a_pool_of_a_thousand_nodes_comes_and_goes(world: WorldStage) -> None:
             "CWNodePoolScaledDown": 1,
         },
     )
-    assert world.shown("train") is None
+    assert world.node_pool("train") is None
     assert world.nodes() == []
-    assert names(world, "train") == {
+    assert event_counts(world, "train") == {
         "CWNodePoolScaledUp": 1,
         "CWNodeRequestQueued": 1,
         "CWNodeAssigned": 990,
@@ -63,36 +64,36 @@ def test_a_pool_of_a_thousand_nodes_comes_and_goes(world: WorldStage) -> None:
         "CWNodePoolNodesRemoved": 1,
         "CWNodePoolDeleted": 1,
     }
-    assert largest_decision(world) <= OUTPUTS_MAX
+    assert largest_output(world) <= OUTPUTS_MAX
 
 
-def test_new_metadata_reaches_a_thousand_nodes(world: WorldStage) -> None:
-    world.given_house(machines=1_000, quota=1_000)
+def test_new_metadata_reaches_a_thousand_nodes(world: WorldHarness) -> None:
+    world.given_data_center(machines=1_000, quota=1_000)
     world.apply("train", 1_000)
-    world.listen()
+    world.start_recording()
 
     world.apply("train", 1_000, nodeLabels={"team": "red"})
 
-    updated = Counter(line.split()[0] for line in world.story("train"))
+    updated = Counter(line.split()[0] for line in world.messages("train"))
     assert updated["NodeUpdated"] == 1_000
     assert updated["CWNodePoolMetadata"] == 1
-    assert largest_decision(world) <= OUTPUTS_MAX
+    assert largest_output(world) <= OUTPUTS_MAX
 
 
-def test_a_thousand_silent_machines_are_given_up_together(world: WorldStage) -> None:
-    world.given_house(machines=1_000, quota=1_000, boot_s=7_200)
+def test_a_thousand_silent_machines_are_given_up_together(world: WorldHarness) -> None:
+    world.given_data_center(machines=1_000, quota=1_000, boot_s=7_200)
     world.apply("train", 1_000)
 
     world.pass_time(minutes=31)
 
-    assert world.counts("train") == (1_000, 0, 0)
+    assert world.node_counts("train") == (1_000, 0, 0)
     assert world.conditions("train")["Capacity"] == "NoneAvailable"
-    assert largest_decision(world) <= OUTPUTS_MAX
+    assert largest_output(world) <= OUTPUTS_MAX
 
 
-def test_hundreds_of_pools_wait_for_one_quota_and_are_all_served(world: WorldStage) -> None:
-    world.given_house(machines=500, quota=0)
-    with world.together():
+def test_hundreds_of_pools_wait_for_one_quota_and_are_all_served(world: WorldHarness) -> None:
+    world.given_data_center(machines=500, quota=0)
+    with world.sent_together():
         for number in range(500):
             world.apply(f"p{number}", 1)
 
@@ -100,4 +101,4 @@ def test_hundreds_of_pools_wait_for_one_quota_and_are_all_served(world: WorldSta
 
     at_target = [world.conditions(f"p{number}")["AtTarget"] for number in range(500)]
     assert Counter(at_target) == {"TargetMet": 500}
-    assert largest_decision(world) <= OUTPUTS_MAX
+    assert largest_output(world) <= OUTPUTS_MAX

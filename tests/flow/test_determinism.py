@@ -1,4 +1,4 @@
-"""The same log makes the same state, in another process and however that process hashes text."""
+"""The same inputs make the same log and the same states in every process."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from support import replay
 ROOT = Path(__file__).parents[2]
 
 
-def told(hash_seed: str) -> bytes:
-    """What a process with this hash seed makes of the story, as bytes."""
+def replay_in_process(hash_seed: str) -> bytes:
+    """The log and the states of the scenario in a process with this PYTHONHASHSEED."""
     paths = os.pathsep.join(str(ROOT / folder) for folder in ("shared", "services", "tests"))
     return subprocess.run(
         [sys.executable, "-m", "support.replay"],
@@ -24,6 +24,6 @@ def told(hash_seed: str) -> bytes:
 def test_another_hash_seed_changes_neither_the_log_nor_a_state() -> None:
     here = b"".join(replay.lines())
 
-    elsewhere = [told(seed) for seed in ("1", "2")]
+    elsewhere = [replay_in_process(seed) for seed in ("1", "2")]
 
     assert elsewhere == [here, here]

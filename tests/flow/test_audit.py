@@ -1,0 +1,294 @@
+"""The auditor finds nothing wrong in a right log, and each kind of violation in a wrong one."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import pytest
+
+from support.audit.auditor import Auditor, violations
+from support.audit.facts import Violation
+from support.constants import A100, H100
+from support.manifests import rack_affinity
+from support.tampering import (
+    Change,
+    Log,
+    all_of,
+    appended,
+    caused_earlier,
+    changed,
+    first,
+    last_changed,
+    moved_before,
+    repeated,
+    with_data,
+    without,
+)
+from support.world_harness import WorldHarness
+
+
+@cache
+def right_log() -> Log:
+    """NodePools are created, wait, shrink, lose a spot Node to another, and are deleted."""
+    world = WorldHarness()
+    world.given_data_center(machines=3, quota=9)
+    world.apply("train", 2)
+    world.apply("spot", 1, computeClass="spot")
+    world.apply("serve", 1)
+    world.apply("batch", 1)
+    world.scale("train", 1)
+    world.run_pod("n3", graceS=3600)
+    world.preempt("spot", "n3")
+    world.pass_time(minutes=8)
+    world.break_machines("n3", fault="boot")
+    for pool in ("train", "serve", "batch", "spot"):
+        world.delete(pool)
+    world.apply("again", 2)
+    return tuple(world.entries())
+
+
+def spec(target: int = 2, instance_type: str = H100, **fields: object) -> dict[str, object]:
+    """A spec with these fields."""
+    return {"instanceType": instance_type, "targetNodes": target, **fields}
+
+
+WRONG: Mapping[str, tuple[Change, str]] = {
+    "a commit goes back": (
+        appended("np.commit.quota", b'{"position": 1}'),
+        "np.commit.quota goes back to 1",
+    ),
+    "a commit record is not one": (
+        appended("np.commit.quota", b"hello"),
+        "not a commit record",
+    ),
+    "an event is stored twice": (
+        repeated("QuotaSet", id=""),
+        "is stored twice",
+    ),
+    "an event cannot be read": (
+        changed("QuotaSet", limit="many"),
+        "limit cannot be read",
+    ),
+    "a command has two outcomes": (
+        repeated("CommandAccepted", result="deleted"),
+        "has two outcomes",
+    ),
+    "two NodePools have one name": (
+        repeated("NodePoolValidated", uid="other"),
+        "is created while another NodePool has its name",
+    ),
+    "a generation goes back": (
+        repeated("NodePoolValidated", generation=0),
+        "train goes back to generation 0",
+    ),
+    "an instance type changes": (
+        repeated("NodePoolValidated", spec=spec(instance_type=A100)),
+        "changes its instance type",
+    ),
+    "a NodePool is deleted too early": (
+        without("CWNodePoolNodesRemoved", "train"),
+        "train is deleted before its Nodes are removed",
+    ),
+    "a NodePool is not empty": (
+        without("CWNodeDeleted", "train"),
+        "is reported empty and holds 2 Nodes",
+    ),
+    "a NodePool is deleted twice": (
+        repeated("CWNodePoolDeleted", "train"),
+        "does not exist",
+    ),
+    "a NodePool is not known": (
+        without("NodePoolValidated", "train"),
+        "is not in the log before",
+    ),
+    "a grant exceeds the limit": (
+        changed("QuotaSet", limit=1),
+        "train is granted 2 Nodes: 2 of 1 in acme/",
+    ),
+    "a limit was never set": (
+        without("QuotaSet"),
+        "train is granted 2 Nodes: 2 of 0 in acme/",
+    ),
+    "a Node exceeds the grant": (
+        changed("QuotaChecked", granted=1),
+        "is given a Node and holds 1 of 1",
+    ),
+    "a machine was never added": (
+        without("MachineAdded"),
+        "which is not of its offering",
+    ),
+    "a machine is of another type": (
+        changed("MachineAdded", instanceType=A100),
+        "which is not of its offering",
+    ),
+    "a machine is held by another": (
+        without("CWNodeDeleted", "train"),
+        " holds",
+    ),
+    "a machine is assigned twice": (
+        repeated("CWNodeAssigned", assignment=99),
+        " holds",
+    ),
+    "an assignment is used twice": (
+        changed("CWNodeAssigned", "serve", assignment=1),
+        "the assignment 1 is not a new one",
+    ),
+    "a spec is not valid": (
+        changed("NodePoolValidated", reason="Invalid"),
+        "is given a Node without a valid spec",
+    ),
+    "a NodePool is being deleted": (
+        moved_before("NodePoolDeleting", "train", "CapacityChecked"),
+        "is given a Node while it is being deleted",
+    ),
+    "a generation is not granted": (
+        without("QuotaChecked", "train"),
+        "for a generation that was not granted",
+    ),
+    "a NodePool is over its quota": (
+        changed("QuotaChecked", reason="Over"),
+        "is given a Node while it is over its quota",
+    ),
+    "capacity was not checked": (
+        without("CapacityChecked", "train"),
+        "before its capacity was checked",
+    ),
+    "an affinity is not satisfied": (
+        changed("NodePoolValidated", spec=spec(affinity=rack_affinity("r7"))),
+        "which its affinity does not accept",
+    ),
+    "a higher rank has to wait": (
+        changed("NodePoolValidated", "batch", spec=spec(1, schedulingPriority={"value": 7})),
+        "serve is served before acme/prod/batch",
+    ),
+    "an older wait has to wait on": (
+        changed("CapacityChecked", "batch", since="2025-01-01T00:00:00Z"),
+        "serve is served before acme/prod/batch",
+    ),
+    "a machine is added twice": (
+        repeated("MachineAdded"),
+        "is added twice",
+    ),
+    "another machine has booted": (
+        changed("MachineBooted", machine="g000000"),
+        ", not US-EAST-04A/g000000",
+    ),
+    "a Node has not booted": (
+        without("MachineBooted"),
+        "is registered when booting",
+    ),
+    "a Node registers twice": (
+        repeated("CWNodeRegistered"),
+        "is registered when production",
+    ),
+    "a Node is of another NodePool": (
+        changed("CWNodeRegistered", pool="serve"),
+        "in acme/prod/serve",
+    ),
+    "a machine is given up early": (
+        changed("MachineFailed", assignment=7),
+        "is given up early",
+    ),
+    "a Node is not registered": (
+        without("CWNodeRegistered", "train"),
+        "is updated before it is registered",
+    ),
+    "a cordon was not requested": (
+        without("CWNodeDeletionRequestSuccess", "train"),
+        "is cordoned without a request to remove it",
+    ),
+    "a deletion was not requested": (
+        without("CWNodeDeletionRequestSuccess", "train"),
+        "is deleted without a request to remove it",
+    ),
+    "a Node is not cordoned": (
+        without("NodeUpdated", "train"),
+        "is drained when production",
+    ),
+    "a Node is not drained": (
+        without("CWDrainNode", "train"),
+        "is deleted when cordoned",
+    ),
+    "a Node is deleted as if it never joined": (
+        changed("CWNodeDeleted", registered=False),
+        "is deleted as registered=False",
+    ),
+    "a Node is deleted twice": (
+        repeated("CWNodeDeleted"),
+        "has left acme/prod/train already",
+    ),
+    "Pods are observed too late": (
+        last_changed("NodeObserved", "g3779b1", pods=[{"name": "job"}]),
+        "runs Pods that were not observed",
+    ),
+    "Pods still run": (
+        without("PreemptionOverdue"),
+        "is deleted while Pods run on it",
+    ),
+    "a Node is warned twice": (
+        repeated("PreemptionPending"),
+        "is warned twice",
+    ),
+    "a Node is not a spot Node": (
+        changed("NodePoolValidated", "spot", spec=spec(1)),
+        "is not a spot Node",
+    ),
+    "a drain begins early": (
+        caused_earlier("PreemptionInProgress", seconds=1),
+        "moves on early",
+    ),
+    "a window ends early": (
+        caused_earlier("PreemptionOverdue", seconds=1),
+        "moves on early",
+    ),
+    "a drain precedes its preemption": (
+        without("PreemptionInProgress"),
+        "is drained while its preemption is pending",
+    ),
+    "a preemption ends before it begins": (
+        all_of(
+            without("PreemptionInProgress"),
+            without("PreemptionOverdue"),
+            without("CWDrainNode", "spot"),
+        ),
+        "is deleted for preemption early",
+    ),
+}
+"""What is wrong, the change that makes it so, and a part of the violation."""
+
+
+def test_a_right_log_has_no_violation() -> None:
+    assert violations(right_log()) == []
+
+
+@pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG)
+def test_a_wrong_log_has_a_violation(change: Change, expected: str) -> None:
+    wrong_log = change(right_log())
+
+    texts = violations(wrong_log)
+
+    assert [text for text in texts if expected in text] != [], texts
+
+
+def test_a_violation_is_raised_with_its_position_and_the_name_of_the_message() -> None:
+    log = right_log()
+    index = first(log, "CWNodeRegistered", "train")
+    entry = log[index]
+    auditor = Auditor()
+    for earlier in log[:index]:
+        auditor.read(earlier)
+
+    with pytest.raises(Violation, match=r"assignment 1 is .*, not .* in acme/prod/serve") as raised:
+        auditor.read(with_data(entry, {"pool": "serve"}))
+
+    assert str(raised.value).startswith(f"{entry.position} CWNodeRegistered: ")
+    assert auditor.position == entry.position
+
+
+def test_an_auditor_ignores_noise() -> None:
+    noise = right_log()[-1]._replace(position=999, content=b"noise")
+    auditor = Auditor()
+
+    auditor.noise.add(noise.position)
+    auditor.read(noise)
+
+    assert auditor.position == noise.position

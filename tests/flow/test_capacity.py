@@ -1,0 +1,215 @@
+"""Capacity: how many machines a NodePool can have, and which NodePool is served first."""
+
+from support.constants import RACK
+from support.harness import Harness
+from support.manifests import rack_affinity
+from support.world_harness import WorldHarness
+
+
+def test_a_pool_gets_as_many_nodes_as_there_are_machines(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.start_recording()
+
+    world.apply("train", 3)
+
+    assert world.events("train") == [
+        "CWNodePoolCreated",
+        "CWInsufficientCapacity",
+        "CWNodeRequestQueued 3",
+        "CWNodeAssigned n1",
+        "CWNodeAssigned n2",
+        "CWNodeRegistered n1",
+        "CWNodeRegistered n2",
+        "CWInsufficientCapacity",
+    ]
+    assert world.event_messages("train", "CWInsufficientCapacity") == [
+        "2 of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
+        "none of 1 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now",
+    ]
+    assert world.node_counts("train") == (3, 0, 2)
+    assert world.conditions("train")["AtTarget"] == "UnderTarget"
+
+
+def test_capacity_is_partial_while_there_are_too_few_machines(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+
+    with world.paused("allocator"):
+        world.apply("train", 3)
+        partial = world.condition("train", "Capacity")
+
+    assert partial == (
+        "False Partial: 2 of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+    )
+    assert world.condition("train", "Capacity") == (
+        "False NoneAvailable: "
+        "none of 1 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+    )
+
+
+def test_a_pool_without_any_machine_waits_until_some_arrive(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.start_recording()
+    harness.apply("train", 2)
+    before = harness.events("train"), harness.conditions("train")["Capacity"]
+    harness.start_recording()
+
+    harness.given_machines(3)
+
+    assert before == (
+        ["CWNodePoolCreated", "CWInsufficientCapacity", "CWNodeRequestQueued 2"],
+        "NoneAvailable",
+    )
+    assert harness.events("train") == [
+        "CWNodeAssigned n1",
+        "CWNodeAssigned n2",
+        "CWNodeRegistered n1",
+        "CWNodeRegistered n2",
+    ]
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+    assert harness.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_missing_capacity_is_reported_once(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.apply("train", 2)
+    harness.start_recording()
+
+    harness.apply("train", 2, metadata={"labels": {"team": "red"}})
+
+    assert harness.events("train") == ["CWNodePoolMetadata"]
+
+
+def test_new_machines_go_to_the_pool_that_has_waited_longest(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.apply("train", 2)
+    harness.apply("serve", 2)
+
+    harness.given_machines(3)
+
+    assert harness.nodes("train") == ["n1", "n2"]
+    assert harness.nodes("serve") == ["n3"]
+    assert harness.conditions("serve")["Capacity"] == "NoneAvailable"
+
+
+def test_default_pools_are_served_before_spot_pools(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.apply("cheap", 1, computeClass="spot")
+    harness.apply("train", 1)
+
+    harness.given_machines(1)
+
+    assert harness.nodes("train") == ["n1"]
+    assert harness.nodes("cheap") == []
+
+
+def test_a_higher_priority_is_served_before_a_longer_wait(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.apply("low", 1, schedulingPriority={"value": -5})
+    harness.apply("plain", 1)
+    harness.apply("high", 1, schedulingPriority={"value": 5})
+
+    harness.given_machines(2)
+
+    assert harness.nodes("high") == ["n1"]
+    assert harness.nodes("plain") == ["n2"]
+    assert harness.nodes("low") == []
+
+
+def test_a_pool_that_waits_keeps_its_place_when_its_labels_change(harness: Harness) -> None:
+    harness.given_data_center(machines=0)
+    harness.apply("train", 1)
+    harness.apply("serve", 1)
+    harness.apply("train", 1, nodeLabels={"team": "red"})
+
+    harness.given_machines(1)
+
+    assert harness.nodes("train") == ["n1"]
+    assert harness.nodes("serve") == []
+
+
+def test_an_affinity_takes_only_machines_that_satisfy_it(harness: Harness) -> None:
+    harness.given_data_center(machines=2)
+    harness.given_machines(2, labels={RACK: "r7"})
+    harness.start_recording()
+
+    harness.apply("train", 2, affinity=rack_affinity("r7"))
+
+    assert harness.nodes("train") == ["n3", "n4"]
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+
+
+def test_an_affinity_can_make_capacity_partial(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.given_machines(1, labels={RACK: "r7"})
+
+    with world.paused("allocator"):
+        world.apply("train", 2, affinity=rack_affinity("r7"))
+        partial = world.condition("train", "Capacity")
+
+    assert partial == (
+        "False PartialNodeAffinity: 1 of 2 wanted Nodes of gd-8xh100ib-i128 "
+        "that satisfy the node affinity can be had in US-EAST-04A now"
+    )
+    assert world.nodes("train") == ["n3"]
+    assert world.conditions("train")["Capacity"] == "NoneAvailableNodeAffinity"
+
+
+def test_an_affinity_that_no_free_machine_satisfies_leaves_no_capacity(harness: Harness) -> None:
+    harness.given_data_center(machines=2)
+    harness.start_recording()
+
+    harness.apply("train", 1, affinity=rack_affinity("r7"))
+
+    assert harness.condition("train", "Capacity") == (
+        "False NoneAvailableNodeAffinity: none of 1 wanted Nodes of gd-8xh100ib-i128 "
+        "that satisfy the node affinity can be had in US-EAST-04A now"
+    )
+    assert harness.events("train") == [
+        "CWNodePoolCreated",
+        "CWInsufficientCapacity",
+        "CWNodeRequestQueued 1",
+    ]
+
+
+def test_a_pool_that_waits_for_its_affinity_does_not_block_others(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+    harness.apply("train", 1, affinity=rack_affinity("r7"))
+
+    harness.apply("serve", 1)
+
+    assert harness.nodes("serve") == ["n1"]
+    assert harness.conditions("train")["Capacity"] == "NoneAvailable"
+
+
+def test_a_new_machine_that_satisfies_the_affinity_is_taken(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+    harness.apply("train", 1, affinity=rack_affinity("r7"))
+
+    harness.given_machines(1, labels={RACK: "r7"})
+
+    assert harness.nodes("train") == ["n2"]
+    assert harness.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_pool_without_its_affinity_takes_any_machine(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+    harness.apply("train", 1, affinity=rack_affinity("r7"))
+
+    harness.apply("train", 1)
+
+    assert harness.nodes("train") == ["n1"]
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+
+
+def test_the_capacity_of_a_zone_does_not_depend_on_another_zone(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+    harness.given_cluster("west", zone="US-WEST-04A")
+    harness.given_quota(9, zone="US-WEST-04A")
+    harness.given_machines(1, zone="US-WEST-04A")
+
+    harness.apply("train", 1)
+    harness.apply("acme/west/train", 2)
+
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+    assert harness.conditions("acme/west/train")["Capacity"] == "NoneAvailable"
+    assert harness.nodes() == ["n1", "n2"]

@@ -1,0 +1,166 @@
+"""A NodePool is deleted: its Nodes first, then the NodePool itself."""
+
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+
+def test_deleting_a_pool_removes_its_nodes_and_then_itself(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2)
+    harness.start_recording()
+
+    command = harness.delete("train")
+
+    assert harness.outcomes(command) == ["deleted 1"]
+    assert harness.messages("train") == [
+        "NodePoolDeleting",
+        "CWNodePoolRemoveNodes 2",
+        "CWNodeDeletionRequestSuccess n1",
+        "CWNodeDeletionRequestSuccess n2",
+        "NodeUpdated n1 cordoned",
+        "NodeUpdated n2 cordoned",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWDrainNode n2",
+        "CWNodeDeleted n2",
+        "CWNodePoolNodesRemoved 2 0",
+        "CWNodePoolDeleted",
+        "QuotaReleased 0",
+    ]
+    assert harness.node_pool("train") is None
+    assert harness.nodes() == []
+
+
+def test_a_pool_in_deletion_shows_what_is_still_to_be_removed(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1", graceS=60)
+
+    world.delete("train")
+    pending = world.conditions("train"), world.condition("train", "NodesRemoved")
+    with world.paused("validator"):
+        world.pass_time(minutes=1)
+        complete = world.conditions("train")["NodesRemoved"]
+
+    assert pending == (
+        {
+            "Validated": "Valid",
+            "Capacity": "Sufficient",
+            "Quota": "Under",
+            "AtTarget": "PendingDelete",
+            "NodesRemoved": "Pending",
+        },
+        "False Pending: 1 Nodes are still to be removed.",
+    )
+    assert complete == "Complete"
+    assert world.node_pool("train") is None
+
+
+def test_deleting_a_pool_waits_for_a_blocking_pod_within_its_grace_period(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=600)
+    world.start_recording()
+
+    world.delete("train")
+    world.pass_time(minutes=11)
+
+    assert world.timed_events("train") == [
+        "0:00 CWNodePoolRemoveNodes 1",
+        "0:00 CWNodeDeletionRequestSuccess n1",
+        "0:00 CWDrainNode n1",
+        "10:00 CWNodeDeleted n1",
+        "10:00 CWNodePoolNodesRemoved 1 0",
+        "10:00 CWNodePoolDeleted",
+    ]
+
+
+def test_deleting_a_pool_ends_a_scale_down_that_waits_for_idle_nodes(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1", interruption="interruptable")
+    harness.scale("train", 0)
+    harness.start_recording()
+
+    harness.delete("train")
+
+    assert harness.events("train") == [
+        "CWNodeDeletionRequestSuccess n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolDeleted",
+    ]
+
+
+def test_a_pool_without_nodes_is_deleted_at_once(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 0)
+    harness.start_recording()
+
+    harness.delete("train")
+
+    assert harness.events("train") == ["CWNodePoolNodesRemoved 0 0", "CWNodePoolDeleted"]
+    assert harness.node_pool("train") is None
+
+
+def test_deleting_twice_changes_nothing_more(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    world.start_recording()
+
+    first = world.delete("train")
+    second = world.delete("train")
+    world.pass_time(minutes=1)
+    third = world.delete("train")
+
+    assert world.events("train") == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeletionRequestSuccess n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolDeleted",
+    ]
+    assert [world.outcomes(command) for command in (first, second, third)] == [
+        ["deleted 1"],
+        ["deleted 1"],
+        ["NotFound metadata.name: NodePool train does not exist"],
+    ]
+
+
+def test_a_name_can_be_used_again_when_its_pool_is_gone(harness: Harness) -> None:
+    harness.given_data_center(machines=2)
+    harness.apply("train", 2)
+    harness.scale("train", 1)
+    harness.delete("train")
+    harness.start_recording()
+
+    command = harness.apply("train", 1)
+
+    assert harness.outcomes(command) == ["created 1"]
+    assert harness.events("train") == [
+        "CWNodePoolCreated",
+        "CWNodeRequestQueued 1",
+        "CWNodeAssigned n2",
+        "CWNodeRegistered n2",
+    ]
+    assert harness.node_counts("train") == (1, 0, 1)
+    assert "NodesRemoved" not in harness.conditions("train")
+
+
+def test_a_pool_in_deletion_cannot_be_changed(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1")
+    world.delete("train")
+
+    applied = world.apply("train", 2)
+    scaled = world.scale("train", 2)
+
+    expected = "Conflict metadata.name: NodePool train is being deleted; wait until it is gone"
+    assert world.outcomes(applied) == [expected]
+    assert world.outcomes(scaled) == [expected]

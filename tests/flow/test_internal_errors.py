@@ -1,0 +1,236 @@
+"""A message that cannot be processed is an InternalError on a condition, and stops no service."""
+
+import json
+
+import pytest
+
+from nodepool.contract.events import QuotaSet
+from support.constants import H100, ZONE
+from support.harness import Harness
+from support.services import NAMES, services
+from support.world_harness import WorldHarness
+
+UNREADABLE = b'{"specversion": "1.0"'
+
+
+def publish_forged(harness: Harness, service: str, name: str, content: dict[str, object]) -> None:
+    """Publishes an event about the NodePool `train` that its service has not decided."""
+    envelope = {"id": f"forged-{name}", "type": name, "source": service, "data": content}
+    subject = f"np.evt.{service}.acme.prod.train.{name}"
+    harness.publish(subject, json.dumps(envelope).encode())
+
+
+def test_a_quota_that_cannot_be_checked_is_an_internal_error(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.apply("serve", 1)
+    harness.start_recording()
+
+    harness.publish("np.evt.validator.acme.prod.train.NodePoolValidated", UNREADABLE)
+
+    assert harness.conditions("train")["Quota"] == "InternalError"
+    assert harness.condition("train", "Quota").startswith(
+        "Unknown InternalError: internal error while checking quota: the content is not JSON"
+    )
+    assert "CWNodePoolQuotaCheckFailed" in harness.events("train")
+    assert "quota: NodePoolValidated" in harness.dead_letters()
+    assert harness.messages("serve") == []
+
+
+def test_a_capacity_that_cannot_be_checked_is_an_internal_error(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.apply("serve", 1)
+    harness.start_recording()
+
+    harness.publish("np.evt.quota.acme.prod.train.QuotaChecked", UNREADABLE)
+
+    assert harness.conditions("train")["Capacity"] == "InternalError"
+    assert "capacity: QuotaChecked" in harness.dead_letters()
+    assert harness.messages("serve") == []
+
+
+def test_an_allocation_that_cannot_be_decided_is_an_internal_error(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.apply("serve", 1)
+    harness.start_recording()
+
+    harness.publish("np.evt.capacity.acme.prod.train.CapacityChecked", UNREADABLE)
+
+    assert harness.conditions("train")["AtTarget"] == "InternalError"
+    assert harness.messages("train") == ["AllocationFailed", "CWNodePoolNodesRequestFailed"]
+    assert sorted(harness.dead_letters()) == [
+        "aggregator: CapacityChecked",
+        "allocator: CapacityChecked",
+    ]
+    assert harness.messages("serve") == []
+
+
+def test_a_removal_that_cannot_be_carried_out_is_an_internal_error(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=60)
+    world.delete("train")
+    world.start_recording()
+
+    world.publish("np.evt.allocator.acme.prod.train.CWNodeDeletionRequestSuccess", UNREADABLE)
+    failed = world.conditions("train")["NodesRemoved"], world.events("train")
+    world.pass_time(minutes=1)
+
+    assert failed == ("InternalError", ["CWNodePoolNodesRemoveError"])
+    assert world.dead_letters() == ["lifecycle: CWNodeDeletionRequestSuccess"]
+    assert world.node_pool("train") is None
+
+
+def test_a_broken_invariant_of_one_pool_leaves_the_others_alone(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.apply("serve", 1)
+    harness.start_recording()
+
+    publish_forged(
+        harness,
+        "allocator",
+        "CWNodeAssigned",
+        {
+            "org": "acme",
+            "cluster": "prod",
+            "pool": "train",
+            "message": "",
+            "uid": "",
+            "node": harness.machine_name("n2"),
+            "zone": ZONE,
+            "assignment": 99,
+            "instanceType": H100,
+        },
+    )
+    broken = harness.conditions("train")["Capacity"]
+    harness.scale("serve", 2)
+    harness.scale("train", 2)
+
+    assert broken == "InternalError"
+    assert harness.node_counts("serve") == (2, 0, 2)
+    assert harness.node_counts("train") == (2, 0, 2)
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+
+
+@pytest.mark.parametrize(
+    ("condition", "subject"),
+    [
+        ("Quota", "np.evt.validator.acme.prod.train.NodePoolValidated"),
+        ("Capacity", "np.evt.quota.acme.prod.train.QuotaChecked"),
+        ("AtTarget", "np.evt.capacity.acme.prod.train.CapacityChecked"),
+    ],
+)
+def test_an_internal_error_ends_with_the_next_change(
+    harness: Harness, condition: str, subject: str
+) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.publish(subject, UNREADABLE)
+
+    harness.scale("train", 2)
+
+    assert harness.conditions("train") == {
+        "Validated": "Valid",
+        "Capacity": "Sufficient",
+        "Quota": "Under",
+        "AtTarget": "TargetMet",
+    }
+    assert harness.node_counts("train") == (2, 0, 2)
+
+
+def test_a_capacity_check_that_failed_is_made_again_when_machines_arrive(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+    harness.apply("train", 2)
+    harness.publish("np.evt.quota.acme.prod.train.QuotaChecked", UNREADABLE)
+    failed = harness.conditions("train")["Capacity"]
+
+    harness.given_machines(1)
+
+    assert failed == "InternalError"
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+    assert harness.node_counts("train") == (2, 0, 2)
+
+
+def test_a_validation_that_fails_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def verdict(_spec: object, _zone: str) -> None:
+        raise LookupError("no such rule")
+
+    monkeypatch.setattr("validator.objects.verdict", verdict)
+    world = WorldHarness()
+    world.given_data_center()
+
+    command = world.apply("train", 1)
+
+    assert world.outcomes(command) == ["created 1"]
+    assert world.condition("train", "Validated") == (
+        "Unknown InternalError: internal error while validating: LookupError: no such rule"
+    )
+    assert world.node_counts("train") == (1, 0, 0)
+    assert world.replay_differs() == []
+
+
+def test_an_event_with_fields_of_a_later_version_is_read(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+
+    content = {"zone": "US-EAST-04A", "machine": "gffffff", "instanceType": "gd-8xh100ib-i128"}
+    envelope = {"id": "later", "type": "MachineAdded", "source": "fleet", "colour": "red"}
+    harness.publish(
+        "np.evt.fleet.fleet.US-EAST-04A.gffffff.MachineAdded",
+        json.dumps({**envelope, "data": {**content, "height": 3}}).encode(),
+    )
+
+    assert harness.dead_letters() == []
+    assert harness.documents("capacity")["US-EAST-04A/gd-8xh100ib-i128"]["free"] == 10
+
+
+def test_an_unknown_event_is_ignored(harness: Harness) -> None:
+    harness.given_data_center()
+
+    harness.publish("np.evt.allocator.acme.prod.train.CWNodePainted", b"{}")
+    harness.apply("train", 1)
+
+    assert harness.dead_letters() == []
+    assert harness.node_counts("train") == (1, 0, 1)
+
+
+def test_an_event_on_another_services_subject_is_ignored(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.start_recording()
+
+    harness.publish("np.evt.fleet.acme.prod.train.QuotaChecked", UNREADABLE)
+
+    assert harness.messages("train") == []
+    assert harness.dead_letters() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unreadable_events_on_its_own_subjects_change_no_service(
+    world: WorldHarness, name: str
+) -> None:
+    world.given_data_center()
+    (service,) = services(name)
+    subjects = [f"np.evt.{name}.acme.prod.train.{output}" for output in service.outputs]
+
+    for subject in subjects:
+        world.put(subject, b"noise", "")
+    world.restart(name)
+    world.run_until_idle()
+
+    assert name not in world.replay_differs()
+
+
+def test_a_foreign_commit_record_stops_no_service(world: WorldHarness) -> None:
+    world.given_cluster()
+    world.given_quota(3)
+
+    world.put("np.commit.quota", b"hello", "")
+    world.given_quota(5)
+
+    messages = (envelope.data for envelope in world.envelopes())
+    limits = [message.limit for message in messages if isinstance(message, QuotaSet)]
+    assert limits == [3, 5]

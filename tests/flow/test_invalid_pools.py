@@ -1,0 +1,167 @@
+"""NodePools that are stored and cannot be delivered: Invalid, and why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from support.constants import H100
+from support.harness import Harness
+from support.manifests import rack_affinity
+
+GB200, GH200 = "gb200-4x", "gd-1xgh200"
+
+
+INVALID = {
+    "an unknown instance type": (
+        "gd-9xh100",
+        {},
+        "CWInvalidInstanceType",
+        "instance type gd-9xh100 is not a known instance type",
+    ),
+    "a type that is not offered in the zone": (
+        "b200-8x",
+        {},
+        "CWInstanceTypeNotInZone",
+        "instance type b200-8x is not offered in zone US-EAST-04A",
+    ),
+    "another region than the cluster's": (
+        H100,
+        {"region": "US-WEST-04A"},
+        "CWInstanceTypeNotInZone",
+        "region US-WEST-04A is not the cluster's zone US-EAST-04A",
+    ),
+    "spot on a superchip": (
+        GH200,
+        {"computeClass": "spot"},
+        "CWNodeDeliverFail",
+        "computeClass spot is not offered for the Superchip instance type gd-1xgh200",
+    ),
+    "an affinity to what no machine has": (
+        H100,
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchExpressions": [
+                                    {
+                                        "key": "kubernetes.io/arch",
+                                        "operator": "In",
+                                        "values": ["arm64"],
+                                    }
+                                ]
+                            }
+                        ]
+                    }
+                }
+            }
+        },
+        "CWNodeDeliverFail",
+        "nodeSelectorTerms[0]: key 'kubernetes.io/arch' is always 'amd64', never In [arm64]",
+    ),
+    "an affinity with an unknown operator": (
+        H100,
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "Is", "values": ["b"]}]}
+                        ]
+                    }
+                }
+            }
+        },
+        "CWNodeDeliverFail",
+        "nodeSelectorTerms[0].matchExpressions[0], key 'a': "
+        "operator 'Is' is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt",
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "event", "expected"), INVALID.values(), ids=INVALID)
+def test_a_pool_that_can_never_be_delivered_is_stored_as_invalid(
+    harness: Harness, kind: str, spec: Mapping[str, Any], event: str, expected: str
+) -> None:
+    harness.given_data_center()
+    harness.start_recording()
+
+    command = harness.apply("train", 1, kind, **spec)
+
+    assert harness.outcomes(command) == ["created 1"]
+    assert harness.messages("train") == ["CWNodePoolCreated", "NodePoolValidated Invalid", event]
+    assert harness.condition("train", "Validated") == f"False Invalid: {expected}"
+    assert harness.event_messages("train", event)[0].endswith(expected)
+    assert harness.node_counts("train") == (1, 0, 0)
+
+
+def test_a_rack_scale_type_is_delivered_in_whole_racks(harness: Harness) -> None:
+    harness.given_cluster(zone="US-EAST-01A")
+    harness.given_quota(36, GB200, zone="US-EAST-01A")
+    harness.given_machines(18, GB200, zone="US-EAST-01A")
+    harness.apply("train", 17, GB200)
+    broken = harness.condition("train", "Validated")
+
+    harness.scale("train", 18)
+
+    assert broken == (
+        "False Invalid: targetNodes 17 is not a multiple of 18, the Nodes of one rack of gb200-4x"
+    )
+    assert harness.conditions("train")["Validated"] == "Valid"
+    assert harness.node_counts("train") == (18, 0, 18)
+
+
+def test_a_pool_that_becomes_invalid_keeps_its_nodes_and_gets_no_more(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2)
+    harness.start_recording()
+
+    harness.apply("train", 4, region="US-WEST-04A")
+
+    assert harness.events("train") == ["CWInstanceTypeNotInZone"]
+    assert harness.conditions("train")["Validated"] == "Invalid"
+    assert harness.nodes("train") == ["n1", "n2"]
+
+
+def test_a_pool_that_becomes_invalid_loses_no_node_either(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2)
+    harness.start_recording()
+
+    harness.apply("train", 1, region="US-WEST-04A")
+
+    assert harness.nodes("train") == ["n1", "n2"]
+
+
+def test_an_invalid_pool_that_is_corrected_gets_its_nodes(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2, region="US-WEST-04A")
+    harness.start_recording()
+
+    harness.apply("train", 2)
+
+    assert harness.conditions("train")["Validated"] == "Valid"
+    assert harness.node_counts("train") == (2, 0, 2)
+
+
+def test_an_invalid_pool_is_reported_once(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2, region="US-WEST-04A")
+    harness.start_recording()
+
+    harness.scale("train", 3)
+
+    assert harness.events("train") == []
+
+
+def test_a_pool_with_a_wrong_affinity_can_be_corrected(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1, affinity=rack_affinity("a b"))
+    broken = harness.conditions("train")
+
+    harness.apply("train", 1, affinity={})
+
+    assert broken["Validated"] == "Invalid"
+    assert harness.nodes("train") == ["n1"]

@@ -1,0 +1,222 @@
+"""A NodePool shrinks: which Nodes leave, in what order, and which may stay after all."""
+
+from support.constants import PREFER_IDLE
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+
+def test_scaling_down_removes_the_newest_idle_nodes(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 4)
+    harness.start_recording()
+
+    harness.scale("train", 2)
+
+    assert harness.events("train") == [
+        "CWNodePoolRemoveNodes 2",
+        "CWNodeDeletionRequestSuccess n4",
+        "CWNodeDeletionRequestSuccess n3",
+        "CWDrainNode n4",
+        "CWNodeDeleted n4",
+        "CWDrainNode n3",
+        "CWNodeDeleted n3",
+        "CWNodePoolNodesRemoved 2 2",
+        "CWNodePoolScaledDown 4 2",
+    ]
+    assert harness.nodes("train") == ["n1", "n2"]
+    assert harness.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_nodes_that_are_still_booting_leave_first_without_a_drain(world: WorldHarness) -> None:
+    world.given_cluster()
+    world.given_quota(10)
+    world.given_machines(1)
+    world.given_machines(2, boot_s=600)
+    world.apply("train", 3)
+    world.start_recording()
+
+    world.scale("train", 1)
+
+    assert world.events("train") == [
+        "CWNodePoolRemoveNodes 2",
+        "CWNodeDeletionRequestSuccess n3",
+        "CWNodeDeletionRequestSuccess n2",
+        "CWNodeDeleted n3",
+        "CWNodeDeleted n2",
+        "CWNodePoolNodesRemoved 2 1",
+        "CWNodePoolScaledDown 3 1",
+    ]
+    assert world.node_counts("train") == (1, 0, 1)
+
+
+def test_idle_only_keeps_an_active_node_until_it_is_idle(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2)
+    harness.run_pod("n1")
+    harness.run_pod("n2")
+    harness.start_recording()
+
+    harness.scale("train", 1)
+    waiting = harness.events("train"), harness.condition("train", "AtTarget")
+    harness.stop_pod("n1")
+
+    assert waiting == (
+        ["CWNodePoolRemoveNodes 1"],
+        "False OverTarget: NodePool has 2 Nodes and wants 1; IdleOnly removes.",
+    )
+    assert harness.events("train")[1:] == [
+        "CWNodeDeletionRequestSuccess n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 1",
+        "CWNodePoolScaledDown 2 1",
+    ]
+    assert harness.nodes("train") == ["n2"]
+
+
+def test_prefer_idle_removes_idle_nodes_first_and_active_nodes_next(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 3, lifecycle=PREFER_IDLE)
+    harness.run_pod("n2", interruption="interruptable")
+    harness.run_pod("n3", interruption="interruptable")
+    harness.start_recording()
+
+    harness.scale("train", 1)
+
+    assert harness.events("train") == [
+        "CWNodePoolRemoveNodes 2",
+        "CWNodeDeletionRequestSuccess n1",
+        "CWNodeDeletionRequestSuccess n3",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWDrainNode n3",
+        "CWNodeDeleted n3",
+        "CWNodePoolNodesRemoved 2 1",
+        "CWNodePoolScaledDown 3 1",
+    ]
+
+
+def test_a_blocking_pod_delays_the_deletion_of_its_node(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1, lifecycle=PREFER_IDLE)
+    harness.run_pod("n1")
+    harness.start_recording()
+
+    harness.scale("train", 0)
+    draining = harness.events("train"), harness.node_counts("train")
+    harness.stop_pod("n1")
+
+    assert draining == (
+        ["CWNodePoolRemoveNodes 1", "CWNodeDeletionRequestSuccess n1", "CWDrainNode n1"],
+        (0, 0, 1),
+    )
+    assert harness.events("train")[3:] == [
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolScaledDown 1 0",
+    ]
+
+
+def test_a_node_that_becomes_active_before_its_cordon_is_kept(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1")
+    world.start_recording()
+
+    with world.paused("lifecycle"):
+        world.scale("train", 1)
+        world.run_pod("n2")
+
+    assert world.messages("train") == [
+        "NodePoolValidated Valid",
+        "QuotaChecked Under 1",
+        "CapacityChecked Sufficient 8",
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeletionRequestSuccess n2",
+        "GrantAcknowledged 1",
+        "NodeUpdated n2 cordoned",
+        "NodeActivityChanged n2 True",
+        "NodeUpdated n2 production",
+        "NodeKept n2",
+    ]
+    assert world.nodes("train") == ["n1", "n2"]
+    assert world.conditions("train")["AtTarget"] == "OverTarget"
+    assert world.node_conditions("n2")["CWNodeRemoval"] == "False NotPending"
+
+
+def test_a_node_that_was_kept_leaves_when_it_is_idle_again(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 2)
+    world.run_pod("n1")
+    with world.paused("lifecycle"):
+        world.scale("train", 1)
+        world.run_pod("n2")
+    world.start_recording()
+
+    world.stop_pod("n2")
+
+    assert world.events("train") == [
+        "CWNodeDeletionRequestSuccess n2",
+        "CWDrainNode n2",
+        "CWNodeDeleted n2",
+        "CWNodePoolNodesRemoved 1 1",
+        "CWNodePoolScaledDown 2 1",
+    ]
+
+
+def test_a_target_raised_again_keeps_the_nodes_that_are_still_there(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 2, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.run_pod("n2")
+    world.scale("train", 0)
+    world.start_recording()
+
+    world.scale("train", 2)
+
+    assert world.messages("train") == [
+        "NodePoolValidated Valid",
+        "QuotaChecked Under 2",
+        "CapacityChecked Sufficient 8",
+        "NodeRemovalCancelled n1",
+        "NodeRemovalCancelled n2",
+        "NodeUpdated n1 production",
+        "NodeKept n1",
+        "NodeUpdated n2 production",
+        "NodeKept n2",
+    ]
+    assert world.node_counts("train") == (2, 0, 2)
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_target_raised_again_replaces_the_nodes_that_are_gone(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 3, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.scale("train", 0)
+    world.start_recording()
+
+    world.scale("train", 2)
+
+    assert world.events("train") == [
+        "CWNodePoolNodesRemoved 2 1",
+        "CWNodePoolScaledDown 3 2",
+        "CWNodeAssigned n4",
+        "CWNodeRegistered n4",
+    ]
+    assert world.nodes("train") == ["n1", "n4"]
+
+
+def test_a_pool_that_shrinks_gives_its_machines_to_others(harness: Harness) -> None:
+    harness.given_data_center(machines=2)
+    harness.apply("train", 2)
+    harness.apply("serve", 1)
+    harness.start_recording()
+
+    harness.scale("train", 1)
+
+    assert harness.events("serve") == ["CWNodeAssigned n2", "CWNodeRegistered n2"]
+    assert harness.nodes("train") == ["n1"]
+    assert harness.nodes("serve") == ["n2"]

@@ -1,0 +1,128 @@
+"""A NodePool is created, grows, and shows how many of its Nodes are there."""
+
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+
+def test_a_new_pool_gets_its_nodes(harness: Harness) -> None:
+    harness.given_data_center(machines=10)
+    harness.start_recording()
+
+    harness.apply("train", 3)
+
+    assert harness.messages("train") == [
+        "CWNodePoolCreated",
+        "NodePoolValidated Valid",
+        "QuotaChecked Under 3",
+        "CapacityChecked Sufficient 10",
+        "CWNodeRequestQueued 3",
+        "CWNodeAssigned n1",
+        "CWNodeAssigned n2",
+        "CWNodeAssigned n3",
+        "CWNodeRegistered n1",
+        "CWNodeRegistered n2",
+        "CWNodeRegistered n3",
+    ]
+    assert harness.node_counts("train") == (3, 0, 3)
+    assert list(harness.conditions("train").items()) == [
+        ("Validated", "Valid"),
+        ("Capacity", "Sufficient"),
+        ("Quota", "Under"),
+        ("AtTarget", "TargetMet"),
+    ]
+
+
+def test_the_conditions_of_a_healthy_pool_have_the_documented_messages(harness: Harness) -> None:
+    harness.given_data_center()
+
+    harness.apply("train", 1)
+
+    assert [harness.condition("train", kind) for kind in harness.conditions("train")] == [
+        "True Valid: NodePool configuration is valid.",
+        "True Sufficient: Sufficient capacity available for the requested instance type.",
+        "True Under: NodePool is within instance type quota.",
+        "True TargetMet: NodePool has reached its target node count.",
+    ]
+
+
+def test_a_pool_whose_machines_boot_slowly_shows_them_in_progress(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=600)
+    world.apply("train", 2)
+    early = world.node_counts("train"), world.conditions("train")["AtTarget"]
+
+    world.pass_time(minutes=10)
+
+    assert early == ((2, 2, 0), "UnderTarget")
+    assert world.node_counts("train") == (2, 0, 2)
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_pool_created_with_no_nodes_is_at_its_target(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.start_recording()
+
+    harness.apply("train", 0)
+
+    assert harness.events("train") == ["CWNodePoolCreated"]
+    assert harness.node_counts("train") == (0, 0, 0)
+    assert harness.conditions("train") == {
+        "Validated": "Valid",
+        "Capacity": "Sufficient",
+        "Quota": "Under",
+        "AtTarget": "TargetMet",
+    }
+
+
+def test_scaling_up_is_reported_before_nodes_are_requested(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.start_recording()
+
+    harness.scale("train", 3)
+
+    assert harness.events("train") == [
+        "CWNodePoolScaledUp 1 3",
+        "CWNodeRequestQueued 2",
+        "CWNodeAssigned n2",
+        "CWNodeAssigned n3",
+        "CWNodeRegistered n2",
+        "CWNodeRegistered n3",
+    ]
+    assert harness.node_counts("train") == (3, 0, 3)
+
+
+def test_a_pool_scales_up_from_no_nodes(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 0)
+    harness.start_recording()
+
+    harness.scale("train", 1)
+
+    assert harness.events("train") == [
+        "CWNodePoolScaledUp 0 1",
+        "CWNodeRequestQueued 1",
+        "CWNodeAssigned n1",
+        "CWNodeRegistered n1",
+    ]
+
+
+def test_applying_the_same_manifest_again_changes_nothing(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.start_recording()
+
+    command = harness.apply("train", 1)
+
+    assert harness.outcomes(command) == ["unchanged 1"]
+    assert harness.messages("train") == []
+
+
+def test_only_a_change_of_the_spec_makes_a_new_generation(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+
+    labelled = harness.apply("train", 1, metadata={"labels": {"team": "red"}})
+    scaled = harness.apply("train", 2, metadata={"labels": {"team": "red"}})
+
+    assert harness.outcomes(labelled) == ["configured 1"]
+    assert harness.outcomes(scaled) == ["configured 2"]

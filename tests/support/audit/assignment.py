@@ -1,0 +1,112 @@
+"""Rules for capacity and assignment: free machines that fit, in order of rank, within grants."""
+
+from datetime import datetime
+
+from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
+from nodepool.contract.messages import Message
+from nodepool.contract.model import ComputeClass, NodePoolSpec
+from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation, machine_key
+from support.audit.quota import check_limit
+
+Rank = tuple[bool, int, datetime, str]
+"""The place of a NodePool among those that wait; the lowest is served first."""
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes an event about capacity or an assignment."""
+    match message:
+        case CapacityChecked():
+            facts.pools[message.uid].checks.add(origin.position, message)
+        case CapacityCheckFailed():
+            pool = facts.pool_at(message.key)
+            if pool is not None:
+                pool.checks.add(origin.position, None)
+        case CWNodeAssigned():
+            _assigned(facts, message, origin)
+
+
+def rank(spec: NodePoolSpec, since: datetime, key: str) -> Rank:
+    """By compute class, then priority, then how long it has waited."""
+    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, key
+
+
+def fits(spec: NodePoolSpec, machine: Machine) -> bool:
+    """Whether a machine satisfies a spec's node affinity, of which only In is understood here."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if selector is None:
+        return True
+    return any(
+        all(machine.labels.get(each.key) in each.values for each in term.match_expressions)
+        for term in selector.node_selector_terms
+    )
+
+
+def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
+    pool = facts.existing_pool(message.uid, message)
+    name = machine_key(message.zone, message.node)
+    machine = facts.machines.get(name)
+    if machine is None or machine.offering != pool.offering:
+        raise Violation(f"{pool.key} is given {name}, which is not of its offering")
+    if machine.holder:
+        raise Violation(f"{pool.key} is given {name}, which {machine.holder} holds")
+    if message.assignment <= max(facts.stays, default=0):
+        raise Violation(f"the assignment {message.assignment} is not a new one")
+    spec = _granted_spec(pool, origin.cause)
+    if not fits(spec, machine):
+        raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
+    _check_turn(facts, pool, spec, machine, origin.cause)
+    before = facts.reserved(pool.ledger)
+    machine.holder = pool.uid
+    pool.assigned += 1
+    facts.stays[message.assignment] = Stay(pool, name, facts.times[origin.position])
+    check_limit(facts, pool, before, f"{pool.key} is given {name}")
+
+
+def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:
+    """The spec that a Node is given for, which must be valid and granted."""
+    version, grant = pool.versions.as_of(cause), pool.grants.as_of(cause)
+    if version is None or version.reason is not Validated.VALID:
+        raise Violation(f"{pool.key} is given a Node without a valid spec")
+    if pool.is_deleting(cause):
+        raise Violation(f"{pool.key} is given a Node while it is being deleted")
+    if grant is None or grant.generation != version.generation:
+        raise Violation(f"{pool.key} is given a Node for a generation that was not granted")
+    if grant.reason is not Quota.UNDER:
+        raise Violation(f"{pool.key} is given a Node while it is over its quota")
+    held = pool.held_as_of(cause)
+    if held >= grant.granted:
+        raise Violation(f"{pool.key} is given a Node and holds {held} of {grant.granted}")
+    return version.spec
+
+
+def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, cause: int) -> None:
+    """Checks that no other NodePool of higher rank waits for this machine."""
+    capacity = pool.checks.as_of(cause)
+    if capacity is None:
+        raise Violation(f"{pool.key} is given a Node before its capacity was checked")
+    own = rank(spec, capacity.since, pool.key)
+    for other in facts.existing_pools():
+        if other is pool or other.offering != pool.offering:
+            continue
+        waiting = _waiting(other, cause)
+        if waiting is None or not fits(waiting[0], machine):
+            continue
+        if rank(*waiting, other.key) < own:
+            raise Violation(f"{pool.key} is served before {other.key}, which has a higher rank")
+
+
+def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:
+    """What a NodePool waits for, and since when; None for one that may have no more Nodes now."""
+    version, grant = pool.versions.as_of(cause), pool.grants.as_of(cause)
+    capacity = pool.checks.as_of(cause)
+    if version is None or grant is None or capacity is None or pool.is_deleting(cause):
+        return None
+    if version.reason is not Validated.VALID or grant.reason is not Quota.UNDER:
+        return None
+    if not grant.generation == capacity.generation == version.generation:
+        return None
+    if capacity.granted != grant.granted or pool.held_as_of(cause) >= grant.granted:
+        return None
+    return version.spec, capacity.since

@@ -1,0 +1,106 @@
+"""Reads a log entry by entry, and checks each entry against all those before it.
+
+An audit reads what lies in the log and nothing else: it shares the message classes with the
+services, and none of their rules.
+"""
+
+from collections.abc import Callable, Iterable
+
+from nodepool.contract import events
+from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope, Event, Message
+from nodepool.contract.subjects import address_of
+from support.audit import (
+    assignment,
+    commits,
+    machines,
+    node_pools,
+    nodes,
+    outcomes,
+    preemption,
+    quota,
+)
+from support.audit.facts import Facts, Origin, Violation
+
+Rule = Callable[[Facts, Message, Origin], None]
+RULES: tuple[Rule, ...] = (
+    outcomes.check,
+    node_pools.check,
+    quota.check,
+    assignment.check,
+    machines.check,
+    nodes.check,
+    preemption.check,
+)
+"""Each rule handles the events that concern it and ignores the others."""
+EVENTS: dict[str, type[Event]] = {
+    name: kind
+    for name, kind in vars(events).items()
+    if isinstance(kind, type) and issubclass(kind, Event)
+}
+
+
+class Auditor:
+    """What is known of a log up to `position`.
+
+    noise: the positions of entries to ignore, which a test has stored and no service.
+    """
+
+    def __init__(self) -> None:
+        self.facts = Facts()
+        self.noise: set[int] = set()
+        self.position = 0
+        self._commits = commits.Commits()
+
+    def read(self, entry: Entry) -> None:
+        """Takes the next entry of the log; raises `Violation` where it breaks a rule."""
+        self.position = entry.position
+        self.facts.times[entry.position] = entry.time
+        if entry.position in self.noise:
+            return
+        try:
+            self._check(entry)
+        except Violation as violation:
+            name = entry.subject.rpartition(".")[2]
+            raise Violation(f"{entry.position} {name}: {violation}") from None
+
+    def _check(self, entry: Entry) -> None:
+        if entry.subject.startswith(commits.SUBJECT):
+            self._commits.check_record(entry)
+        envelope = _event(entry)
+        if envelope is not None:
+            self._commits.check_id(envelope.id)
+            self._check_event(entry.position, envelope)
+
+    def _check_event(self, position: int, envelope: Envelope[Event]) -> None:
+        origin = Origin(position, envelope.causeposition or 0, envelope.correlationid or "")
+        try:
+            for rule in RULES:
+                rule(self.facts, envelope.data, origin)
+        except KeyError as unknown:
+            raise Violation(f"{unknown} is not in the log before") from None
+
+
+def _event(entry: Entry) -> Envelope[Event] | None:
+    """The event in an entry; None for an entry of another kind."""
+    address = address_of(entry.subject)
+    kind = EVENTS.get(address.name) if address is not None else None
+    if kind is None or address is None or address.kind != "evt":
+        return None
+    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+    if isinstance(envelope, Unreadable):
+        raise Violation(f"{envelope.field} cannot be read: {envelope.cause}")
+    return envelope
+
+
+def violations(entries: Iterable[Entry]) -> list[str]:
+    """Every violation in a log, in the order of the log."""
+    auditor = Auditor()
+    broken: list[str] = []
+    for entry in entries:
+        try:
+            auditor.read(entry)
+        except Violation as violation:
+            broken.append(str(violation))
+    return broken

@@ -1,0 +1,265 @@
+"""What is known from a log about NodePools, machines, Nodes and limits; rules check against it."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from nodepool.contract.events import CapacityChecked, NodePoolValidated, QuotaChecked
+from nodepool.contract.messages import OfMachine, OfPool
+from nodepool.contract.model import NodePhase, NodePoolSpec
+
+T = TypeVar("T")
+Offering = tuple[str, str]
+"""Zone and instance type: what machines are offered by."""
+Ledger = tuple[str, str, str]
+"""Organisation, zone and instance type: what one limit is for."""
+TRIAGE = "triage"
+"""The holder of a machine that failed and is not repaired yet."""
+
+
+class Violation(AssertionError):
+    """A log breaks a rule."""
+
+
+class Origin(NamedTuple):
+    """Where an event lies in the log, and what it is an output of.
+
+    position: its own position.
+    cause: the position of the input that its service processed; 0 where it names none.
+    command: the id of the command that it goes back to; empty where it names none.
+    """
+
+    position: int
+    cause: int
+    command: str
+
+
+class OfNode(Protocol):
+    """An event about a Node: one stay of a machine in a NodePool."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def zone(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def assignment(self) -> int: ...
+
+
+class History(Generic[T]):
+    """Values with the position in the log at which each was stated, in that order."""
+
+    def __init__(self) -> None:
+        self._positions: list[int] = []
+        self._values: list[T] = []
+
+    def add(self, position: int, value: T) -> None:
+        """States a new value; positions only grow."""
+        self._positions.append(position)
+        self._values.append(value)
+
+    def as_of(self, position: int) -> T | None:
+        """The last value stated up to a position; None where there is none."""
+        count = bisect_right(self._positions, position)
+        return self._values[count - 1] if count else None
+
+    def since(self, position: int) -> list[T]:
+        """Every value stated at or after a position."""
+        return self._values[bisect_right(self._positions, position - 1) :]
+
+    @property
+    def last(self) -> T:
+        """The newest value; IndexError where there is none."""
+        return self._values[-1]
+
+
+@dataclass
+class Machine:
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, or empty for a free machine."""
+
+    zone: str
+    instance_type: str
+    labels: dict[str, str]
+    holder: str = ""
+
+    @property
+    def offering(self) -> Offering:
+        """Zone and instance type."""
+        return self.zone, self.instance_type
+
+
+@dataclass
+class Pool:
+    """A NodePool, and the events about it.
+
+    versions: its specs with the validator's verdicts.
+    grants: the grants of the quota service.
+    checks: the capacity checks; None for one that failed.
+    acknowledged: the position of the grant that the allocator has acknowledged.
+    assigned: how many Nodes it was given in all.
+    departures: the positions at which Nodes left it.
+    deleting_since: the position at which its deletion began.
+    emptied: whether its deletion has removed all Nodes.
+    """
+
+    key: str
+    uid: str
+    ledger: Ledger
+    versions: History[NodePoolValidated] = field(default_factory=History)
+    grants: History[QuotaChecked] = field(default_factory=History)
+    checks: History[CapacityChecked | None] = field(default_factory=History)
+    acknowledged: int = 0
+    assigned: int = 0
+    departures: list[int] = field(default_factory=list)
+    deleting_since: int | None = None
+    emptied: bool = False
+
+    @property
+    def spec(self) -> NodePoolSpec:
+        """The newest spec, valid or not."""
+        return self.versions.last.spec
+
+    @property
+    def offering(self) -> Offering:
+        """Zone and instance type of its machines."""
+        return self.ledger[1:]
+
+    @property
+    def held(self) -> int:
+        """How many Nodes it holds."""
+        return self.assigned - len(self.departures)
+
+    def held_as_of(self, position: int) -> int:
+        """How many Nodes it holds, counting only the departures up to a position."""
+        return self.assigned - bisect_right(self.departures, position)
+
+    @property
+    def reserved(self) -> int:
+        """The most Nodes it may come to hold: by grants that may still be used, or that it has."""
+        grants = [grant.granted for grant in self.grants.since(self.acknowledged)]
+        return max([*grants, self.held])
+
+    def is_deleting(self, position: int) -> bool:
+        """Whether its deletion had begun at this position."""
+        return self.deleting_since is not None and self.deleting_since <= position
+
+
+@dataclass
+class Stay:
+    """One machine's time in one NodePool, from its assignment until it leaves.
+
+    machine: the key of the machine.
+    assigned: when it was assigned.
+    phase: BOOTING until it is registered, DELETED once it has left.
+    booted, failed: what the machine reported.
+    requested: the position of the first request to delete it.
+    warned: position and time of the warning that it will be preempted.
+    in_progress, overdue: how far its preemption is.
+    working: whether Pods ran on it when it was last observed.
+    drained: whether its drain has begun, and was not cancelled.
+    """
+
+    pool: Pool
+    machine: str
+    assigned: datetime
+    phase: NodePhase = NodePhase.BOOTING
+    booted: bool = False
+    failed: bool = False
+    requested: int | None = None
+    warned: tuple[int, datetime] | None = None
+    in_progress: bool = False
+    overdue: bool = False
+    working: bool = False
+    drained: bool = False
+
+    def is_preempted(self, position: int) -> bool:
+        """Whether it had been warned at this position."""
+        return self.warned is not None and self.warned[0] <= position
+
+    def is_leaving(self, position: int) -> bool:
+        """Whether its removal had been requested, or announced by a warning, at this position."""
+        requested = self.requested is not None and self.requested <= position
+        return requested or self.is_preempted(position)
+
+
+def machine_key(zone: str, machine: str) -> str:
+    """The key of a machine: `zone/machine`."""
+    return f"{zone}/{machine}"
+
+
+class Facts:
+    """Everything read so far.
+
+    machines: by key.
+    pools: by uid, those that are deleted included.
+    uids: the uid of each NodePool that exists, by key.
+    stays: by assignment, those that have ended included.
+    limits: how many Nodes a ledger may have.
+    outcomes: the outcome of each command, by path, name and id.
+    times: when each entry was stored, by position.
+    """
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Machine] = {}
+        self.pools: dict[str, Pool] = {}
+        self.uids: dict[str, str] = {}
+        self.stays: dict[int, Stay] = {}
+        self.limits: dict[Ledger, int] = {}
+        self.outcomes: dict[tuple[str, str, str], str] = {}
+        self.times: dict[int, datetime] = {}
+
+    def pool_at(self, key: str) -> Pool | None:
+        """The NodePool that has this key now."""
+        uid = self.uids.get(key)
+        return self.pools[uid] if uid is not None else None
+
+    def existing_pools(self) -> Iterator[Pool]:
+        """The NodePools that exist now."""
+        return (self.pools[uid] for uid in self.uids.values())
+
+    def existing_pool(self, uid: str, message: OfPool) -> Pool:
+        """The NodePool that a message is about; a violation where it does not exist."""
+        pool = self.pools.get(uid)
+        if pool is None or pool.key != message.key or self.uids.get(pool.key) != uid:
+            raise Violation(f"NodePool {message.key} of uid {uid} does not exist")
+        return pool
+
+    def stays_in(self, pool: Pool) -> list[Stay]:
+        """The Nodes that a NodePool holds."""
+        return [
+            stay
+            for stay in self.stays.values()
+            if stay.pool is pool and stay.phase != NodePhase.DELETED
+        ]
+
+    def stay(self, message: OfNode) -> Stay:
+        """The stay that an event is about; a violation where its machine or NodePool is another."""
+        stay = self.stays[message.assignment]
+        machine = machine_key(message.zone, message.node)
+        if stay.machine != machine or stay.pool.key != message.key:
+            raise Violation(
+                f"assignment {message.assignment} is {stay.machine} in {stay.pool.key}, "
+                f"not {machine} in {message.key}"
+            )
+        return stay
+
+    def current_stay(self, message: OfNode) -> Stay:
+        """The same; a violation where the Node has left."""
+        stay = self.stay(message)
+        if stay.phase == NodePhase.DELETED:
+            raise Violation(f"{stay.machine} has left {stay.pool.key} already")
+        return stay
+
+    def reported_stay(self, message: OfMachine, assignment: int) -> Stay:
+        """The stay that a machine reports of; a violation where the machine is another."""
+        stay = self.stays[assignment]
+        if stay.machine != message.machine_key:
+            raise Violation(f"assignment {assignment} is {stay.machine}, not {message.machine_key}")
+        return stay
+
+    def reserved(self, ledger: Ledger) -> int:
+        """The most Nodes that all NodePools of a ledger may come to hold."""
+        return sum(pool.reserved for pool in self.existing_pools() if pool.ledger == ledger)

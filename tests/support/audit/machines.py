@@ -1,0 +1,44 @@
+"""Rules for machines: each is added once, and no Node leaves with Pods that were not observed."""
+
+from nodepool.contract.events import (
+    MachineAdded,
+    MachineBooted,
+    MachineFailed,
+    MachineRepaired,
+    NodeObserved,
+)
+from nodepool.contract.messages import Message
+from nodepool.contract.model import NodePhase
+from support.audit.facts import TRIAGE, Facts, Machine, Origin, Violation
+
+
+def check(facts: Facts, message: Message, _origin: Origin) -> None:
+    """Checks and notes a report of a machine."""
+    match message:
+        case MachineAdded():
+            _added(facts, message)
+        case MachineRepaired():
+            machine = facts.machines[message.machine_key]
+            if machine.holder == TRIAGE:
+                machine.holder = ""
+        case MachineBooted():
+            facts.reported_stay(message, message.assignment).booted = True
+        case MachineFailed():
+            facts.reported_stay(message, message.assignment).failed = True
+        case NodeObserved():
+            _observed(facts, message)
+
+
+def _added(facts: Facts, message: MachineAdded) -> None:
+    if message.machine_key in facts.machines:
+        raise Violation(f"{message.machine_key} is added twice")
+    machine = Machine(message.zone, message.instance_type, dict(message.labels))
+    facts.machines[message.machine_key] = machine
+
+
+def _observed(facts: Facts, message: NodeObserved) -> None:
+    stay = facts.reported_stay(message, message.assignment)
+    working = any(not (pod.daemon_set or pod.verification) for pod in message.pods)
+    if working and stay.phase == NodePhase.DELETED and not stay.overdue:
+        raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
+    stay.working = working

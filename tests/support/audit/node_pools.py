@@ -1,0 +1,59 @@
+"""Rules for NodePool objects: one for each name, growing generations, and an orderly end."""
+
+from nodepool.contract.events import (
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoved,
+    NodePoolDeleting,
+    NodePoolValidated,
+)
+from nodepool.contract.messages import Message
+from nodepool.contract.model import RemovalReason
+from support.audit.facts import Facts, Origin, Pool, Violation
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes an event about a NodePool as a whole."""
+    match message:
+        case NodePoolValidated():
+            _validated(facts, message, origin)
+        case NodePoolDeleting():
+            facts.existing_pool(message.uid, message).deleting_since = origin.position
+        case CWNodePoolNodesRemoved():
+            _nodes_removed(facts, message)
+        case CWNodePoolDeleted():
+            _deleted(facts, message)
+
+
+def _validated(facts: Facts, message: NodePoolValidated, origin: Origin) -> None:
+    pool = facts.pools.get(message.uid)
+    if pool is None:
+        pool = _created(facts, message)
+    elif message.generation < pool.versions.last.generation:
+        raise Violation(f"{message.key} goes back to generation {message.generation}")
+    elif message.spec.instance_type != pool.spec.instance_type:
+        raise Violation(f"{message.key} changes its instance type")
+    pool.versions.add(origin.position, message)
+
+
+def _created(facts: Facts, message: NodePoolValidated) -> Pool:
+    if message.key in facts.uids:
+        raise Violation(f"{message.key} is created while another NodePool has its name")
+    ledger = (message.org, message.zone, message.spec.instance_type)
+    facts.uids[message.key] = message.uid
+    pool = facts.pools[message.uid] = Pool(message.key, message.uid, ledger)
+    return pool
+
+
+def _nodes_removed(facts: Facts, message: CWNodePoolNodesRemoved) -> None:
+    pool = facts.existing_pool(message.uid, message)
+    if message.removal == RemovalReason.POOL_DELETED:
+        if pool.held:
+            raise Violation(f"{pool.key} is reported empty and holds {pool.held} Nodes")
+        pool.emptied = True
+
+
+def _deleted(facts: Facts, message: CWNodePoolDeleted) -> None:
+    pool = facts.existing_pool(message.uid, message)
+    if not pool.emptied:
+        raise Violation(f"{pool.key} is deleted before its Nodes are removed")
+    del facts.uids[pool.key]

@@ -1,0 +1,90 @@
+"""Rules for Nodes: registered once, removed only on request, drained before they are deleted."""
+
+from datetime import timedelta
+
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    NodeUpdated,
+)
+from nodepool.contract.messages import Message
+from nodepool.contract.model import NodePhase
+from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
+
+BOOT_MAX = timedelta(minutes=30)
+"""How long a machine may take to join its cluster before it is given up."""
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes an event about a Node."""
+    match message:
+        case CWNodeDeletionRequestSuccess():
+            stay = facts.stay(message)
+            stay.requested = stay.requested or origin.position
+        case CWNodeRegistered():
+            _registered(facts.current_stay(message))
+        case CWNodeRegistrationFailed():
+            _registration_failed(facts, facts.current_stay(message), origin)
+        case NodeUpdated():
+            _updated(facts.current_stay(message), message.phase, origin)
+        case CWDrainNode():
+            _drained(facts.current_stay(message), origin)
+        case CWNodeDeleted():
+            stay = facts.current_stay(message)
+            _check_deletion(stay, origin, registered=message.registered)
+            _leave(facts, stay, origin, holder="")
+
+
+def _registered(stay: Stay) -> None:
+    if stay.phase != NodePhase.BOOTING or not stay.booted:
+        raise Violation(f"{stay.machine} is registered when {stay.phase}")
+    stay.phase = NodePhase.PRODUCTION
+
+
+def _registration_failed(facts: Facts, stay: Stay, origin: Origin) -> None:
+    if stay.phase != NodePhase.BOOTING:
+        raise Violation(f"{stay.machine} fails to register when {stay.phase}")
+    if not stay.failed and facts.times[origin.cause] - stay.assigned < BOOT_MAX:
+        raise Violation(f"{stay.machine} is given up early")
+    _leave(facts, stay, origin, holder=TRIAGE)
+
+
+def _updated(stay: Stay, phase: NodePhase, origin: Origin) -> None:
+    if stay.phase == NodePhase.BOOTING:
+        raise Violation(f"{stay.machine} is updated before it is registered")
+    if phase == NodePhase.CORDONED and not stay.is_leaving(origin.cause):
+        raise Violation(f"{stay.machine} is cordoned without a request to remove it")
+    stay.phase = phase
+    stay.drained = stay.drained and phase == NodePhase.DRAINING
+
+
+def _drained(stay: Stay, origin: Origin) -> None:
+    if stay.phase not in (NodePhase.CORDONED, NodePhase.DRAINING):
+        raise Violation(f"{stay.machine} is drained when {stay.phase}")
+    if stay.is_preempted(origin.cause) and not stay.in_progress:
+        raise Violation(f"{stay.machine} is drained while its preemption is pending")
+    stay.phase, stay.drained = NodePhase.DRAINING, True
+
+
+def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:
+    if not stay.is_leaving(origin.cause):
+        raise Violation(f"{stay.machine} is deleted without a request to remove it")
+    if registered is (stay.phase == NodePhase.BOOTING):
+        raise Violation(f"{stay.machine} is deleted as registered={registered} when {stay.phase}")
+    if registered and stay.phase != NodePhase.DRAINING and not stay.overdue:
+        raise Violation(f"{stay.machine} is deleted when {stay.phase}")
+    # A Node that was being drained when it was warned may leave as soon as it is empty.
+    begun = stay.in_progress or stay.overdue or stay.drained
+    if stay.is_preempted(origin.cause) and not begun:
+        raise Violation(f"{stay.machine} is deleted for preemption early")
+    if stay.working and not stay.overdue:
+        raise Violation(f"{stay.machine} is deleted while Pods run on it")
+
+
+def _leave(facts: Facts, stay: Stay, origin: Origin, *, holder: str) -> None:
+    stay.phase = NodePhase.DELETED
+    stay.pool.departures.append(origin.position)
+    facts.machines[stay.machine].holder = holder

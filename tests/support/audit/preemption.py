@@ -1,0 +1,41 @@
+"""Rules for preemption: spot Nodes only, one warning, and no step before its time."""
+
+from datetime import timedelta
+
+from nodepool.contract.events import PreemptionInProgress, PreemptionOverdue, PreemptionPending
+from nodepool.contract.messages import Message
+from nodepool.contract.model import ComputeClass
+from support.audit.facts import Facts, Origin, Stay, Violation
+
+WARNING = timedelta(minutes=2)
+"""From the warning to the drain."""
+WINDOW = timedelta(minutes=7)
+"""From the warning to the deletion of the Node, drained or not."""
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes a step of a preemption."""
+    match message:
+        case PreemptionPending():
+            _warned(facts, facts.stay(message), origin)
+        case PreemptionInProgress():
+            stay = facts.stay(message)
+            _check_time(facts, stay, origin, WARNING)
+            stay.in_progress = True
+        case PreemptionOverdue():
+            stay = facts.stay(message)
+            _check_time(facts, stay, origin, WINDOW)
+            stay.overdue = True
+
+
+def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
+    if stay.warned is not None:
+        raise Violation(f"{stay.machine} is warned twice")
+    if stay.pool.spec.compute_class is not ComputeClass.SPOT:
+        raise Violation(f"{stay.machine} is preempted and is not a spot Node")
+    stay.warned = (origin.position, facts.times[origin.cause])
+
+
+def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:
+    if stay.warned is None or facts.times[origin.cause] - stay.warned[1] < after:
+        raise Violation(f"the preemption of {stay.machine} moves on early")

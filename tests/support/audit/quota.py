@@ -1,0 +1,34 @@
+"""Rules for quota: what is granted and held together never grows beyond the limit."""
+
+from nodepool.contract.events import GrantAcknowledged, QuotaChecked, QuotaSet
+from nodepool.contract.messages import Message
+from support.audit.facts import Facts, Origin, Pool, Violation
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes an event about a limit or a grant."""
+    match message:
+        case QuotaSet():
+            facts.limits[message.org, message.zone, message.instance_type] = message.limit
+        case QuotaChecked():
+            _granted(facts, message, origin)
+        case GrantAcknowledged():
+            facts.pools[message.uid].acknowledged = origin.cause
+
+
+def _granted(facts: Facts, message: QuotaChecked, origin: Origin) -> None:
+    pool = facts.pools[message.uid]
+    before = facts.reserved(pool.ledger)
+    pool.grants.add(origin.position, message)
+    check_limit(facts, pool, before, f"{pool.key} is granted {message.granted} Nodes")
+
+
+def check_limit(facts: Facts, pool: Pool, before: int, action: str) -> None:
+    """Checks what a ledger reserves after an action; a limit set too low later is no violation.
+
+    before: what the ledger reserved before the action.
+    action: what happened, for the text of the violation.
+    """
+    limit, after = facts.limits.get(pool.ledger, 0), facts.reserved(pool.ledger)
+    if after > max(limit, before):
+        raise Violation(f"{action}: {after} of {limit} in {'/'.join(pool.ledger)} are reserved")

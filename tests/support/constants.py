@@ -1,0 +1,10 @@
+"""The organisation, the cluster, the zones and the instance types that tests use."""
+
+ORG, CLUSTER = "acme", "prod"
+ZONE, WEST = "US-EAST-04A", "US-WEST-04A"
+H100 = "gd-8xh100ib-i128"
+A100 = "gd-8xa100-i128"
+PREFER_IDLE = {"scaleDownStrategy": "PreferIdle"}
+"""The `lifecycle` of a NodePool that may lose Nodes on which Pods run."""
+RACK = "node.coreweave.cloud/rack"
+"""The topology label that names the rack of a machine."""

@@ -1,0 +1,102 @@
+"""The objects of the read model as readers see them: JSON documents, typed as far as tests read."""
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+from nodepool.engine.world import World
+from nodepool.service import Projection
+
+Document = Mapping[str, object]
+POOL_LABEL = "compute.coreweave.com/node-pool"
+"""The Node label that names the NodePool."""
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+
+class Metadata(TypedDict):
+    """The metadata of a NodePool or a Node."""
+
+    name: str
+    uid: NotRequired[str]
+    labels: NotRequired[dict[str, str]]
+    annotations: NotRequired[dict[str, str]]
+
+
+class Condition(TypedDict):
+    """A condition of a NodePool or a Node."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class NodePoolSpec(TypedDict):
+    """The spec of a NodePool."""
+
+    targetNodes: int
+
+
+class NodePoolStatus(TypedDict):
+    """The status of a NodePool; both counts are of Nodes."""
+
+    conditions: list[Condition]
+    inProgress: int
+    currentNodes: int
+
+
+class NodePool(TypedDict):
+    """A NodePool."""
+
+    metadata: Metadata
+    spec: NodePoolSpec
+    status: NodePoolStatus
+
+
+class NodeStatus(TypedDict):
+    """The status of a Node."""
+
+    phase: str
+    conditions: list[Condition]
+
+
+class Node(TypedDict):
+    """A Node."""
+
+    metadata: Metadata
+    spec: Document
+    status: NodeStatus
+
+
+class Quota(TypedDict):
+    """A limit and its use, in Nodes; the limit is None where none was set."""
+
+    limit: int | None
+    used: int
+
+
+class Capacity(TypedDict):
+    """The machines of one type in one zone, counted by what they are at."""
+
+    free: int
+    assigned: int
+    triage: int
+
+
+def documents_of(world: World, bucket: str) -> dict[str, Document]:
+    """The objects in a bucket of a world's read model, by key."""
+    projection, _ = _projection(world)
+    return {key: projection.render(item) for key, item in world.objects(bucket).items()}
+
+
+def document_of(world: World, bucket: str, key: str) -> Document | None:
+    """One object of a world's read model; None where there is none."""
+    projection, state = _projection(world)
+    item = projection.get(state, bucket, key)
+    return None if item is None else projection.render(item)
+
+
+def _projection(world: World) -> tuple[Projection[Any, Any], Any]:
+    for service in world.services:
+        if service.projection is not None:
+            return service.projection, world.state(service.name)
+    raise AssertionError("no service of this world has a read model")

@@ -1,0 +1,164 @@
+"""What customers do: they apply, scale and delete NodePools, preempt Nodes and get quotas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.model import NodePhase
+from support.audit.facts import Facts, Ledger, Pool, Stay
+from support.constants import A100, H100, WEST, ZONE
+from support.manifests import rack_affinity
+from support.paths import cluster_path, org_path, pool_path
+from support.simulation.machines import Machines
+from support.simulation.sender import Sender
+
+CLUSTERS: Mapping[tuple[str, str], str] = {
+    ("acme", "prod"): ZONE,
+    ("acme", "lab"): ZONE,
+    ("acme", "west"): WEST,
+    ("umbrella", "prod"): ZONE,
+}
+"""The zone of each cluster, by organisation and name."""
+LEDGERS: tuple[Ledger, ...] = (
+    ("acme", ZONE, H100),
+    ("umbrella", ZONE, H100),
+    ("acme", WEST, H100),
+    ("acme", ZONE, A100),
+    ("umbrella", ZONE, A100),
+)
+"""What limits are set for; the last one has none at first."""
+
+
+@dataclass
+class Customers:
+    """Two organisations with four clusters.
+
+    facts: what is known from the log, to choose among the NodePools and Nodes that exist.
+    """
+
+    random: Random
+    facts: Facts
+    sender: Sender
+    machines: Machines
+
+    def register_clusters(self) -> None:
+        """Registers every cluster."""
+        for (org, cluster), zone in CLUSTERS.items():
+            self.sender.send("RegisterCluster", cluster_path(org, cluster), {"zone": zone})
+
+    def set_first_limits(self) -> None:
+        """Sets a limit for every ledger but the last."""
+        for ledger in LEDGERS[:-1]:
+            self._set_limit(ledger, self.random.choice((3, 6, 9)))
+
+    def some_path(self) -> PoolPath:
+        """The path of a NodePool: often one that exists."""
+        keys = list(self.facts.uids)
+        if keys and self.random.random() < 0.7:
+            return pool_path(self.random.choice(keys))
+        org, cluster = self.random.choice(list(CLUSTERS))
+        return org, cluster, f"p{self.random.randrange(3)}"
+
+    def apply(self) -> None:
+        """Creates a NodePool, or changes one."""
+        path = self.some_path()
+        metadata: dict[str, object] = {"name": path[2]}
+        if self.random.random() < 0.1:
+            metadata["resourceVersion"] = self._some_version()
+        if self.random.random() < 0.2:
+            metadata["labels"] = {"team": self.random.choice(("red", "blue"))}
+        pool = self.facts.pool_at("/".join(path))
+        is_change = pool is not None and self.random.random() < 0.6
+        spec = _spec_of(pool) if pool and is_change else self._new_spec(path[2])
+        for name, value in self._changes().items():
+            if self.random.random() < 0.25:
+                spec[name] = value
+        self.sender.send("ApplyNodePool", path, {"metadata": metadata, "spec": spec})
+
+    def _new_spec(self, name: str) -> dict[str, object]:
+        """A spec by the name of its NodePool, so that most later changes of it are allowed."""
+        kinds: Mapping[str, dict[str, object]] = {
+            "p0": {"instanceType": H100},
+            "p1": {"instanceType": H100, "computeClass": "spot"},
+            "p2": {"instanceType": self.random.choice((H100, A100))},
+        }
+        return {"targetNodes": self.random.choice((0, 1, 2, 3, 4, 8)), **kinds[name]}
+
+    def _changes(self) -> dict[str, object]:
+        """New values for fields of a spec, of which each is taken or not."""
+        strategy = self.random.choice(("IdleOnly", "PreferIdle"))
+        affinity = rack_affinity(*self.random.choice((["r1"], ["r1", "r2"])))
+        return {
+            "targetNodes": self.random.choice((0, 1, 2, 3, 5, 8)),
+            "lifecycle": {"scaleDownStrategy": strategy},
+            "nodeLabels": {"team": self.random.choice(("red", "blue"))},
+            "affinity": self.random.choice((None, None, affinity)),
+            "region": self.random.choice((None, None, None, None, "US-EAST-01A")),
+            "schedulingPriority": {"value": self.random.choice((-1, 0, 0, 7))},
+        }
+
+    def scale(self) -> None:
+        """Changes the target of a NodePool."""
+        content: dict[str, object] = {"targetNodes": self.random.choice((0, 1, 2, 3, 4, 6, 9))}
+        if self.random.random() < 0.1:
+            content["resourceVersion"] = self._some_version()
+        self.sender.send("ScaleNodePool", self.some_path(), content)
+
+    def scale_down_and_up(self) -> None:
+        """Shrinks a NodePool, grows and shrinks it again, with Pods coming and going meanwhile."""
+        stay = self.machines.some_node()
+        if stay is None:
+            return
+        path, held = pool_path(stay.pool.key), stay.pool.held
+        for target in (held - 1, held, held - 1, held, held - 1):
+            content = {"targetNodes": max(0, target)}
+            self.sender.delayed.append(partial(self.sender.send, "ScaleNodePool", path, content))
+            self.sender.delayed.append(partial(self._change_pods, stay.pool))
+
+    def _change_pods(self, pool: Pool) -> None:
+        for stay in self.facts.stays_in(pool):
+            if stay.phase != NodePhase.BOOTING:
+                self._change_pod(stay)
+
+    def _change_pod(self, stay: Stay) -> None:
+        if self.random.random() < 0.5:
+            self.machines.run_pod_on(stay)
+        else:
+            self.machines.stop_pod_on(stay)
+
+    def delete(self) -> None:
+        """Deletes a NodePool."""
+        self.sender.send("DeleteNodePool", self.some_path(), {})
+
+    def change_limit(self) -> None:
+        """Raises or lowers a limit."""
+        self._set_limit(self.random.choice(LEDGERS), self.random.choice((0, 1, 3, 6, 12)))
+
+    def _set_limit(self, ledger: Ledger, limit: int) -> None:
+        org, zone, instance_type = ledger
+        content = {"zone": zone, "instanceType": instance_type, "limit": limit}
+        self.sender.send("SetQuota", org_path(org), content)
+
+    def preempt(self) -> None:
+        """Preempts a Node, seldom one that is not a spot Node."""
+        stay = self.machines.some_node(is_spot=self.random.random() < 0.9)
+        if stay is not None:
+            content = {"node": stay.machine.rpartition("/")[2]}
+            self.sender.send("PreemptNode", pool_path(stay.pool.key), content)
+
+    def reapply(self, pool: Pool) -> None:
+        """Applies a NodePool with a new label, so that all services check it again."""
+        path = pool_path(pool.key)
+        spec = {**_spec_of(pool), "nodeLabels": {"asked": "again"}}
+        self.sender.send("ApplyNodePool", path, {"metadata": {"name": path[2]}, "spec": spec})
+
+    def _some_version(self) -> str:
+        return str(self.random.randrange(len(self.sender.log.entries) + 1))
+
+
+def _spec_of(pool: Pool) -> dict[str, object]:
+    """The spec of a NodePool as a manifest has it."""
+    spec: dict[str, object] = pool.spec.model_dump(mode="json", exclude_none=True)
+    return spec

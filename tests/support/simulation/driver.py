@@ -1,0 +1,150 @@
+"""A seeded simulation: all services under crashes, delays, duplicates, noise and broken machines.
+
+Each step is one small thing that a replica, a customer or a machine does: read a few entries,
+propose outputs, store them, learn what became of them, crash between any two of these. After each
+step an auditor reads what is new in the log. In the end the faults stop, and what is left has to
+add up, which `final_checks` checks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+
+from nodepool.engine.world import Log, World
+from nodepool.service import AnyService
+from support.audit.auditor import Auditor
+from support.services import services
+from support.simulation.customers import Customers
+from support.simulation.final_checks import FinalChecks
+from support.simulation.machines import Machines
+from support.simulation.noise import noise
+from support.simulation.replicas import Replicas
+from support.simulation.sender import Sender
+
+STEPS = 7_000
+QUIET_PERIOD = timedelta(hours=4)
+"""How long the services run on without faults; longer than anything may take."""
+JUMPS_S = (0.1, 1, 10, 45, 90, 121, 200, 600, 1900)
+"""How far the clock moves at once, in seconds."""
+
+
+@dataclass
+class Simulation:
+    """One simulation; with the same seed, services and log it always runs the same.
+
+    seed: what the order of all steps is drawn from.
+    services: the services that run, two replicas each.
+    steps: how many steps it takes before the faults stop.
+    log: the log that all replicas share.
+    """
+
+    seed: int
+    services: Sequence[AnyService] = field(default_factory=services)
+    steps: int = STEPS
+    log: Log = field(default_factory=Log)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        self.world = World(self.services, replicas=2)
+        self.world.log = self.log
+        self.auditor = Auditor()
+        self.replicas = Replicas(self.random, self.world)
+        self.sender = Sender(self.random, self.log)
+        facts = self.auditor.facts
+        self.machines = Machines(self.random, facts, self.sender)
+        self.customers = Customers(self.random, facts, self.sender, self.machines)
+        self._audited = 0
+
+    def run(self) -> None:
+        """Runs the simulation; raises `Violation` where anything is wrong, then or at the end."""
+        self._start()
+        for _ in range(self.steps):
+            self._step()
+            self._audit()
+        self._stop_faults()
+        FinalChecks(self.world, self.auditor.facts).check(self.sender.sent)
+
+    def tail(self, most: int = 12) -> list[str]:
+        """The last entries that the auditor read, one line each."""
+        return [
+            f"{entry.position} {entry.time:%H:%M:%S} {entry.subject} {entry.content[:400]!r}"
+            for entry in self.log.entries[: self.auditor.position][-most:]
+        ]
+
+    def _start(self) -> None:
+        self.customers.register_clusters()
+        self.customers.set_first_limits()
+        self.machines.add_first()
+        for _ in range(3):
+            self.customers.apply()
+
+    def _step(self) -> None:
+        chance = self.random.random()
+        if self.sender.delayed and self.random.random() < 0.05:
+            self.sender.delayed.popleft()()
+        elif chance < 0.025:
+            self._act_from_outside()
+        elif chance < 0.031:
+            self._pass_time()
+        elif chance < 0.034:
+            self._make_noise()
+        elif chance < 0.036:
+            self.replicas.pause()
+        else:
+            self.replicas.step()
+
+    def _act_from_outside(self) -> None:
+        weights: Mapping[Callable[[], None], int] = {
+            self.customers.apply: 14,
+            self.customers.scale: 18,
+            self.customers.scale_down_and_up: 6,
+            self.customers.delete: 4,
+            self.customers.change_limit: 5,
+            self.machines.add: 3,
+            self.machines.break_one: 5,
+            self.machines.repair_one: 5,
+            self.machines.run_pod: 22,
+            self.machines.stop_pod: 14,
+            self.customers.preempt: 14,
+            self.sender.resend: 9,
+            self._send_malformed: 3,
+        }
+        (action,) = self.random.choices(list(weights), list(weights.values()))
+        action()
+
+    def _send_malformed(self) -> None:
+        self.sender.send_malformed(self.customers.some_path())
+
+    def _pass_time(self) -> None:
+        """Moves the clock to the next moment at which something is due, or by one of `JUMPS_S`."""
+        due = [actor.replica.due() for actor in self.replicas.actors]
+        ahead = [moment for moment in due if moment is not None and moment > self.log.clock]
+        if ahead and self.random.random() < 0.5:
+            self.log.clock = min(ahead)
+        else:
+            self.log.clock += timedelta(seconds=self.random.choice(JUMPS_S))
+
+    def _make_noise(self) -> None:
+        subject, content = noise(self.random, self.services, self.customers.some_path)
+        self.auditor.noise.add(self.log.append(subject, content, ""))
+
+    def _audit(self) -> None:
+        for entry in self.log.entries[self._audited :]:
+            self.auditor.read(entry)
+        self._audited = len(self.log.entries)
+
+    def _stop_faults(self) -> None:
+        """Lets every replica catch up, and as much time pass as anything may take."""
+        self.replicas.stop_faults()
+        self.world.run_until_idle()
+        self._audit()
+        self._run_quietly()
+        # A NodePool that could not be checked is checked again when its spec changes.
+        for pool in FinalChecks(self.world, self.auditor.facts).failed_pools():
+            self.customers.reapply(pool)
+        self._run_quietly()
+
+    def _run_quietly(self) -> None:
+        self.world.pass_time(QUIET_PERIOD)
+        self._audit()

@@ -1,0 +1,160 @@
+"""What must be true when the faults have stopped, and all services had time enough."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from nodepool.contract.model import NodePhase
+from nodepool.contract.subjects import address_of
+from nodepool.engine.snapshot import dump
+from nodepool.engine.world import World
+from support.audit.facts import TRIAGE, Facts, Pool, Violation
+from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
+from support.simulation.pool_checks import PoolChecks
+from support.simulation.sender import SentCommand
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass
+class FinalChecks:
+    """Compares the facts of the log with the read model of a world, and with a replay."""
+
+    world: World
+    facts: Facts
+
+    def failed_pools(self) -> list[Pool]:
+        """The NodePools with a condition that could not be checked."""
+        pools = [
+            self.facts.pool_at(key)
+            for key, node_pool in self._node_pools().items()
+            if "InternalError" in {each["reason"] for each in node_pool["status"]["conditions"]}
+        ]
+        return [pool for pool in pools if pool is not None]
+
+    def check(self, sent: Sequence[SentCommand]) -> None:
+        """Raises `Violation` for the first check that fails."""
+        self._commands_have_outcomes(sent)
+        self._no_machine_is_booting()
+        self._pools_are_explained()
+        self._node_pools_add_up()
+        self._nodes_add_up()
+        self._machines_add_up()
+        self._quotas_add_up()
+        self._replay_is_the_same()
+
+    def _commands_have_outcomes(self, sent: Sequence[SentCommand]) -> None:
+        for subject, _, id in sent:
+            address = address_of(subject)
+            assert address is not None
+            if ("/".join(address.path), address.name, id) not in self.facts.outcomes:
+                raise Violation(f"the command {id} on {subject} has no outcome")
+
+    def _no_machine_is_booting(self) -> None:
+        for stay in self.facts.stays.values():
+            if stay.phase == NodePhase.BOOTING:
+                raise Violation(f"{stay.machine} neither joined {stay.pool.key} nor was given up")
+
+    def _pools_are_explained(self) -> None:
+        node_pools = self._node_pools()
+        for pool in self.facts.existing_pools():
+            if pool.key not in node_pools:
+                raise Violation(f"{pool.key} is not in the read model")
+            PoolChecks(self.facts, pool, node_pools[pool.key]).check()
+
+    def _node_pools(self) -> Mapping[str, NodePool]:
+        return cast("Mapping[str, NodePool]", documents_of(self.world, "nodepools"))
+
+    def _node_pools_add_up(self) -> None:
+        shown = {
+            key: (node_pool["status"]["inProgress"], node_pool["status"]["currentNodes"])
+            for key, node_pool in self._node_pools().items()
+        }
+        _compare("NodePools", shown, {p.key: self._counts(p) for p in self.facts.existing_pools()})
+
+    def _counts(self, pool: Pool) -> tuple[int, int]:
+        """How many Nodes a NodePool awaits and has."""
+        is_booting = [stay.phase == NodePhase.BOOTING for stay in self.facts.stays_in(pool)]
+        return sum(is_booting), len(is_booting) - sum(is_booting)
+
+    def _nodes_add_up(self) -> None:
+        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        shown = {_machine_of(node): (_pool_of(key, node), node) for key, node in nodes.items()}
+        counted = {
+            stay.machine: (stay.pool.key, stay.phase.value)
+            for stay in self.facts.stays.values()
+            if stay.phase != NodePhase.DELETED
+        }
+        phases = {
+            machine: (pool, node["status"]["phase"]) for machine, (pool, node) in shown.items()
+        }
+        _compare("Nodes", phases, counted)
+
+    def _machines_add_up(self) -> None:
+        capacity = cast("Mapping[str, Capacity]", documents_of(self.world, "capacity"))
+        shown = {
+            key: (count["free"], count["assigned"], count["triage"])
+            for key, count in capacity.items()
+        }
+        offerings = {machine.offering for machine in self.facts.machines.values()}
+        counted = {
+            "/".join(offering): (
+                sum(not holder for holder in holders),
+                sum(holder not in ("", TRIAGE) for holder in holders),
+                holders.count(TRIAGE),
+            )
+            for offering in offerings
+            for holders in (self._holders(offering),)
+        }
+        _compare("machines", shown, counted)
+
+    def _holders(self, offering: tuple[str, str]) -> list[str]:
+        machines = self.facts.machines.values()
+        return [machine.holder for machine in machines if machine.offering == offering]
+
+    def _quotas_add_up(self) -> None:
+        quotas = cast("Mapping[str, Quota]", documents_of(self.world, "quotas"))
+        shown = {
+            key: (quota["limit"], quota["used"])
+            for key, quota in quotas.items()
+            if quota["used"] or quota["limit"] is not None
+        }
+        reserving = {pool.ledger for pool in self.facts.existing_pools() if pool.reserved}
+        counted = {
+            "/".join(ledger): (self.facts.limits.get(ledger), self.facts.reserved(ledger))
+            for ledger in reserving | set(self.facts.limits)
+        }
+        _compare("quotas", shown, counted)
+
+    def _replay_is_the_same(self) -> None:
+        for host in self.world.hosts:
+            self.world.process(host, even_if_quiet=True)
+        for host in self.world.hosts:
+            self.world.read(host)
+        for service in self.world.services:
+            replay = self.world.host(service)
+            self.world.read(replay)
+            lines = list(dump(replay.replica.safe))
+            for host in self.world.hosts:
+                if host.service is service and list(dump(host.replica.safe)) != lines:
+                    raise Violation(f"a replay of {service.name} leads to another state")
+
+
+def _machine_of(node: Node) -> str:
+    metadata = node["metadata"]
+    return f"{metadata['labels'][ZONE_LABEL]}/{metadata['name']}"
+
+
+def _pool_of(key: str, node: Node) -> str:
+    cluster = key.rpartition("/")[0]
+    return f"{cluster}/{node['metadata']['labels'][POOL_LABEL]}"
+
+
+def _compare(name: str, shown: Mapping[K, object], counted: Mapping[K, object]) -> None:
+    differences = {
+        key: (shown.get(key), counted.get(key))
+        for key in {**shown, **counted}
+        if shown.get(key) != counted.get(key)
+    }
+    if differences:
+        raise Violation(f"the {name} do not add up, shown and counted: {differences}")

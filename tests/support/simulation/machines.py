@@ -1,0 +1,98 @@
+"""What happens to machines: they are added, break and are repaired, and Pods run on them."""
+
+from dataclasses import dataclass
+from random import Random
+
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.model import ComputeClass, NodePhase
+from support.audit.facts import Facts, Stay
+from support.constants import A100, H100, RACK, WEST, ZONE
+from support.paths import machine_path, zone_path
+from support.simulation.sender import Sender
+
+FIRST_MACHINES = ((ZONE, H100, 9), (ZONE, A100, 3), (WEST, H100, 3))
+"""Zone, instance type and number of the machines that are there from the beginning."""
+
+
+@dataclass
+class Machines:
+    """Machines of three offerings; `facts` is what is known of them from the log."""
+
+    random: Random
+    facts: Facts
+    sender: Sender
+
+    def add_first(self) -> None:
+        """Adds the machines that are there from the beginning."""
+        for zone, instance_type, count in FIRST_MACHINES:
+            self._add(zone, instance_type, count)
+
+    def add(self) -> None:
+        """Adds one or two machines."""
+        zone, instance_type, _ = self.random.choice(FIRST_MACHINES)
+        self._add(zone, instance_type, self.random.choice((1, 2)))
+
+    def _add(self, zone: str, instance_type: str, count: int) -> None:
+        has_rack = self.random.random() < 0.5
+        content = {
+            "instanceType": instance_type,
+            "count": count,
+            "labels": {RACK: self.random.choice(("r1", "r2"))} if has_rack else {},
+            "bootSeconds": self.random.choice((0, 0, 30, 400)),
+        }
+        self.sender.send("AddMachines", zone_path(zone), content)
+
+    def break_one(self) -> None:
+        """Makes a machine fail when it boots next."""
+        path = self._some_path()
+        if path is not None:
+            fault = self.random.choice(("boot", "registration", "silence"))
+            content = {"fault": fault, "times": self.random.choice((1, 1, 2))}
+            self.sender.send("BreakMachine", path, content)
+
+    def repair_one(self) -> None:
+        """Repairs a machine, broken or not."""
+        path = self._some_path()
+        if path is not None:
+            self.sender.send("RepairMachine", path, {})
+
+    def run_pod(self) -> None:
+        """Starts a Pod on some Node."""
+        stay = self.some_node()
+        if stay is not None:
+            self.run_pod_on(stay)
+
+    def run_pod_on(self, stay: Stay) -> None:
+        """Starts a Pod on this Node."""
+        pod = {
+            "name": f"job-{self.random.randrange(2)}",
+            "interruption": self.random.choice(("blocking", "interruptable", "graceful")),
+            "graceS": self.random.choice((0, 30, 300, 3600)),
+            "daemonSet": self.random.random() < 0.1,
+        }
+        self.sender.send("RunPod", machine_path(stay.machine), {"pod": pod})
+
+    def stop_pod(self) -> None:
+        """Ends a Pod on some Node that runs one."""
+        working = [stay for stay in self.facts.stays.values() if stay.working]
+        if working:
+            self.stop_pod_on(self.random.choice(working))
+
+    def stop_pod_on(self, stay: Stay) -> None:
+        """Ends a Pod on this Node."""
+        content = {"name": f"job-{self.random.randrange(2)}"}
+        self.sender.send("StopPod", machine_path(stay.machine), content)
+
+    def some_node(self, *, is_spot: bool = False) -> Stay | None:
+        """A Node in production; None where there is none."""
+        stays = [
+            stay
+            for stay in self.facts.stays.values()
+            if stay.phase == NodePhase.PRODUCTION
+            and (not is_spot or stay.pool.spec.compute_class is ComputeClass.SPOT)
+        ]
+        return self.random.choice(stays) if stays else None
+
+    def _some_path(self) -> PoolPath | None:
+        keys = list(self.facts.machines)
+        return machine_path(self.random.choice(keys)) if keys else None

@@ -1,0 +1,160 @@
+"""Replicas that act one small step at a time, and fail between any two: the faults inside."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from nodepool.contract.subjects import subject_of
+from nodepool.engine.proposal import Proposal
+from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.snapshot import dump, load
+from nodepool.engine.world import Host, World
+
+SECOND_REPLICA_PACES = (0.05, 0.2, 0.8)
+"""How often the second replica of a service acts, where the first acts once."""
+PAUSE_TURNS = (5, 20, 60)
+"""How many turns of its replicas a paused service misses."""
+READ_SIZES = (1, 2, 5, 20, 60)
+"""How many entries a replica reads in one step."""
+
+
+@dataclass
+class Actor:
+    """One replica, and how far its commit is.
+
+    pace: how often it acts, compared with others.
+    proposal: what it is about to store.
+    stored: the position at which its proposal was stored, 0 for a conflict; None while neither is
+        known to the log.
+    """
+
+    host: Host
+    pace: float
+    proposal: Proposal[Any, Any] | None = None
+    stored: int | None = None
+
+    @property
+    def replica(self) -> Replica[Any, Any, Any]:
+        """Its replica; another one after each crash."""
+        return self.host.replica
+
+
+@dataclass
+class Snapshot:
+    """The state of a replica as it was written down, and the place in the log it belongs to."""
+
+    lines: list[bytes]
+    committed: int
+    expected_sequence: int
+
+
+@dataclass
+class Replicas:
+    """Two replicas of each service of a world.
+
+    pauses: how many turns each paused service still misses, by name.
+    """
+
+    random: Random
+    world: World
+    pauses: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.actors = [
+            Actor(host, self.random.choice(SECOND_REPLICA_PACES) if number % 2 else 1.0)
+            for number, host in enumerate(self.world.hosts)
+        ]
+        self._paces = [actor.pace for actor in self.actors]
+        self._snapshots: dict[str, list[Snapshot]] = {}
+
+    def pause(self) -> None:
+        """Pauses a service."""
+        service = self.random.choice(self.world.services)
+        self.pauses[service.name] = self.random.choice(PAUSE_TURNS)
+
+    def step(self) -> None:
+        """Lets a replica do the next small thing, unless its service is paused."""
+        (actor,) = self.random.choices(self.actors, self._paces)
+        name = actor.host.service.name
+        if self.pauses.get(name, 0):
+            self.pauses[name] -= 1
+        else:
+            self._act(actor)
+
+    def stop_faults(self) -> None:
+        """Every proposal that is under way is given up; what was stored of it is read later."""
+        for actor in self.actors:
+            if actor.proposal is not None:
+                actor.replica.in_doubt()
+
+    def _act(self, actor: Actor) -> None:
+        log = self.world.log
+        if self.random.random() < 0.006:
+            self._crash(actor)
+        elif actor.stored is not None:
+            self._learn(actor)
+        elif actor.proposal is not None:
+            self._store(actor)
+        elif self.random.random() < 0.3:
+            self._fire(actor)
+        elif actor.host.cursor < len(log.entries) and self.random.random() < 0.6:
+            self.world.read(actor.host, self.random.choice(READ_SIZES))
+        else:
+            self._propose(actor)
+
+    def _propose(self, actor: Actor) -> None:
+        proposal = actor.replica.propose(even_if_quiet=self.random.random() < 0.2)
+        if proposal is not None and proposal.worth_storing:
+            actor.proposal = proposal
+
+    def _store(self, actor: Actor) -> None:
+        assert actor.proposal is not None
+        if self.random.random() < 0.05:  # The commit is lost on its way to the server.
+            actor.proposal = None
+            actor.replica.in_doubt()
+        else:
+            actor.stored = self.world.log.commit(actor.proposal) or 0
+
+    def _learn(self, actor: Actor) -> None:
+        assert actor.proposal is not None
+        proposal, stored = actor.proposal, actor.stored
+        actor.proposal = actor.stored = None
+        if self.random.random() < 0.08:  # The server's response is lost on its way back.
+            actor.replica.in_doubt()
+        elif stored:
+            actor.replica.accepted(proposal, stored)
+            if self.random.random() < 0.1:
+                self._write_snapshot(actor)
+        else:
+            actor.replica.conflicted()
+
+    def _write_snapshot(self, actor: Actor) -> None:
+        replica = actor.replica
+        snapshot = Snapshot(list(dump(replica.safe)), replica.committed, replica.expected_sequence)
+        self._snapshots.setdefault(actor.host.service.name, []).append(snapshot)
+
+    def _crash(self, actor: Actor) -> None:
+        """Starts the replica again, from the beginning of the log or from a recent snapshot."""
+        service = actor.host.service
+        actor.proposal = actor.stored = None
+        snapshots = self._snapshots.get(service.name)
+        if snapshots and self.random.random() < 0.8:
+            snapshot = self.random.choice(snapshots[-3:])
+            state = load(type(service.initial), snapshot.lines)
+            actor.host.replica = Replica(
+                service, state, snapshot.committed, snapshot.expected_sequence
+            )
+            actor.host.cursor = snapshot.committed
+        else:
+            actor.host.replica = Replica(service)
+            actor.host.cursor = 0
+
+    def _fire(self, actor: Actor) -> None:
+        """Wakes a replica for which something is due; sometimes too early for the log's clock."""
+        replica, log = actor.replica, self.world.log
+        due = replica.due()
+        if due is None or replica.open or replica.is_behind:
+            return
+        if due <= log.clock or self.random.random() < 0.1:
+            message = wake(actor.host.service.name, due, replica.read_to)
+            log.append(subject_of(message.data, CLOCK), message.encode(), message.id)
