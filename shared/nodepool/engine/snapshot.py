@@ -49,7 +49,10 @@ def _holds_maps(hint: object) -> bool:
 
 
 def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
-    """What these lines were made of, with a state of this class; raises ValueError for others."""
+    """What was dumped as these lines, with a state of this class.
+
+    Raises ValueError, TypeError or LookupError for lines of another form.
+    """
     builder = _Builder(Folded, state=state)
     for line in lines:
         path, *rest = json.loads(line)
