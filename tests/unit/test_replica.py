@@ -1,186 +1,123 @@
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nodepool.contract.commands import SetQuota
-from nodepool.contract.events import CommandRefused, MachineAdded, QuotaSet, Wake
-from nodepool.contract.messages import Command, Message, envelope_of
+from nodepool.contract.events import CommandRefused, Wake
+from nodepool.contract.messages import Message, envelope_of, pool_fields
+from nodepool.contract.outcomes import accepted
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import LETTER_MAX, Proposal
-from nodepool.engine.replica import CLOCK, INPUTS_MAX, QUIET_MAX, Replica, wake
-from nodepool.engine.world import Log
-from nodepool.service import IMMEDIATELY, OUTPUTS_MAX, Context, Failure, Service, refused
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MISTAKE, LATE_MISTAKE = 666_666, 777_777
-"""Limits on which the service under test breaks: while deciding, and while folding."""
-
-
-@dataclass(frozen=True)
-class State:
-    """What the service under test remembers: machines seen, and what it said, in order."""
-
-    machines: int = 0
-    said: tuple[int, ...] = ()
-    woken: int = 0
-
-
-def evolve(state: State, message: Message, _now: Context) -> State:
-    """Counts machines and keeps what was said."""
-    match message:
-        case SetQuota(limit=limit):
-            if limit == LATE_MISTAKE:
-                raise RuntimeError("cannot be folded")
-        case MachineAdded():
-            return replace(state, machines=state.machines + 1)
-        case QuotaSet(granted=granted):
-            return replace(state, said=(*state.said, granted))
-        case Wake():
-            return replace(state, woken=state.woken + 1)
-    return state
-
-
-def decide(state: State, message: Message, _now: Context) -> Iterator[Message]:
-    """As many outputs as the command's limit asks for; nothing to anything else."""
-    if isinstance(message, SetQuota):
-        if message.limit == MISTAKE:
-            raise RuntimeError("an invariant is broken")
-        for number in range(message.limit):
-            yield said(len(state.said) + number, limit=message.limit)
-
-
-def wakes(state: State) -> datetime | None:
-    """At once for each machine that no wake has come for."""
-    return IMMEDIATELY if state.woken < state.machines else None
-
-
-def on_failure(failure: Failure) -> Iterable[Message]:
-    """A command that cannot be taken is refused."""
-    if failure.is_command:
-        yield refused(failure)
-
-
-SERVICE = Service(
-    name="quota",
-    hears=SetQuota | MachineAdded | Wake,
-    says=QuotaSet | CommandRefused,
-    initial=State(),
-    evolve=evolve,
-    decide=decide,
-    wakes=wakes,
-    on_failure=on_failure,
+from nodepool.engine.replica import CLOCK, INPUTS_MAX, QUIET_MAX, wake
+from nodepool.engine.step import OUTPUTS_MAX, Folded
+from nodepool.engine.world import BATCH_MAX, Log
+from nodepool.state.work import IMMEDIATELY
+from support.sample_service import (
+    JOB,
+    NAME,
+    SERVICE,
+    Fault,
+    Hears,
+    PaperJammed,
+    PrinterReplica,
+    State,
+    commit,
+    enqueue,
+    page,
+    pages,
+    paper,
+    print_now,
+    read,
+    store,
 )
 
-
-def said(granted: int, limit: int = 1) -> QuotaSet:
-    """An output of the service under test."""
-    return QuotaSet(org="acme", zone="z", instance_type="t", limit=limit, granted=granted)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PrinterProposal = Proposal[State, Hears]
 
 
-def ask(log: Log, limit: int = 1, id: str = "") -> int:
-    """Puts an input on the log that is processed `limit` times; its position."""
-    return put(log, SetQuota(org="acme", zone="z", instance_type="t", limit=limit), "", id)
+def given_log(*messages: Message) -> tuple[Log, PrinterReplica]:
+    """A log that holds these messages, and a replica that has read them."""
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    for message in messages:
+        store(log, message)
+    read(replica, log)
+    return log, replica
 
 
-def note(log: Log) -> int:
-    """Puts an input on the log that is never processed; its position."""
-    machine = f"m{len(log.entries)}"
-    return put(log, MachineAdded(zone="z", machine=machine, instance_type="t"), "fleet")
-
-
-def put(log: Log, message: Message, service: str, id: str = "", cause: int | None = None) -> int:
-    """Puts a message on the log as a service or a client does; its position."""
-    envelope = envelope_of(type(message)).model_construct(
-        id=id or f"c{len(log.entries) + 1}",
-        type=type(message).__name__,
-        source=service or "me",
-        causeposition=cause,
-        data=message,
-    )
-    return log.append(subject_of(message, service), envelope.encode(), envelope.id)
-
-
-def read(replica: Replica[State], log: Log) -> None:
-    """Lets a replica read to the end of the log."""
-    for entry in log.entries[replica.read_to :]:
-        if SERVICE.wants(entry.subject):
-            replica.read(entry)
-        else:
-            replica.read_to = entry.position
-
-
-def proposal_of(replica: Replica[State], *, even_if_quiet: bool = False) -> Proposal[State]:
+def proposal_of(replica: PrinterReplica, *, even_if_quiet: bool = False) -> PrinterProposal:
     """What a replica proposes, where it proposes anything."""
     proposal = replica.propose(even_if_quiet=even_if_quiet)
     assert proposal is not None
     return proposal
 
 
-def output(replica: Replica[State], log: Log) -> bool:
-    """Lets a replica read on and commit its outputs; whether they were stored."""
-    read(replica, log)
-    proposal = replica.propose()
-    if proposal is None or not proposal.worth_storing:
-        return False
+def accept(replica: PrinterReplica, log: Log, proposal: PrinterProposal) -> None:
+    """Stores a proposal."""
     position = log.commit(proposal)
-    if position is None:
-        replica.conflicted()
-        return False
+    assert position is not None
     replica.accepted(proposal, position)
-    return True
+
+
+def outputs(proposal: PrinterProposal) -> list[Message]:
+    """Everything a proposal says, dead letters left out."""
+    return [envelope.data for item in proposal.processed for envelope in item.envelopes]
+
+
+def dead_letters(proposal: PrinterProposal) -> list[dict[str, object]]:
+    """The dead letters of a proposal."""
+    return [
+        json.loads(message.content)
+        for message in proposal.messages
+        if message.subject == "np.dead.printer"
+    ]
 
 
 # What is proposed.
 
 
-def test_a_replica_without_open_questions_proposes_nothing() -> None:
-    assert Replica(SERVICE).propose() is None
+def test_a_replica_without_open_inputs_proposes_nothing() -> None:
+    assert PrinterReplica(SERVICE).propose() is None
 
 
-def test_answers_lie_in_envelopes_that_name_their_question() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, limit=2, id="c1")
-
+def test_outputs_lie_in_envelopes_that_name_their_input() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    store(log, print_now(1), "c1")
     read(replica, log)
+
     proposal = proposal_of(replica)
 
     (processed,) = proposal.processed
     assert processed.envelopes == tuple(
-        envelope_of(QuotaSet).model_construct(
-            id=f"1.quota.{index}",
-            type="QuotaSet",
-            source="quota",
-            subject="acme/_/_",
+        envelope_of(type(output)).model_construct(
+            id=f"1.printer.{index}",
+            type=type(output).__name__,
+            source="printer",
+            subject="acme/prod/train",
             time=log.entries[0].time,
             correlationid="c1",
             causationid="c1",
             causeposition=1,
-            data=said(index, limit=2),
+            data=output,
         )
-        for index in range(2)
+        for index, output in enumerate((accepted(print_now(1), "done"), page(0)))
     )
-    assert [(one.subject, one.id) for one in proposal.messages] == [
-        ("np.evt.quota.acme._._.QuotaSet", "1.quota.0"),
-        ("np.evt.quota.acme._._.QuotaSet", "1.quota.1"),
+    assert [(message.subject, message.id) for message in proposal.messages] == [
+        ("np.evt.printer.acme.prod.train.CommandAccepted", "1.printer.0"),
+        ("np.evt.printer.acme.prod.train.PagePrinted", "1.printer.1"),
     ]
-    assert (proposal.subject, proposal.record()) == ("np.commit.quota", b'{"position": 1}')
+    assert (proposal.subject, proposal.record()) == ("np.commit.printer", b'{"position": 1}')
     assert (proposal.position, proposal.expected_sequence, proposal.worth_storing) == (1, 0, True)
 
 
-def test_a_trace_and_the_command_that_began_it_go_on_through_answers() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
+def test_a_trace_and_the_command_that_began_it_go_on_through_outputs() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
     content = {
         "specversion": "1.0",
         "id": "c9",
         "traceparent": "00-a-b-01",
-        "data": {"zone": "z", "instanceType": "t", "limit": 1},
+        "data": {"pages": 0},
     }
-    log.append("np.cmd.acme._._.SetQuota", json.dumps(content).encode(), "")
+    log.append("np.cmd.acme.prod.train.PrintNow", json.dumps(content).encode(), "")
 
     read(replica, log)
     (processed,) = proposal_of(replica).processed
@@ -189,15 +126,28 @@ def test_a_trace_and_the_command_that_began_it_go_on_through_answers() -> None:
     assert (envelope.traceparent, envelope.correlationid) == ("00-a-b-01", "c9")
 
 
-def test_questions_are_answered_in_the_order_of_the_log_each_seeing_those_before() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    for limit in (2, 1, 3):
-        ask(log, limit)
+def test_the_outputs_of_a_wake_have_the_correlation_of_the_command_that_began_it() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    store(log, enqueue(1), "c1")
+    commit(replica, log)
+    store(log, Wake(service=NAME, due=NOON), "a wake")
 
     read(replica, log)
+    (processed,) = proposal_of(replica).processed
+
+    (envelope,) = processed.envelopes
+    assert envelope.data == page(0)
+    assert (envelope.correlationid, envelope.causationid) == ("c1", "a wake")
+
+
+def test_inputs_are_processed_in_the_order_of_the_log_each_seeing_those_before() -> None:
+    _, replica = given_log(print_now(2), print_now(1), print_now(3))
+
     proposal = proposal_of(replica)
 
-    assert proposal.state == State(said=(0, 1, 2, 3, 4, 5))
+    printed = [output for output in outputs(proposal) if output in pages(range(6))]
+    assert printed == list(pages(range(6)))
+    assert proposal.folded.state.pages == 6
     assert proposal.position == 3
     assert (replica.open, replica.committed) == (0, 0)
 
@@ -206,34 +156,35 @@ def test_questions_are_answered_in_the_order_of_the_log_each_seeing_those_before
 
 
 def test_an_accepted_proposal_is_what_the_replica_stands_on() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 2)
+    log, replica = given_log(print_now(2))
 
-    assert output(replica, log)
+    assert commit(replica, log)
 
-    assert (replica.safe, replica.state) == (State(said=(0, 1)),) * 2
-    assert (replica.committed, replica.expected_sequence, replica.open) == (1, 4, 0)
+    assert replica.safe.state == replica.state
+    assert replica.state.pages == 2
+    assert (replica.committed, replica.expected_sequence, replica.open) == (1, 5, 0)
 
 
-def test_a_replica_passes_over_the_echo_of_what_it_said_itself() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 2)
-    output(replica, log)
+def test_a_replica_passes_over_the_echo_of_its_own_outputs() -> None:
+    log, replica = given_log(print_now(2))
+    commit(replica, log)
+    before = replica.safe
 
     read(replica, log)
 
     assert replica.read_to == len(log.entries)
-    assert replica.state == State(said=(0, 1))
+    assert replica.safe is before
     assert replica.propose() is None
 
 
-def test_a_refused_proposal_is_undone_and_nothing_is_proposed_until_the_rival_is_read() -> None:
-    log, first, second = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    ask(log, 2)
-    for replica in (first, second):
-        read(replica, log)
+def test_a_conflict_undoes_a_proposal_and_nothing_is_proposed_until_the_other_commit_is_read() -> (
+    None
+):
+    log, first = given_log(print_now(2))
+    second = PrinterReplica(SERVICE)
+    read(second, log)
     late = proposal_of(second)
-    output(first, log)
+    commit(first, log)
 
     assert log.commit(late) is None
     second.conflicted()
@@ -241,46 +192,41 @@ def test_a_refused_proposal_is_undone_and_nothing_is_proposed_until_the_rival_is
     assert (second.state, second.is_behind) == (State(), True)
     assert second.propose() is None
     read(second, log)
-    assert (second.state, second.is_behind) == (State(said=(0, 1)), False)
-    assert (second.state, second.committed, second.expected_sequence) == (State(said=(0, 1)), 1, 4)
+    assert (second.safe, second.is_behind) == (first.safe, False)
+    assert (second.committed, second.expected_sequence) == (1, 5)
 
 
 def test_a_proposal_in_doubt_that_was_stored_is_found_in_the_log() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 2)
-    read(replica, log)
+    log, replica = given_log(print_now(2))
     log.commit(proposal_of(replica))
 
     replica.in_doubt()
 
     assert replica.state == State()
     read(replica, log)
-    assert (replica.state, replica.committed) == (State(said=(0, 1)), 1)
+    assert (replica.state.pages, replica.committed) == (2, 1)
     assert replica.propose() is None
 
 
 def test_a_proposal_in_doubt_that_was_lost_is_made_again_with_the_same_ids() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 2)
-    read(replica, log)
+    _, replica = given_log(print_now(2))
     lost = proposal_of(replica)
 
     replica.in_doubt()
     again = proposal_of(replica)
 
     assert again.messages == lost.messages
-    assert (again.position, again.expected_sequence, again.state) == (
+    assert (again.position, again.expected_sequence, again.folded) == (
         lost.position,
         lost.expected_sequence,
-        lost.state,
+        lost.folded,
     )
 
 
-def test_a_commit_is_refused_whatever_the_rival_said() -> None:
-    log, first, second = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    note(log)
-    for replica in (first, second):
-        read(replica, log)
+def test_of_two_commits_after_the_same_one_only_the_first_is_stored() -> None:
+    log, first = given_log(paper())
+    second = PrinterReplica(SERVICE)
+    read(second, log)
     late = proposal_of(second, even_if_quiet=True)
     quiet = proposal_of(first, even_if_quiet=True)
 
@@ -288,186 +234,35 @@ def test_a_commit_is_refused_whatever_the_rival_said() -> None:
     assert log.commit(late) is None
 
 
-# Recorded outputs win.
+# Inputs that have no output.
 
 
-def test_what_the_log_holds_is_folded_and_not_what_would_be_said_today() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 1)
-    put(log, said(41), "quota", cause=1)
-    put(log, said(42), "quota", cause=1)
-    log.append("np.commit.quota", b'{"position": 1}', "")
+def test_inputs_without_outputs_wait_uncommitted_until_there_is_an_output() -> None:
+    log, replica = given_log(paper(), paper())
 
-    read(replica, log)
-
-    assert replica.state == State(said=(41, 42))
-    assert (replica.committed, replica.expected_sequence) == (1, 4)
-    assert replica.propose() is None
-
-
-def test_answers_are_folded_right_after_their_question_however_late_they_lie() -> None:
-    log, live, again = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    ask(log, 1)
-    read(live, log)
-    proposal = proposal_of(live)
-    note(log)
-    ask(log, 2)
-    position = log.commit(proposal)
-    assert position is not None
-    live.accepted(proposal, position)
-    output(live, log)
-
-    read(again, log)
-
-    assert again.safe == live.safe == State(machines=1, said=(0, 1, 2))
-
-
-def test_a_settled_question_without_recorded_answers_is_folded_and_not_answered() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    note(log)
-    ask(log, 1)
-    log.append("np.commit.quota", b'{"position": 2}', "")
-
-    read(replica, log)
-
-    assert replica.state == State(machines=1)
-    assert replica.propose() is None
-
-
-def test_what_comes_after_the_last_commit_is_open() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 1)
-    log.append("np.commit.quota", b'{"position": 1}', "")
-    ask(log, 2)
-
-    read(replica, log)
-
-    assert [(message.subject, message.id) for message in proposal_of(replica).messages] == [
-        ("np.evt.quota.acme._._.QuotaSet", "3.quota.0"),
-        ("np.evt.quota.acme._._.QuotaSet", "3.quota.1"),
-    ]
-
-
-def test_a_second_replica_follows_what_the_first_says() -> None:
-    log, first, second = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    for limit in (1, 0, 3):
-        ask(log, limit)
-        note(log)
-        output(first, log)
-        read(second, log)
-
-    assert second.safe == first.safe
-    assert (second.committed, second.expected_sequence) == (
-        first.committed,
-        first.expected_sequence,
-    )
-    assert second.open == first.open
-
-
-def test_a_follower_tells_when_something_was_settled() -> None:
-    log, first, second = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    ask(log, 1)
-    output(first, log)
-
-    told = [second.read(entry) for entry in log.entries]
-
-    assert told == [False, False, True]
-
-
-def test_a_replica_restored_from_a_snapshot_reads_on_from_there() -> None:
-    log, live = Log(NOON), Replica(SERVICE)
-    ask(log, 2)
-    output(live, log)
-    kept = (live.safe, live.committed, live.expected_sequence)
-    note(log)
-    ask(log, 1)
-    output(live, log)
-
-    restored = Replica(SERVICE, *kept)
-    for entry in log.entries:
-        restored.read(entry)
-
-    assert (restored.safe, restored.committed, restored.expected_sequence) == (
-        live.safe,
-        live.committed,
-        live.expected_sequence,
-    )
-
-
-@pytest.mark.parametrize(
-    ("subject", "content"),
-    [
-        pytest.param("np.evt.quota.acme._._.QuotaSet", b"garbage", id="no JSON"),
-        pytest.param("np.evt.quota.acme._._.QuotaSet", b'{"id":"x"}', id="no event"),
-        pytest.param("np.evt.quota.acme._._.Unheard", b"{}", id="an unknown name"),
-        pytest.param("np.evt.quota.short", b"{}", id="no message subject"),
-    ],
-)
-def test_garbage_on_the_subject_of_a_service_is_passed_over(subject: str, content: bytes) -> None:
-    log, live, again = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    log.append(subject, content, "")
-    ask(log, 1)
-    log.append(subject, content, "")
-    output(live, log)
-    log.append(subject, content, "")
-    ask(log, 1)
-    output(live, log)
-
-    read(again, log)
-
-    assert again.safe == live.safe == State(said=(0, 1))
-
-
-def test_an_answer_by_a_stranger_that_names_no_open_question_is_passed_over() -> None:
-    log, live, again = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    ask(log, 1)
-    put(log, said(99), "quota", id="stranger", cause=None)
-    put(log, said(98), "quota", id="stranger.2", cause=77)
-    output(live, log)
-
-    read(again, log)
-
-    assert again.safe == live.safe == State(said=(0,))
-
-
-# Questions that have no output.
-
-
-def test_quiet_questions_wait_behind_the_cursor_until_something_is_said() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    note(log)
-    note(log)
-
-    assert not output(replica, log)
+    assert not commit(replica, log)
 
     assert (replica.quiet, replica.open, replica.committed) == (2, 0, 0)
-    assert (replica.state, replica.safe) == (State(machines=2), State())
-    ask(log, 1)
-    assert output(replica, log)
+    assert (replica.state, replica.safe) == (State(sheets=2), Folded(State()))
+    store(log, print_now(0))
+    assert commit(replica, log)
     assert (replica.quiet, replica.committed) == (0, 3)
-    assert replica.safe == State(machines=2, said=(0,))
+    assert replica.safe.state == State(sheets=2)
 
 
-def test_a_quiet_commit_moves_the_cursor_and_says_nothing() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    note(log)
-    read(replica, log)
+def test_a_quiet_commit_moves_the_committed_position_and_says_nothing() -> None:
+    log, replica = given_log(paper())
     assert not proposal_of(replica).worth_storing
 
     proposal = proposal_of(replica, even_if_quiet=True)
 
     assert (proposal.worth_storing, proposal.messages, proposal.position) == (True, [], 1)
-    position = log.commit(proposal)
-    assert position == 2
-    replica.accepted(proposal, position)
-    assert (replica.committed, replica.quiet) == (1, 0)
+    accept(replica, log, proposal)
+    assert (replica.committed, replica.expected_sequence, replica.quiet) == (1, 2, 0)
 
 
-def test_a_quiet_cursor_falls_behind_only_so_far() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    for _ in range(QUIET_MAX):
-        note(log)
-    read(replica, log)
+def test_the_committed_position_falls_behind_only_so_far() -> None:
+    _, replica = given_log(*(paper() for _ in range(QUIET_MAX)))
 
     worth: list[bool] = []
     while not worth or not worth[-1]:
@@ -477,301 +272,218 @@ def test_a_quiet_cursor_falls_behind_only_so_far() -> None:
     assert replica.quiet == QUIET_MAX
 
 
-def test_a_message_that_the_service_does_not_know_is_settled_without_an_answer() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    entry = log.append("np.evt.fleet.fleet.z.m.Unheard", b"?", "")
+def test_a_message_that_the_service_does_not_hear_is_passed_without_an_output() -> None:
+    log, replica = given_log()
+    position = log.append("np.evt.store.acme.prod.train.PaperEaten", b"?", "")
 
-    replica.read(log.entries[entry - 1])
+    replica.read(log.entries[position - 1])
     proposal = proposal_of(replica, even_if_quiet=True)
 
-    assert (proposal.messages, proposal.position, proposal.state) == ([], 1, State())
+    assert (proposal.messages, proposal.position) == ([], 1)
+    assert proposal.folded == Folded(State())
 
 
-# A commit holds a bounded number of things.
+# A commit has a bound.
 
 
-def test_a_proposal_settles_at_most_so_many_questions() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    for _ in range(INPUTS_MAX + 5):
-        ask(log, 1)
-    read(replica, log)
+def test_a_proposal_holds_a_bounded_number_of_inputs() -> None:
+    log, replica = given_log(*(print_now(0) for _ in range(INPUTS_MAX + 5)))
 
     first = proposal_of(replica)
 
     assert INPUTS_MAX == 400
     assert (len(first.processed), len(first.messages), replica.open) == (400, 400, 5)
-    position = log.commit(first)
-    assert position is not None
-    replica.accepted(first, position)
+    accept(replica, log, first)
     assert len(proposal_of(replica).processed) == 5
 
 
-def test_a_proposal_says_at_most_so_many_answers() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    for limit in (400, 400, 101, 100, 1):
-        ask(log, limit)
-    read(replica, log)
+def test_a_proposal_holds_a_bounded_number_of_outputs() -> None:
+    log, replica = given_log(*(print_now(count - 1) for count in (400, 400, 101, 100, 1)))
 
     sizes: list[int] = []
     while replica.open:
         proposal = proposal_of(replica)
         sizes.append(len(proposal.messages))
-        position = log.commit(proposal)
-        assert position is not None
-        replica.accepted(proposal, position)
+        accept(replica, log, proposal)
 
     assert OUTPUTS_MAX == 900
     assert sizes == [800, 202]
-    assert replica.safe.said == tuple(range(1_002))
+    assert replica.safe.state.pages == 1_002 - 5
 
 
 def test_the_largest_decision_that_is_allowed_fills_a_proposal_of_its_own() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 1)
-    ask(log, OUTPUTS_MAX)
-    read(replica, log)
+    log, replica = given_log(print_now(0), print_now(OUTPUTS_MAX - 1))
 
     first = proposal_of(replica)
-    position = log.commit(first)
-    assert position is not None
-    replica.accepted(first, position)
+    accept(replica, log, first)
     second = proposal_of(replica)
 
     assert (len(first.messages), len(second.messages)) == (1, OUTPUTS_MAX)
 
 
-def test_a_decision_that_says_too_much_is_a_mistake() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, OUTPUTS_MAX + 1)
-    read(replica, log)
+@pytest.mark.parametrize("first", range(895, 900))
+@pytest.mark.parametrize("fault", [Fault.DECIDING, Fault.REPORTING, Fault.LONG_REPORT])
+def test_a_proposal_fits_an_atomic_batch_with_all_its_dead_letters_and_its_record(
+    first: int, fault: Fault
+) -> None:
+    log, replica = given_log(print_now(first), *(paper(fault=fault) for _ in range(600)))
 
-    (processed,) = proposal_of(replica).processed
+    sizes: list[int] = []
+    while replica.open:
+        proposal = proposal_of(replica)
+        sizes.append(len(proposal.messages) + 1)
+        accept(replica, log, proposal)
 
-    assert processed.failure is not None
-    assert processed.failure.cause == "AssertionError: quota says 901 things at once"
-    assert processed.failure.is_bug
+    assert BATCH_MAX == 1_000
+    assert all(size <= BATCH_MAX for size in sizes)
+    assert sum(entry.subject == "np.dead.printer" for entry in log.entries) == 600
 
 
 # What cannot be processed.
 
 
-def outcomes(proposal: Proposal[State]) -> list[Message]:
-    """Everything a proposal says, dead letters left out."""
-    return [envelope.data for one in proposal.processed for envelope in one.envelopes]
-
-
-def letters(proposal: Proposal[State]) -> list[object]:
-    """The dead letters of a proposal."""
-    return [
-        json.loads(message.content)
-        for message in proposal.messages
-        if message.subject == "np.dead.quota"
-    ]
-
-
-def test_an_unreadable_command_is_refused_and_parked() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    content = b'{"zone": "z", "instanceType": "t", "limit": "many"}'
-    log.append("np.cmd.acme._._.SetQuota", content, "")
-    ask(log, 1)
+def test_an_unreadable_command_is_refused_and_has_a_dead_letter() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    content = b'{"pages": "many"}'
+    log.append("np.cmd.acme.prod.train.PrintNow", content, "")
+    store(log, print_now(0))
     read(replica, log)
 
     proposal = proposal_of(replica)
 
-    assert outcomes(proposal) == [
+    assert outputs(proposal) == [
         CommandRefused(
-            org="acme",
-            cluster="_",
-            pool="_",
-            command="SetQuota",
+            **pool_fields(JOB),
+            command="PrintNow",
             reason="Invalid",
-            field="limit",
+            field="pages",
             message="input should be a valid integer",
         ),
-        said(0),
+        accepted(print_now(0), "done"),
     ]
-    assert letters(proposal) == [
+    assert dead_letters(proposal) == [
         {
             "position": 1,
-            "subject": "np.cmd.acme._._.SetQuota",
+            "subject": "np.cmd.acme.prod.train.PrintNow",
             "time": log.entries[0].time.isoformat(),
-            "field": "limit",
+            "field": "pages",
             "cause": "input should be a valid integer",
             "content": content.decode(),
         }
     ]
     assert [message.id for message in proposal.messages] == [
-        "1.quota.0",
-        "1.quota.dead",
-        "2.quota.0",
+        "1.printer.0",
+        "1.printer.dead",
+        "2.printer.0",
     ]
 
 
-def test_an_unreadable_event_is_parked_and_never_blocks_the_rest() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    log.append("np.evt.fleet.fleet.z.m.MachineAdded", b"\xff" * 10_000, "")
-    ask(log, 1)
+def test_an_unreadable_event_has_a_dead_letter_and_never_blocks_the_rest() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"\xff" * 10_000, "")
+    store(log, print_now(0))
     read(replica, log)
 
     proposal = proposal_of(replica)
 
-    assert outcomes(proposal) == [said(0)]
-    (letter,) = letters(proposal)
-    assert isinstance(letter, dict)
+    (report, outcome) = outputs(proposal)
+    assert isinstance(report, PaperJammed)
+    assert outcome == accepted(print_now(0), "done")
+    (letter,) = dead_letters(proposal)
     assert letter["content"] == "\N{REPLACEMENT CHARACTER}" * LETTER_MAX
-    assert letter["cause"].startswith("the content is not JSON: ")
-    assert proposal.state == State(said=(0,))
+    assert str(letter["cause"]).startswith("the content is not JSON: ")
 
 
-@pytest.mark.parametrize(
-    ("limit", "cause"),
-    [
-        pytest.param(MISTAKE, "RuntimeError: an invariant is broken", id="while deciding"),
-        pytest.param(LATE_MISTAKE, "RuntimeError: cannot be folded", id="while folding"),
-    ],
-)
-def test_a_broken_invariant_is_told_to_who_asked_and_parked(limit: int, cause: str) -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    ask(log, 1)
-    ask(log, limit)
-    ask(log, 1)
+def test_a_dead_letter_is_short_however_much_of_its_input_the_failure_quotes() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    content = json.dumps({"pages": 1, "ÿ" * 100_000: 1}, ensure_ascii=False).encode()
+    log.append("np.cmd.acme.prod.train.PrintNow", content, "")
     read(replica, log)
 
     proposal = proposal_of(replica)
 
-    assert outcomes(proposal) == [
-        said(0),
+    (letter,) = dead_letters(proposal)
+    assert letter["field"] == "ÿ" * LETTER_MAX
+    assert all(len(message.content) < 100_000 for message in proposal.messages)
+
+
+@pytest.mark.parametrize("fault", [Fault.DECIDING, Fault.FOLDING_INPUT])
+def test_a_command_on_which_the_service_breaks_is_refused_and_has_a_dead_letter(
+    fault: Fault,
+) -> None:
+    _, replica = given_log(print_now(1), print_now(1, fault=fault), print_now(1))
+
+    proposal = proposal_of(replica)
+
+    done = accepted(print_now(1), "done")
+    assert outputs(proposal) == [
+        done,
+        page(0),
         CommandRefused(
-            org="acme",
-            cluster="_",
-            pool="_",
-            command="SetQuota",
+            **pool_fields(JOB),
+            command="PrintNow",
             reason="InternalError",
             field="",
-            message=cause,
+            message=f"Broken: {fault}",
         ),
-        said(1),
+        done,
+        page(1),
     ]
-    assert len(letters(proposal)) == 1
-    assert proposal.state == State(said=(0, 1))
+    assert len(dead_letters(proposal)) == 1
+    assert proposal.folded.state.pages == 2
 
 
-@pytest.mark.parametrize("limit", [MISTAKE, LATE_MISTAKE])
-def test_a_broken_invariant_leaves_the_same_state_at_replay(limit: int) -> None:
-    log, live, again = Log(NOON), Replica(SERVICE), Replica(SERVICE)
-    for one in (1, limit, 1):
-        ask(log, one)
-    output(live, log)
+def test_the_dead_letter_of_a_key_names_the_key() -> None:
+    log, replica = given_log(enqueue(1, fault=Fault.RECONCILING))
+    commit(replica, log)
+    store(log, Wake(service=NAME, due=NOON))
+    read(replica, log)
 
-    read(again, log)
+    (letter,) = dead_letters(proposal_of(replica))
 
-    assert again.safe == live.safe
+    assert letter["cause"] == "acme/prod/train: Broken: reconciling"
+    assert letter["subject"] == "np.evt.clock.printer._._.Wake"
+
+
+def test_the_failure_of_an_input_says_whether_a_sender_waits() -> None:
+    log, replica = Log(NOON), PrinterReplica(SERVICE)
+    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"{", "")
+    log.append("np.cmd.acme.prod.train.PrintNow", b"{", "")
+    read(replica, log)
+
+    failures = [item.failure for item in proposal_of(replica).processed]
+
+    assert [failure and failure.is_command for failure in failures] == [False, True]
 
 
 # Time is a message.
 
 
-def test_a_replica_tells_when_it_wants_to_be_woken() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
+def test_a_replica_is_due_when_its_service_has_work() -> None:
+    log, replica = given_log()
     assert replica.due() is None
 
-    note(log)
-    output(replica, log)
+    store(log, enqueue(1))
+    commit(replica, log)
 
     assert replica.due() == IMMEDIATELY
 
 
-def test_two_replicas_that_ring_for_the_same_moment_make_one_message() -> None:
+def test_a_replica_is_due_at_the_moment_that_its_service_set() -> None:
+    log, replica = given_log(enqueue(1, delay_s=60))
+
+    commit(replica, log)
+
+    assert replica.due() == log.entries[0].time + timedelta(seconds=60)
+
+
+def test_two_replicas_that_wake_a_service_for_the_same_moment_make_one_message() -> None:
     due = NOON + timedelta(minutes=7)
     log = Log(NOON)
 
-    rings = [wake("quota", due, 41), wake("quota", due, 41), wake("quota", due, 42)]
-    stored = [log.append(subject_of(ring.data, CLOCK), ring.encode(), ring.id) for ring in rings]
+    wakes = [wake(NAME, due, 41), wake(NAME, due, 41), wake(NAME, due, 42)]
+    stored = [log.append(subject_of(item.data, CLOCK), item.encode(), item.id) for item in wakes]
 
     assert stored == [1, 1, 2]
-    assert rings[0].data == Wake(service="quota", due=due)
-    assert log.entries[0].subject == "np.evt.clock.quota._._.Wake"
-
-
-# Whatever happens, each input is processed once, and everybody agrees.
-
-
-@dataclass(frozen=True)
-class Act:
-    """One thing that happens: who does what, and what becomes of it."""
-
-    who: int
-    what: str
-
-
-acts = st.lists(
-    st.builds(
-        Act,
-        st.integers(0, 2),
-        st.sampled_from(
-            ("ask", "ask twice", "note", "break", "read", "commit", "lose", "doubt", "restart")
-        ),
-    ),
-    max_size=60,
-)
-
-
-def happens(act: Act, log: Log, replicas: list[Replica[State]]) -> None:
-    """Lets one thing happen."""
-    replica = replicas[act.who]
-    match act.what:
-        case "ask" | "ask twice":
-            ask(log, 1 if act.what == "ask" else 2)
-        case "note":
-            note(log)
-        case "break":
-            ask(log, MISTAKE)
-        case "read":
-            read(replica, log)
-        case "restart":
-            replicas[act.who] = Replica(SERVICE)
-        case _:
-            proposal = replica.propose(even_if_quiet=act.what == "doubt")
-            if proposal is None or not proposal.worth_storing:
-                return
-            position = log.commit(proposal) if act.what != "lose" else None
-            if act.what != "commit":
-                replica.in_doubt()
-            elif position is None:
-                replica.conflicted()
-            else:
-                replica.accepted(proposal, position)
-
-
-@given(acts)
-def test_replicas_that_lose_doubt_and_restart_answer_each_question_once(story: list[Act]) -> None:
-    log, replicas = Log(NOON), [Replica(SERVICE) for _ in range(3)]
-
-    for act in story:
-        happens(act, log, replicas)
-    for _ in range(2):
-        for replica in replicas:
-            output(replica, log)
-    for replica in replicas:
-        read(replica, log)
-
-    inputs = [entry for entry in log.entries if entry.subject.startswith("np.cmd.")]
-    wanted = [json.loads(entry.content)["data"]["limit"] for entry in inputs]
-    outputs = sum(limit for limit in wanted if limit != MISTAKE)
-    told = [entry for entry in log.entries if entry.subject.endswith(".QuotaSet")]
-    numbers = [json.loads(entry.content)["data"]["granted"] for entry in told]
-    assert numbers == list(range(outputs))
-    assert len({replica.safe for replica in replicas}) == 1
-    assert replicas[0].safe.said == tuple(numbers)
-
-
-def test_commands_alone_are_questions_that_somebody_waits_for() -> None:
-    log, replica = Log(NOON), Replica(SERVICE)
-    log.append("np.evt.fleet.fleet.z.m.MachineAdded", b"{", "")
-    log.append("np.cmd.acme._._.SetQuota", b"{", "")
-    read(replica, log)
-
-    told = proposal_of(replica).processed
-
-    assert [one.failure is not None and one.failure.is_command for one in told] == [False, True]
-    assert issubclass(SetQuota, Command)
+    assert wakes[0].data == Wake(service=NAME, due=due)
+    assert log.entries[0].subject == "np.evt.clock.printer._._.Wake"

@@ -203,6 +203,17 @@ def test_keys_that_break_do_not_starve_the_one_behind_them_that_has_much_to_say(
     assert results[-1].folded.state.pages == 950
 
 
+def test_a_key_that_breaks_in_a_wake_that_is_stopped_is_tried_and_reported_again() -> None:
+    before = given_jobs(queued(1, JOBS[0], fault=Fault.RECONCILING), queued(900, JOBS[1]))
+
+    first, second = woken_until_idle(before)
+
+    report = PaperJammed(**pool_fields(JOBS[0]), cause="Broken: reconciling")
+    assert first.outputs == (report, *pages(range(899), JOBS[1]))
+    assert second.outputs == (report, page(899, JOBS[1]))
+    assert due(SERVICE, second.folded.state) is None
+
+
 # A step has a bound, and the rest follows.
 
 

@@ -1,4 +1,4 @@
-"""A commit to be: the inputs that were processed, their outputs, and the record that ends it."""
+"""A proposed commit: the processed inputs, their outputs, and the commit record that ends it."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LETTER_MAX = 4_096
 
 
 class Input(Generic[I]):
-    """An entry of the log that a service hears, decoded when it is first needed."""
+    """An entry of the log that a service may hear, decoded when it is first needed."""
 
     __slots__ = ("_decoded", "_envelope", "_service", "entry")
 
@@ -44,7 +44,7 @@ class Input(Generic[I]):
 
     @property
     def context(self) -> Context:
-        """When and under which id it was stored."""
+        """Where, when and under which id it was stored."""
         envelope = self.envelope
         return Context(self.entry.position, self.entry.time, envelope.id if envelope else "")
 

@@ -1,8 +1,9 @@
-"""One replica of a service: what it has read, what it proposes to store, and what became of that.
+"""One replica of a service: it follows the log and proposes commits, without any I/O.
 
-There is no I/O in here: the runtime on NATS and the in-memory world drive the same replica. A
-replica reads the log, proposes the outputs of open inputs as one commit, and learns whether the
-commit was stored. If it was not, the replica goes back to the state before it.
+Its driver, the runtime on NATS or the in-memory world, hands it the entries of the log, stores what
+it proposes, and tells it what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
+was not stored is undone by going back to the state before it. Inputs are processed in the order of
+the log, so one position, the committed one, divides those that are done from those that are open.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ QUIET_MAX = 1_000
 
 
 class Replica(Generic[S, I, O]):
-    """A service at one place in the log.
+    """A service, and how far it is in the log.
 
     committed: the position up to which all inputs are processed and stored.
     expected_sequence: the position of the service's last commit record.
@@ -73,16 +74,16 @@ class Replica(Generic[S, I, O]):
 
     @property
     def quiet(self) -> int:
-        """How many inputs beyond the committed position were processed and had no output."""
+        """How many inputs were processed beyond the committed position; none had an output."""
         return self._passed
 
     @property
     def is_behind(self) -> bool:
-        """Whether a commit met a conflict, and the commit that came before it is not read yet."""
+        """Whether a commit met a conflict, and the other commit is not read yet."""
         return self._is_behind
 
     def read(self, entry: Entry) -> bool:
-        """Takes the next entry of the log; True where it is a commit of another replica."""
+        """Takes the next entry of the log; True if it is a commit that another replica made."""
         self.read_to = entry.position
         if entry.subject == self._commit:
             return self._follow_commit(entry)
@@ -96,7 +97,7 @@ class Replica(Generic[S, I, O]):
     def _follow_commit(self, record: Entry) -> bool:
         if record.position <= self.expected_sequence:
             return False
-        # A record that is not ours commits nothing, and yet the next commit has to name it.
+        # A record of another form commits nothing, and yet is what the next commit has to follow.
         named = committed_position(record)
         position = self.committed if named is None or named < self.committed else named
         recorded = self._by_cause()
@@ -117,7 +118,7 @@ class Replica(Generic[S, I, O]):
         return True
 
     def _by_cause(self) -> dict[int, list[O | CommandOutcome]]:
-        """The recorded outputs by the position of their input; those of no open input are left."""
+        """The outputs read since the last commit, by the position of their input."""
         outputs: dict[int, list[O | CommandOutcome]] = {}
         for entry in self._recorded:
             address = address_of(entry.subject)
@@ -130,9 +131,9 @@ class Replica(Generic[S, I, O]):
         return outputs
 
     def propose(self, *, even_if_quiet: bool = False) -> Proposal[S, I] | None:
-        """Processes open inputs; None where there are none, or while the replica is behind.
+        """Processes open inputs, as many as one commit holds; None if there are none, or if behind.
 
-        `even_if_quiet` asks for a commit that only stores the position.
+        `even_if_quiet` makes a proposal worth storing that only moves the committed position.
         """
         if self._is_behind or not self._open:
             return None
@@ -197,7 +198,7 @@ class Replica(Generic[S, I, O]):
         )
 
     def accepted(self, proposal: Proposal[S, I], position: int) -> None:
-        """The proposal is stored; its commit record lies at `position`."""
+        """Takes note that the proposal is stored, with its commit record at `position`."""
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
         self.committed, self.expected_sequence = proposal.position, position
@@ -206,12 +207,12 @@ class Replica(Generic[S, I, O]):
         self._recorded.clear()
 
     def conflicted(self) -> None:
-        """Another replica committed first: back to the safe state, until its commit is read."""
+        """Undoes the proposal: another replica committed first, and its commit is to be read."""
         self.in_doubt()
         self._is_behind = True
 
     def in_doubt(self) -> None:
-        """Whether it is stored is not known: back to the safe state, and the log will tell."""
+        """Undoes the proposal, which may be stored all the same: then it is read from the log."""
         self._folded = self.safe
         self._passed = 0
 
@@ -221,10 +222,11 @@ class Replica(Generic[S, I, O]):
 
 
 def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:
-    """The message that wakes a service; two replicas that wake it for the same make one message.
+    """The message that wakes a service for what is due at a moment.
 
-    `after` is the position read last: a wake that came too early for the log's clock can so be
-    told from the one that follows it.
+    `after` is the position that the replica has read to. Moment and position make the id, so that
+    replicas which wake the service for the same reason store one message, and yet a `Wake` that was
+    stored too early by the log's clock can be followed by another one.
     """
     return Envelope[Wake].model_construct(
         id=f"{service}.{due.timestamp():.6f}.{after}",

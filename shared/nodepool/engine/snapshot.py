@@ -28,9 +28,10 @@ def dump(folded: Folded[S]) -> Iterator[bytes]:
 
 
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
+    hints = get_type_hints(type(value))
     for field in fields(value):  # type: ignore[arg-type]  # Only dataclasses come here.
         item, path = getattr(value, field.name), f"{prefix}{field.name}"
-        if isinstance(item, Map):
+        if isinstance(item, Map) and get_origin(hints[field.name]) is Map:
             for key in sorted(item):
                 yield _line(path, encode(key), encode(item[key]))
         elif _holds_maps(type(item)):
@@ -48,7 +49,10 @@ def _holds_maps(hint: object) -> bool:
 
 
 def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
-    """What these lines were made of, with a state of this class; raises ValueError for others."""
+    """What was dumped as these lines, with a state of this class.
+
+    Raises ValueError, TypeError or LookupError for lines of another form.
+    """
     builder = _Builder(Folded, state=state)
     for line in lines:
         path, *rest = json.loads(line)
@@ -148,7 +152,7 @@ def decoder(hint: object) -> Decoder:
     if origin is tuple:
         return _tuple(args)
     if origin is not None and issubclass(origin, Mapping):
-        return lambda raw: raw
+        return _mapping
     kind = origin if is_dataclass(origin) else hint
     assert isinstance(kind, type), f"a state cannot hold {hint}"
     return _plain(kind)
@@ -165,6 +169,13 @@ def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
     return lambda raw: tuple(
         decode(item) for decode, item in zip(decoders, _items(raw), strict=True)
     )
+
+
+def _mapping(raw: Json) -> object:
+    """Any mapping with text for keys: plain JSON, or a persistent map as a list of pairs."""
+    if isinstance(raw, list):
+        return Map({str(name): value for name, value in map(_items, raw)})
+    return raw
 
 
 def _map(key: Decoder, item: Decoder) -> Decoder:

@@ -65,14 +65,6 @@ class Replayed(NamedTuple, Generic[S]):
     failure: Failure | None = None
 
 
-class _Report(NamedTuple, Generic[S, O]):
-    """A failure, the events that report it, and what is folded with those."""
-
-    folded: Folded[S]
-    outputs: tuple[O | CommandOutcome, ...]
-    failure: Failure
-
-
 def step(
     service: Service[S, I, O], before: Folded[S], message: I | Wake | Unreadable, context: Context
 ) -> Step[S, O]:
@@ -199,7 +191,7 @@ def _reconciled(
             failure = replace(bug(message, error), key=key)
             report = _reported(service, folded, failure, room, context)
             folded, missing = report.folded, report.outputs
-            failures.append(report.failure)
+            failures.append(report.failure or failure)
         outputs += missing
         if len(outputs) >= OUTPUTS_MAX:
             break
@@ -289,17 +281,17 @@ def _failed(
     if failure.is_command:
         outputs = (refusal(failure),)
         return Step(fold(service, folded, outputs, context), outputs, failure)
-    return Step(*_reported(service, folded, failure, REPORT_MAX, context))
+    return _reported(service, folded, failure, REPORT_MAX, context)
 
 
 def _reported(
     service: Service[S, I, O], folded: Folded[S], failure: Failure, room: int, context: Context
-) -> _Report[S, O]:
+) -> Step[S, O]:
     """A failure with the events that report it; without, if the report fails itself."""
     try:
         events = tuple(islice(service.on_failure(failure), min(room, REPORT_MAX)))
         outputs = _declared(service, events)
-        return _Report(fold(service, folded, outputs, context), outputs, failure)
+        return Step(fold(service, folded, outputs, context), outputs, failure)
     except Exception as error:
         cause = f"{failure.cause}; its report fails too: {describe(error)}"
-        return _Report(folded, (), replace(failure, cause=cause))
+        return Step(folded, (), replace(failure, cause=cause))

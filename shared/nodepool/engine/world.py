@@ -136,15 +136,20 @@ class World:
     def run_until_idle(self) -> None:
         """Lets everything happen that does not need time to pass."""
         for _ in range(STEPS_MAX):
-            moved = False
-            for host in self.hosts:
-                moved = bool(self.read(host)) | self.process(host) | moved
-            if moved:
+            moved = [self._moves(host) for host in self.hosts]
+            if any(moved):
                 continue
             fired = [self.fire(host) for host in self.hosts]
             if not any(fired):
                 return
         raise AssertionError("the world is never idle")
+
+    def _moves(self, host: Host) -> bool:
+        """Lets a replica read and process once; False where there was nothing to do."""
+        has_read = self.read(host) > 0
+        before = host.replica.open
+        has_stored = self.process(host)
+        return has_read or has_stored or host.replica.open != before
 
     def pass_time(self, duration: timedelta) -> None:
         """Lets time pass, from each moment at which something is due to the next."""

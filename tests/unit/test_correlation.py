@@ -1,0 +1,91 @@
+from datetime import UTC, datetime
+
+from nodepool.contract.commands import ScaleNodePool
+from nodepool.contract.events import ClusterRegistered, MachineAdded, NodeActivityChanged, Wake
+from nodepool.engine.correlation import CORRELATIONS_MAX, Correlation, Correlations
+
+FIRST, SECOND = Correlation("c1", "00-a-b-01"), Correlation("c2")
+UNKNOWN = Correlation()
+
+
+def scale(pool: str) -> ScaleNodePool:
+    """A command about a NodePool."""
+    return ScaleNodePool(org="acme", cluster="prod", pool=pool, target_nodes=1)
+
+
+def activity(node: str, pool: str = "train") -> NodeActivityChanged:
+    """An event about a Node of a NodePool."""
+    return NodeActivityChanged(
+        org="acme",
+        cluster="prod",
+        pool=pool,
+        node=node,
+        zone="z",
+        assignment=1,
+        active=True,
+        message="",
+    )
+
+
+def machine(name: str) -> MachineAdded:
+    """An event about a machine."""
+    return MachineAdded(zone="z", machine=name, instance_type="t")
+
+
+def test_a_nodepool_that_was_never_mentioned_has_no_correlation() -> None:
+    assert Correlations().of(scale("train")) == UNKNOWN
+
+
+def test_what_is_said_of_a_nodepool_has_the_correlation_of_its_last_message() -> None:
+    correlations = Correlations()
+
+    correlations.note(scale("train"), FIRST)
+    correlations.note(scale("serve"), SECOND)
+
+    assert correlations.of(activity("n1", "train")) == FIRST
+    assert correlations.of(scale("serve")) == SECOND
+    correlations.note(activity("n1", "train"), SECOND)
+    assert correlations.of(scale("train")) == SECOND
+
+
+def test_what_is_said_of_a_machine_has_the_correlation_of_its_node() -> None:
+    correlations = Correlations()
+
+    correlations.note(activity("n1"), FIRST)
+    correlations.note(scale("train"), SECOND)
+
+    assert correlations.of(machine("n1")) == FIRST
+    assert correlations.of(machine("n2")) == UNKNOWN
+
+
+def test_a_message_without_a_correlation_does_not_hide_the_one_before() -> None:
+    correlations = Correlations()
+
+    correlations.note(scale("train"), FIRST)
+    correlations.note(scale("train"), Correlation(None, "00-c-d-01"))
+
+    assert correlations.of(scale("train")) == FIRST
+
+
+def test_messages_about_neither_nodepool_nor_machine_have_no_correlation() -> None:
+    correlations = Correlations()
+    cluster = ClusterRegistered(org="acme", cluster="prod", zone="z")
+    wake = Wake(service="quota", due=datetime(2026, 1, 1, tzinfo=UTC))
+
+    for message in (cluster, wake, machine("n1")):
+        correlations.note(message, FIRST)
+
+    assert [correlations.of(item) for item in (cluster, wake, machine("n1"))] == [UNKNOWN] * 3
+
+
+def test_the_nodepool_that_was_mentioned_longest_ago_is_forgotten_first() -> None:
+    correlations = Correlations()
+    for number in range(CORRELATIONS_MAX):
+        correlations.note(scale(f"p{number}"), FIRST)
+
+    correlations.note(scale("p0"), SECOND)
+    correlations.note(scale("one more"), FIRST)
+
+    assert correlations.of(scale("p1")) == UNKNOWN
+    assert correlations.of(scale("p0")) == SECOND
+    assert correlations.of(scale("p2")) == FIRST
