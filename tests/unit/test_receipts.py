@@ -83,3 +83,9 @@ def test_two_ids_never_share_a_receipt(one: str, other: str) -> None:
     receipts = Receipts().put(one, CONFIGURED)
 
     assert (receipts.outcome_of(SCALE, other) is not None) is (one == other)
+
+
+def test_names_with_slashes_do_not_run_into_each_other() -> None:
+    receipts = Receipts().put("c1", accepted(sample(ScaleNodePool, org="a/b", cluster="c"), "done"))
+
+    assert receipts.outcome_of(sample(ScaleNodePool, org="a", cluster="b/c"), "c1") is None

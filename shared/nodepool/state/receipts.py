@@ -78,4 +78,5 @@ class Receipts:
 
 
 def _key(message: Message, command: str, id: str) -> str:
-    return "/".join((*message.path, command, id))
+    # No token of a subject holds a blank, so no two commands share a key.
+    return " ".join((*message.path, command, id))
