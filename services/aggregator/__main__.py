@@ -1,7 +1,6 @@
 """Runs the aggregator service: `python -m aggregator`."""
 
 from aggregator.decide import SERVICE
-from aggregator.gauges import gauges
 from nodepool.host.process import main
 
-main(SERVICE, gauges)
+main(SERVICE)

@@ -3,6 +3,7 @@
 from typing import Never
 
 from aggregator import Hears
+from aggregator.gauges import gauges
 from aggregator.projection import PROJECTION
 from aggregator.state import State, evolve
 from nodepool.service import Service
@@ -13,4 +14,5 @@ SERVICE: Service[State, Hears, Never] = Service(
     initial=State(),
     evolve=evolve,
     projection=PROJECTION,
+    gauges=gauges,
 )

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from aggregator.objects import NodePoolObject
 from aggregator.state import State
 from nodepool.contract.keys import pool_path
-
-Sample = tuple[str, dict[str, str], float]
-"""The name, the labels and the value of a gauge."""
+from nodepool.service import Sample
 
 
 def gauges(state: State) -> Iterator[Sample]:

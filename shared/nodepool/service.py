@@ -26,6 +26,8 @@ O = TypeVar("O", bound=Message)  # noqa: E741
 K = TypeVar("K", bound=str)
 """The type of the keys in the work queue of a service."""
 
+Sample = tuple[str, Mapping[str, str], float]
+"""A gauge at one moment: its name, its labels, and its value."""
 FILTERS_MAX = 24
 """A service that hears more kinds of event than this reads all events and drops the others."""
 
@@ -77,6 +79,10 @@ class Failure:
 
 
 def _no_events(_failure: Failure) -> Iterable[Message]:
+    return ()
+
+
+def _no_samples(_state: object) -> Iterable[Sample]:
     return ()
 
 
@@ -150,6 +156,7 @@ class Service(Generic[S, I, O]):
     on_failure: at most two events that report an event or a key that could not be processed. A
         command is not reported: the engine refuses it.
     projection: how the state shows in the read model.
+    gauges: what the state shows in metrics.
     commands: the name of every command, for the one service that refuses unknown commands.
 
     No function of a service reads a clock, draws a random number or does I/O.
@@ -165,6 +172,7 @@ class Service(Generic[S, I, O]):
     reconciler: Reconciler[S, I, O, Any] | None = None
     on_failure: Callable[[Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
     projection: Projection[S, I] | None = None
+    gauges: Callable[[S], Iterable[Sample]] = _no_samples
     commands: frozenset[str] = frozenset()
 
     @cached_property

@@ -16,6 +16,7 @@ NAMES = (
     "nodepool_message_age_seconds_bucket",
     "nodepool_commit_seconds_bucket",
     "nodepool_committed_position",
+    "nodepool_replay_failures",
     "nodepool_pending_messages",
     "nodepool_leading",
 )
@@ -36,7 +37,7 @@ def test_every_metric_is_on_the_page_under_its_name() -> None:
     (item,) = proposed().processed
     metrics.processed(item, "SetQuota", "stored", 0.01)
     metrics.committed(0.01, "stored")
-    metrics.progress(pending=3, committed=7, leading=True)
+    metrics.progress(pending=3, committed=7, leading=True, failures=1)
     metrics.reconnected()
 
     # when it is scraped
@@ -108,14 +109,15 @@ def test_commits_are_counted_by_result_and_timed() -> None:
 def test_progress_is_what_it_was_set_to_last() -> None:
     # given a replica that leads
     metrics = Metrics("quota")
-    metrics.progress(pending=9, committed=1, leading=True)
+    metrics.progress(pending=9, committed=1, leading=True, failures=0)
 
     # when it follows another one later
-    metrics.progress(pending=0, committed=12, leading=False)
+    metrics.progress(pending=0, committed=12, leading=False, failures=2)
 
     # then the gauges show that
     assert value(metrics, "pending_messages") == 0
     assert value(metrics, "committed_position") == 12
+    assert value(metrics, "replay_failures") == 2
     assert value(metrics, "leading") == 0
 
 

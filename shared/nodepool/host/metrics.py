@@ -3,17 +3,15 @@
 Times are in seconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from nodepool.engine.proposal import Processed
-from nodepool.service import I
+from nodepool.service import I, Sample
 
-Sample = tuple[str, Mapping[str, str], float]
-"""A gauge at the moment of a scrape: name, labels, value."""
 Samples = Callable[[], Iterable[Sample]]
 
 GAUGES = {
@@ -59,6 +57,9 @@ class Metrics:
         )
         self._pending = self._gauge("pending_messages", "Messages not yet processed.", service)
         self._leading = self._gauge("leading", "1 while this replica leads.", service)
+        self._replay_failures = self._gauge(
+            "replay_failures", "Inputs replayed with an output that cannot be folded.", service
+        )
 
     def _counter(self, name: str, help: str, service: str, *labels: str) -> "_Children":
         names = ("service", *labels)
@@ -93,11 +94,16 @@ class Metrics:
         self._commits[result,].inc()
         self._commit.observe(seconds)
 
-    def progress(self, pending: int, committed: int, leading: bool) -> None:
-        """Sets how many messages are pending, the committed position, and whether it leads."""
+    def progress(self, pending: int, committed: int, leading: bool, failures: int) -> None:
+        """Sets how far the replica is.
+
+        pending: messages not yet processed. committed: the committed position. leading: whether it
+        leads. failures: inputs replayed with an output that cannot be folded.
+        """
         self._pending.set(pending)
         self._position.set(committed)
         self._leading.set(leading)
+        self._replay_failures.set(failures)
 
     def reconnected(self) -> None:
         """Counts one reconnect."""

@@ -6,22 +6,22 @@ import os
 import signal
 import sys
 
-from nodepool.host.runtime import Gauges, Runtime
+from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings, SettingsError, read
 from nodepool.service import I, O, S, Service
 
 
-def main(service: Service[S, I, O], gauges: Gauges[S] | None = None) -> None:
+def main(service: Service[S, I, O]) -> None:
     """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment."""
     try:
         settings = read(os.environ)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve(service, settings, gauges))
+            runner.run(_serve(service, settings))
     except SettingsError as error:
         sys.exit(f"{service.name}: {error}")
 
 
-async def _serve(service: Service[S, I, O], settings: Settings, gauges: Gauges[S] | None) -> None:
+async def _serve(service: Service[S, I, O], settings: Settings) -> None:
     _configure_collector()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -29,7 +29,7 @@ async def _serve(service: Service[S, I, O], settings: Settings, gauges: Gauges[S
         loop.add_signal_handler(name, stop.set)
     if settings.stop_with_parent:
         loop.add_reader(sys.stdin.fileno(), stop.set)
-    await Runtime(service, settings, gauges).run(stop)
+    await Runtime(service, settings).run(stop)
 
 
 def _configure_collector() -> None:

@@ -5,7 +5,6 @@ correctness that does not matter: the condition of each commit does.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Generic
 
@@ -13,7 +12,6 @@ from nats.errors import Error as NatsError
 
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import BACK_OFF_S, Stale
-from nodepool.host.metrics import Sample
 from nodepool.host.session import Host, Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
@@ -21,9 +19,6 @@ from nodepool.host.telemetry import Telemetry
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt, ServerRefusal, Unreachable
 from nodepool.service import I, O, S, Service
-
-Gauges = Callable[[S], Iterable[Sample]]
-"""What a service's state shows at a scrape, beside what every service shows."""
 
 
 class Runtime(Generic[S, I, O]):
@@ -38,15 +33,15 @@ class Runtime(Generic[S, I, O]):
         self,
         service: Service[S, I, O],
         settings: Settings,
-        gauges: Gauges[S] | None = None,
         *,
         snapshot_after: int = SNAPSHOT_AFTER,
     ) -> None:
         self.service = service
         self.settings = settings
         self.replica: Replica[S, I, O] = Replica(service)
-        samples = (lambda: gauges(self.replica.state)) if gauges is not None else None
-        self.telemetry = Telemetry(service.name, settings, samples)
+        self.telemetry = Telemetry(
+            service.name, settings, lambda: service.gauges(self.replica.state)
+        )
         self.ready = asyncio.Event()
         self.port = -1
         snapshots = Snapshots(snapshot_after, self.telemetry.log)

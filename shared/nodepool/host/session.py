@@ -146,8 +146,12 @@ class Session(Generic[S, I, O]):
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
-        pending, committed = self._reader.pending + self.replica.open, self.replica.committed
-        self._host.telemetry.metrics.progress(pending, committed, self._leadership.leading)
+        self._host.telemetry.metrics.progress(
+            self._reader.pending + self.replica.open,
+            self.replica.committed,
+            self._leadership.leading,
+            self.replica.failures,
+        )
 
     async def _wait(self) -> None:
         """Until messages arrive, or something is due."""
