@@ -1,0 +1,201 @@
+"""The simulation finds each fault in a service for Nodes, in the engine and in the log."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from aggregator.decide import SERVICE as AGGREGATOR
+from aggregator.messages import Hears as AggregatorInput
+from aggregator.state import State as AggregatorState
+from fleet import messages as fleet_messages
+from fleet.decide import SERVICE as FLEET
+from fleet.state import State as FleetState
+from lifecycle import messages as lifecycle_messages
+from lifecycle.decide import SERVICE as LIFECYCLE
+from lifecycle.state import State as LifecycleState
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    MachineAdded,
+    NodeObserved,
+    NodeUpdated,
+)
+from nodepool.contract.keys import MachineKey, NodeKey, PoolKey
+from nodepool.contract.messages import Command
+from nodepool.contract.model import NodePhase
+from nodepool.contract.outcomes import CommandOutcome
+from nodepool.service import AnyService, Context
+from nodepool.state.receipts import Receipts
+from preemption import messages as preemption_messages
+from preemption.decide import SERVICE as PREEMPTION
+from preemption.state import State as PreemptionState
+from support.services import services
+from support.simulation.faults import LossyLog, UnconditionalLog, first_violation
+
+FleetInput = fleet_messages.Hears | fleet_messages.Says
+PreemptionInput = preemption_messages.Hears | preemption_messages.Says
+
+
+def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
+    def decide(
+        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
+    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
+            cordon = state.nodes[message.machine_key].cordon
+            message = message.model_copy(update={"cordon": cordon})
+        yield from LIFECYCLE.decide(state, message, context)
+
+    violation = first_violation(replace(LIFECYCLE, decide=decide))
+
+    assert "while Pods run on it" in violation or "not observed before" in violation
+
+
+def test_a_lifecycle_that_ignores_activity_after_the_cordon_is_found() -> None:
+    def decide(
+        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
+    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        for output in LIFECYCLE.decide(state, message, context):
+            yield output
+            if (
+                isinstance(output, NodeUpdated)
+                and output.phase is NodePhase.CORDONED
+                and output.removal
+            ):
+                yield from LIFECYCLE.decide(
+                    LIFECYCLE.evolve(state, output, context), _observed(output), context
+                )
+
+    violation = first_violation(replace(LIFECYCLE, decide=decide))
+
+    assert "while Pods run on it" in violation or "not observed before" in violation
+
+
+def _observed(update: NodeUpdated) -> NodeObserved:
+    """A report that the Node is cordoned, without the Pods that run on it."""
+    return NodeObserved(
+        zone=update.zone,
+        machine=update.node,
+        assignment=update.assignment,
+        unschedulable=True,
+        cordon=update.cordon,
+    )
+
+
+def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
+    reconciler = LIFECYCLE.reconciler
+    assert reconciler is not None
+
+    def reconcile(
+        state: LifecycleState, key: PoolKey | MachineKey, context: Context
+    ) -> Iterator[lifecycle_messages.Says]:
+        if key in state.templates:
+            yield from reconciler.reconcile(state, key, context)
+
+    violation = first_violation(
+        replace(LIFECYCLE, reconciler=replace(reconciler, reconcile=reconcile))
+    )
+
+    assert "nor was given up" in violation
+
+
+def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
+    early = timedelta(seconds=30)
+    reconciler = PREEMPTION.reconciler
+    assert reconciler is not None
+
+    def evolve(
+        state: PreemptionState, message: PreemptionInput, context: Context
+    ) -> PreemptionState:
+        state = PREEMPTION.evolve(state, message, context)
+        for key, node in state.nodes.items():
+            if node.due is not None and key in state.work.deadlines.moments:
+                state = replace(state, work=state.work.put_at(key, node.due - early))
+        return state
+
+    def reconcile(
+        state: PreemptionState, key: NodeKey, context: Context
+    ) -> Iterator[preemption_messages.Says]:
+        yield from reconciler.reconcile(state, key, context._replace(time=context.time + early))
+
+    violation = first_violation(
+        replace(PREEMPTION, evolve=evolve, reconciler=replace(reconciler, reconcile=reconcile))
+    )
+
+    assert "moves on early" in violation
+
+
+def test_an_aggregator_that_miscounts_is_found() -> None:
+    def evolve(
+        state: AggregatorState, message: AggregatorInput, context: Context
+    ) -> AggregatorState:
+        if isinstance(message, CWNodeDeleted) and not message.registered:
+            return state
+        return AGGREGATOR.evolve(state, message, context)
+
+    violation = first_violation(replace(AGGREGATOR, evolve=evolve))
+
+    assert "do not add up" in violation or "is wrong" in violation
+
+
+def test_a_service_with_memory_beside_its_state_is_found() -> None:
+    calls = count()
+
+    def evolve(state: FleetState, message: FleetInput, context: Context) -> FleetState:
+        state = FLEET.evolve(state, message, context)
+        if isinstance(message, MachineAdded):
+            machine = replace(state.machines[message.machine_key], boot_s=float(next(calls) % 7))
+            return replace(state, machines=state.machines.set(message.machine_key, machine))
+        return state
+
+    violation = first_violation(replace(FLEET, evolve=evolve))
+
+    assert "a replay of fleet leads to another state" in violation
+
+
+@pytest.mark.parametrize("name", ["validator", "quota", "fleet", "preemption"])
+def test_a_service_that_forgets_its_outcomes_is_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (service,) = services(name)
+    outcome_of = Receipts.outcome_of
+
+    def forgotten(receipts: Receipts, command: Command, id: str) -> CommandOutcome | None:
+        is_its_own = type(command).__name__ in service.inputs
+        return None if is_its_own else outcome_of(receipts, command, id)
+
+    monkeypatch.setattr(Receipts, "outcome_of", forgotten)
+
+    violation = first_violation()
+
+    assert "has two outcomes" in violation
+
+
+@pytest.mark.parametrize(
+    ("service", "text"),
+    [
+        pytest.param(FLEET, "is added twice", id="fleet"),
+        pytest.param(PREEMPTION, "is warned twice", id="preemption"),
+    ],
+)
+def test_a_service_that_decides_the_same_command_twice_is_found(
+    service: AnyService, text: str
+) -> None:
+    def decide(state: object, message: object, context: Context) -> Iterator[object]:
+        yield from service.decide(state, message, context)
+        if isinstance(message, Command):
+            second = service.decide(state, message, context)
+            yield from (event for event in second if not isinstance(event, CommandOutcome))
+
+    violation = first_violation(replace(service, decide=decide))
+
+    assert text in violation
+
+
+def test_a_log_that_ignores_the_expected_sequence_is_found() -> None:
+    assert first_violation(log=UnconditionalLog)
+
+
+def test_a_log_that_loses_an_output_is_found() -> None:
+    assert first_violation(log=LossyLog)
