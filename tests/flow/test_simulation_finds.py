@@ -165,6 +165,18 @@ def test_an_allocator_that_does_not_wait_for_its_grant_is_found() -> None:
     assert "while it is over its quota" in violation
 
 
+def test_an_allocator_that_never_acknowledges_a_grant_is_found() -> None:
+    def silent(
+        _state: AllocatorState, event: allocator_messages.Says, _context: Context
+    ) -> Iterator[allocator_messages.Says]:
+        if not isinstance(event, GrantAcknowledged):
+            yield event
+
+    violation = first_violation(with_events(ALLOCATOR, silent))
+
+    assert "it reserves" in violation
+
+
 def test_an_allocator_that_reports_a_pool_empty_too_early_is_found() -> None:
     def hasty(
         state: AllocatorState, event: allocator_messages.Says, _context: Context

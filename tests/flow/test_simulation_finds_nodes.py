@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
+from aggregator import Hears as AggregatorInput
 from aggregator.decide import SERVICE as AGGREGATOR
-from aggregator.messages import Hears as AggregatorInput
 from aggregator.state import State as AggregatorState
 from fleet import messages as fleet_messages
 from fleet.decide import SERVICE as FLEET
@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     MachineAdded,
     NodeObserved,
+    NodeRemovalCancelled,
     NodeUpdated,
 )
 from nodepool.contract.keys import MachineKey, NodeKey, PoolKey
@@ -98,6 +99,18 @@ def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
     )
 
     assert "nor was given up" in violation
+
+
+def test_a_lifecycle_that_forgets_a_cancelled_removal_is_found() -> None:
+    def decide(
+        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
+    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        if not isinstance(message, NodeRemovalCancelled):
+            yield from LIFECYCLE.decide(state, message, context)
+
+    violation = first_violation(replace(LIFECYCLE, decide=decide))
+
+    assert "is deleted without a request to remove it" in violation
 
 
 def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:

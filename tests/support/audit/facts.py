@@ -155,7 +155,7 @@ class Stay:
     assigned: when it was assigned.
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
-    requested: the position of the first request to delete it.
+    removals: the requests to delete it (True), and their cancellations (False).
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
@@ -168,7 +168,7 @@ class Stay:
     phase: NodePhase = NodePhase.BOOTING
     booted: bool = False
     failed: bool = False
-    requested: int | None = None
+    removals: History[bool] = field(default_factory=History)
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False
     overdue: bool = False
@@ -181,8 +181,7 @@ class Stay:
 
     def is_leaving(self, position: int) -> bool:
         """Whether its removal had been requested, or announced by a warning, at this position."""
-        requested = self.requested is not None and self.requested <= position
-        return requested or self.is_preempted(position)
+        return bool(self.removals.as_of(position)) or self.is_preempted(position)
 
 
 def machine_key(zone: str, machine: str) -> str:

@@ -8,6 +8,7 @@ from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    NodeRemovalCancelled,
     NodeUpdated,
 )
 from nodepool.contract.messages import Message
@@ -22,8 +23,9 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes an event about a Node."""
     match message:
         case CWNodeDeletionRequestSuccess():
-            stay = facts.stay(message)
-            stay.requested = stay.requested or origin.position
+            facts.stay(message).removals.add(origin.position, True)
+        case NodeRemovalCancelled():
+            facts.stay(message).removals.add(origin.position, False)
         case CWNodeRegistered():
             _registered(facts.current_stay(message))
         case CWNodeRegistrationFailed():

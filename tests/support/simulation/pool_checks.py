@@ -30,6 +30,7 @@ class PoolChecks:
             return
         self._check_quota()
         self._check_capacity()
+        self._check_grants()
         self._check_scale_down()
         self._check_target()
 
@@ -59,6 +60,12 @@ class PoolChecks:
         free = self._free_machines()
         if is_short and free:
             raise self._violation(f"it waits while {free} are free")
+
+    def _check_grants(self) -> None:
+        """Only the last grant may still be used: each smaller one was acknowledged."""
+        needed = max(self.pool.held, self.pool.grants.last.granted)
+        if self.pool.reserved > needed:
+            raise self._violation(f"it reserves {self.pool.reserved} Nodes and needs {needed}")
 
     def _free_machines(self) -> list[str]:
         """The free machines that it could have."""
