@@ -1,0 +1,158 @@
+"""What the quota service relies on, modelled: NodePools that come and go, and an allocator."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    GrantAcknowledged,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+)
+from nodepool.contract.messages import Message
+from unit.quota_service import (
+    acknowledged,
+    assigned,
+    deleting,
+    node_deleted,
+    pool_deleted,
+    specified,
+    uid_of,
+)
+
+
+@dataclass
+class ValidatorModel:
+    """NodePools that are created, changed and deleted.
+
+    lives: by name, how many NodePools were deleted before the present one.
+    generations: by name, the generation of the spec; 0 where there is no NodePool.
+    deleting: the names of those in deletion.
+    """
+
+    lives: Counter[str] = field(default_factory=Counter)
+    generations: Counter[str] = field(default_factory=Counter)
+    deleting: set[str] = field(default_factory=set)
+
+    def specify(self, pool: str, target: int) -> Iterator[NodePoolValidated]:
+        """Creates a NodePool or changes its target, unless it is in deletion."""
+        if pool not in self.deleting:
+            yield self._next(pool, target, Validated.VALID)
+
+    def invalidate(self, pool: str, target: int) -> Iterator[NodePoolValidated]:
+        """Changes the spec of a NodePool to an invalid one."""
+        if self._is_active(pool):
+            yield self._next(pool, target, Validated.INVALID)
+
+    def delete(self, pool: str) -> Iterator[NodePoolDeleting]:
+        """Begins the deletion of a NodePool."""
+        if self._is_active(pool):
+            self.deleting.add(pool)
+            yield deleting(pool, uid=self._uid(pool))
+
+    def forget(self, pool: str, uid: str) -> Iterator[CWNodePoolDeleted]:
+        """Ends the deletion of the NodePool with this uid, which has no Nodes any more."""
+        if pool in self.deleting and uid == self._uid(pool):
+            yield pool_deleted(pool, uid)
+            self.deleting.discard(pool)
+            self.generations[pool] = 0
+            self.lives[pool] += 1
+
+    def _next(self, pool: str, target: int, reason: Validated) -> NodePoolValidated:
+        self.generations[pool] += 1
+        return specified(pool, target, self.generations[pool], uid=self._uid(pool), reason=reason)
+
+    def _is_active(self, pool: str) -> bool:
+        return self.generations[pool] > 0 and pool not in self.deleting
+
+    def _uid(self, pool: str) -> str:
+        return uid_of(pool, self.lives[pool] + 1)
+
+
+@dataclass(frozen=True)
+class AllocatorPool:
+    """A NodePool as an allocator has it at the point up to which it has read the log.
+
+    granted: how many Nodes it may have in this generation.
+    outstanding: the largest grant that was not given back yet.
+    held: how many Nodes it has.
+    """
+
+    uid: str = ""
+    generation: int = 0
+    granted: int = 0
+    outstanding: int = 0
+    held: int = 0
+    deleting: bool = False
+
+    @property
+    def may_hold(self) -> int:
+        """How many Nodes it is to have."""
+        return 0 if self.deleting else self.granted
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether it is in deletion and has no Nodes any more."""
+        return self.deleting and not self.held
+
+
+@dataclass
+class AllocatorModel:
+    """An allocator that follows grants: it assigns any number of Nodes that they allow."""
+
+    pools: dict[str, AllocatorPool] = field(default_factory=dict)
+
+    def pool(self, name: str) -> AllocatorPool:
+        """The NodePool of this name; one without uid where there is none."""
+        return self.pools.get(name, AllocatorPool())
+
+    @property
+    def relied_on(self) -> int:
+        """How many Nodes all NodePools together have, or may still get."""
+        return sum(max(pool.held, pool.may_hold) for pool in self.pools.values())
+
+    def process(self, message: Message) -> Iterator[GrantAcknowledged]:
+        """Follows a message, and acknowledges a grant that became smaller."""
+        match message:
+            case NodePoolValidated(pool=name, uid=uid, generation=generation):
+                known = self.pool(name)
+                kept = known if known.uid == uid else AllocatorPool(uid)
+                self.pools[name] = replace(kept, generation=generation)
+            case NodePoolDeleting(pool=name, uid=uid) if self.pool(name).uid == uid:
+                self.pools[name] = replace(self.pool(name), deleting=True)
+            case QuotaChecked(pool=name, uid=uid) if self.pool(name).uid == uid:
+                yield from self._follow(name, message)
+
+    def assign(self, name: str, count: int) -> Iterator[CWNodeAssigned]:
+        """Assigns at most so many Nodes to a NodePool that may have more."""
+        pool = self.pool(name)
+        for _ in range(min(count, pool.may_hold - pool.held)):
+            self._hold(name, 1)
+            yield assigned(name, uid=pool.uid)
+
+    def remove(self, name: str, count: int) -> Iterator[CWNodeDeleted]:
+        """Removes at most so many Nodes of a NodePool."""
+        pool = self.pool(name)
+        for _ in range(min(count, pool.held)):
+            self._hold(name, -1)
+            yield node_deleted(name, uid=pool.uid)
+
+    def _follow(self, name: str, verdict: QuotaChecked) -> Iterator[GrantAcknowledged]:
+        pool, granted = self.pool(name), verdict.granted
+        outstanding = max(pool.outstanding, granted)
+        if verdict.generation != pool.generation:
+            # A grant for an older generation is not used, and yet has to be given back.
+            self.pools[name] = replace(pool, outstanding=outstanding)
+            return
+        self.pools[name] = replace(pool, granted=granted, outstanding=granted)
+        if granted < outstanding:
+            yield acknowledged(name, granted, pool.generation, uid=pool.uid)
+
+    def _hold(self, name: str, change: int) -> None:
+        pool = self.pool(name)
+        self.pools[name] = replace(pool, held=pool.held + change)
