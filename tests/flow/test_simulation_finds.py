@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from immutables import Map
 
-from allocator import messages as allocator_messages
+import allocator
+import quota
+import validator
 from allocator.decide import SERVICE as ALLOCATOR
 from allocator.state import State as AllocatorState
 from capacity.decide import SERVICE as CAPACITY
@@ -25,16 +27,14 @@ from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.service import AnyService, Context
 from nodepool.state.ranking import Ranking
-from quota import messages as quota_messages
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
 from support.simulation.faults import first_violation, with_events, without_reconciler
-from validator import messages as validator_messages
 from validator.decide import SERVICE as VALIDATOR
 from validator.state import State as ValidatorState
 
-AllocatorInput = allocator_messages.Hears | allocator_messages.Says
-QuotaInput = quota_messages.Hears | quota_messages.Says
+AllocatorInput = allocator.Hears | allocator.Says
+QuotaInput = quota.Hears | quota.Says
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_nothing_is_found_where_nothing_is_broken(service: AnyService) -> None:
 
 def test_a_validator_that_gives_an_existing_pool_a_new_uid_is_found() -> None:
     def renewed(
-        _state: ValidatorState, event: validator_messages.Says, context: Context
-    ) -> Iterator[validator_messages.Says]:
+        _state: ValidatorState, event: validator.Says, context: Context
+    ) -> Iterator[validator.Says]:
         if isinstance(event, NodePoolValidated):
             yield event.model_copy(update={"uid": str(context.position)})
         else:
@@ -64,9 +64,7 @@ def test_a_validator_that_gives_an_existing_pool_a_new_uid_is_found() -> None:
 
 
 def test_a_quota_that_ignores_what_others_reserve_is_found() -> None:
-    def generous(
-        state: QuotaState, event: quota_messages.Says, _context: Context
-    ) -> Iterator[quota_messages.Says]:
+    def generous(state: QuotaState, event: quota.Says, _context: Context) -> Iterator[quota.Says]:
         if isinstance(event, QuotaChecked) and event.limit is not None:
             granted = min(state.pools[event.key].target, event.limit)
             yield event.model_copy(update={"reason": Quota.UNDER, "granted": granted})
@@ -121,8 +119,8 @@ def test_a_machine_that_is_assigned_twice_is_found() -> None:
         return ALLOCATOR.evolve(state, message, context)
 
     def again(
-        state: AllocatorState, event: allocator_messages.Says, _context: Context
-    ) -> Iterator[allocator_messages.Says]:
+        state: AllocatorState, event: allocator.Says, _context: Context
+    ) -> Iterator[allocator.Says]:
         if isinstance(event, CWNodeAssigned):
             held = [m.name for m in state.inventory.machines.values() if m.holder.count("/")]
             yield event.model_copy(update={"node": min(held, default=event.node)})
@@ -140,7 +138,7 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
 
     def reconcile(
         state: AllocatorState, key: OfferingKey | PoolKey, context: Context
-    ) -> Iterator[allocator_messages.Says]:
+    ) -> Iterator[allocator.Says]:
         reversed_ = Map((name, Ranking(each.ranks[::-1])) for name, each in state.waiting.items())
         yield from reconciler.reconcile(replace(state, waiting=reversed_), key, context)
 
@@ -167,8 +165,8 @@ def test_an_allocator_that_does_not_wait_for_its_grant_is_found() -> None:
 
 def test_an_allocator_that_never_acknowledges_a_grant_is_found() -> None:
     def silent(
-        _state: AllocatorState, event: allocator_messages.Says, _context: Context
-    ) -> Iterator[allocator_messages.Says]:
+        _state: AllocatorState, event: allocator.Says, _context: Context
+    ) -> Iterator[allocator.Says]:
         if not isinstance(event, GrantAcknowledged):
             yield event
 
@@ -179,8 +177,8 @@ def test_an_allocator_that_never_acknowledges_a_grant_is_found() -> None:
 
 def test_an_allocator_that_reports_a_pool_empty_too_early_is_found() -> None:
     def hasty(
-        state: AllocatorState, event: allocator_messages.Says, _context: Context
-    ) -> Iterator[allocator_messages.Says]:
+        state: AllocatorState, event: allocator.Says, _context: Context
+    ) -> Iterator[allocator.Says]:
         yield event
         if (
             isinstance(event, CWNodeDeletionRequestSuccess)

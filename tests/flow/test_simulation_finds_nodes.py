@@ -7,13 +7,14 @@ from itertools import count
 
 import pytest
 
+import fleet
+import lifecycle
+import preemption
 from aggregator import Hears as AggregatorInput
 from aggregator.decide import SERVICE as AGGREGATOR
 from aggregator.state import State as AggregatorState
-from fleet import messages as fleet_messages
 from fleet.decide import SERVICE as FLEET
 from fleet.state import State as FleetState
-from lifecycle import messages as lifecycle_messages
 from lifecycle.decide import SERVICE as LIFECYCLE
 from lifecycle.state import State as LifecycleState
 from nodepool.contract.events import (
@@ -29,20 +30,19 @@ from nodepool.contract.model import NodePhase
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import AnyService, Context
 from nodepool.state.receipts import Receipts
-from preemption import messages as preemption_messages
 from preemption.decide import SERVICE as PREEMPTION
 from preemption.state import State as PreemptionState
 from support.services import services
 from support.simulation.faults import LossyLog, UnconditionalLog, first_violation
 
-FleetInput = fleet_messages.Hears | fleet_messages.Says
-PreemptionInput = preemption_messages.Hears | preemption_messages.Says
+FleetInput = fleet.Hears | fleet.Says
+PreemptionInput = preemption.Hears | preemption.Says
 
 
 def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
     def decide(
-        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
-    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        state: LifecycleState, message: lifecycle.Hears, context: Context
+    ) -> Iterator[lifecycle.Says | CommandOutcome]:
         if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
             cordon = state.nodes[message.machine_key].cordon
             message = message.model_copy(update={"cordon": cordon})
@@ -55,8 +55,8 @@ def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
 
 def test_a_lifecycle_that_ignores_activity_after_the_cordon_is_found() -> None:
     def decide(
-        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
-    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        state: LifecycleState, message: lifecycle.Hears, context: Context
+    ) -> Iterator[lifecycle.Says | CommandOutcome]:
         for output in LIFECYCLE.decide(state, message, context):
             yield output
             if (
@@ -90,7 +90,7 @@ def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
 
     def reconcile(
         state: LifecycleState, key: PoolKey | MachineKey, context: Context
-    ) -> Iterator[lifecycle_messages.Says]:
+    ) -> Iterator[lifecycle.Says]:
         if key in state.templates:
             yield from reconciler.reconcile(state, key, context)
 
@@ -103,8 +103,8 @@ def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
 
 def test_a_lifecycle_that_forgets_a_cancelled_removal_is_found() -> None:
     def decide(
-        state: LifecycleState, message: lifecycle_messages.Hears, context: Context
-    ) -> Iterator[lifecycle_messages.Says | CommandOutcome]:
+        state: LifecycleState, message: lifecycle.Hears, context: Context
+    ) -> Iterator[lifecycle.Says | CommandOutcome]:
         if not isinstance(message, NodeRemovalCancelled):
             yield from LIFECYCLE.decide(state, message, context)
 
@@ -129,7 +129,7 @@ def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
 
     def reconcile(
         state: PreemptionState, key: NodeKey, context: Context
-    ) -> Iterator[preemption_messages.Says]:
+    ) -> Iterator[preemption.Says]:
         yield from reconciler.reconcile(state, key, context._replace(time=context.time + early))
 
     violation = first_violation(

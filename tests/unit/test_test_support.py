@@ -33,12 +33,14 @@ def test_a_pool_holds_its_nodes_until_their_departure_is_known() -> None:
     assert pool.offering == ("US-EAST-04A", "h100")
 
 
-def test_a_stay_is_leaving_once_its_removal_is_requested_or_announced() -> None:
+def test_a_stay_is_leaving_from_its_request_to_its_cancellation_or_once_it_is_warned() -> None:
     pool = Pool("acme/prod/train", "uid", ("acme", "US-EAST-04A", "h100"))
-    requested = Stay(pool, "US-EAST-04A/g1", NOON, NodePhase.PRODUCTION, requested=5)
+    requested = Stay(pool, "US-EAST-04A/g1", NOON, NodePhase.PRODUCTION)
+    requested.removals.add(5, True)
+    requested.removals.add(8, False)
     warned = Stay(pool, "US-EAST-04A/g2", NOON, NodePhase.PRODUCTION, warned=(5, NOON))
 
-    assert [requested.is_leaving(position) for position in (4, 5)] == [False, True]
+    assert [requested.is_leaving(position) for position in (4, 5, 8)] == [False, True, False]
     assert [warned.is_leaving(position) for position in (4, 5)] == [False, True]
     assert not requested.is_preempted(5)
     assert warned.is_preempted(5)
