@@ -208,18 +208,24 @@ class Service(Generic[S, I, O]):
         A subject is the only authority: a command is one on the subject of commands only, an event
         on that of its speaker, and a `Wake` on that of this service.
         """
-        match subject.split("."):
-            case ["np", "cmd", _, _, _, name]:
-                kind = self.inputs.get(name)
-                return kind if kind is not None and issubclass(kind, Command) else None
-            case ["np", "evt", speaker, first, _, _, name]:
-                kind = self.inputs.get(name)
-                if kind is None or not issubclass(kind, Event):
-                    return None
-                if kind is Wake and first != self.name:
-                    return None
-                return kind if kind.speaker in (speaker, "*") else None
-        return None
+        kind = self.inputs.get(name := subject.rpartition(".")[2])
+        if kind is None:
+            return None
+        prefix, dots = self._subjects[name]
+        return kind if subject.startswith(prefix) and subject.count(".") == dots else None
+
+    @cached_property
+    def _subjects(self) -> Mapping[str, tuple[str, int]]:
+        """How the subjects of each input begin, and how many dots they have."""
+        shapes: dict[str, tuple[str, int]] = {}
+        for name, kind in self.inputs.items():
+            if kind is Wake:
+                shapes[name] = f"np.evt.clock.{self.name}.", 6
+            elif issubclass(kind, Event):
+                shapes[name] = "np.evt." if kind.speaker == "*" else f"np.evt.{kind.speaker}.", 6
+            else:
+                shapes[name] = "np.cmd.", 5
+        return shapes
 
     def filters(self) -> tuple[str, ...]:
         """The subjects of all that a replica reads: its inputs, its own outputs and commits."""

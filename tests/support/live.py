@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from nodepool.contract.log import Entry
+from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
-from nodepool.engine.step import Folded
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer

@@ -5,7 +5,8 @@ from typing import Generic
 
 from nodepool.contract.events import Wake
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.engine.step import Folded, due, step
+from nodepool.engine.folded import Folded, due
+from nodepool.engine.step import step
 from nodepool.service import Context, I, O, S, Service
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -37,8 +37,9 @@ from nodepool.contract.events import (
     QuotaSet,
 )
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
+from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded, step
+from nodepool.engine.step import step
 from nodepool.service import Context, Failure
 from unit.samples import KIND, MACHINE, UID, ZONE, sample
 

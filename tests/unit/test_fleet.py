@@ -28,8 +28,9 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import PoolKey, machine_key
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import NodePhase, Pod, PodClass
+from nodepool.engine.folded import Folded, due
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded, due, step
+from nodepool.engine.step import step
 from nodepool.service import Context
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -19,8 +19,9 @@ from nodepool.contract.keys import PoolKey, node_key
 from nodepool.contract.messages import Event, Message, envelope_of, pool_fields
 from nodepool.contract.model import COMPUTE_CLASS
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.folded import Folded, due
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded, due, step
+from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context
 from preemption import Hears

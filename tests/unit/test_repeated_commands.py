@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import pool_key
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded, step
+from nodepool.engine.step import step
 from nodepool.engine.world import Log, World
 from nodepool.service import Context
 from support.sample_service import (

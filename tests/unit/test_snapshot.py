@@ -12,8 +12,8 @@ from immutables import Map
 
 from nodepool.contract.model import Taint
 from nodepool.contract.outcomes import accepted
+from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import Json, decoder, dump, encode, load
-from nodepool.engine.step import Folded
 from nodepool.engine.world import Log
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork

@@ -26,8 +26,9 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec, RemovalReason
+from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded, step
+from nodepool.engine.step import step
 from nodepool.service import Context
 from validator import Hears, objects
 from validator.decide import SERVICE

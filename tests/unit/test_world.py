@@ -5,8 +5,8 @@ import pytest
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import pool_key
 from nodepool.contract.outcomes import accepted
+from nodepool.engine.folded import Folded
 from nodepool.engine.replica import QUIET_MAX
-from nodepool.engine.step import Folded
 from nodepool.engine.world import BATCH_MAX, START, TICK, Log, World
 from support.sample_service import (
     JOB,

@@ -10,7 +10,7 @@ from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message
 from nodepool.contract.subjects import subject_of
-from nodepool.engine.step import Folded
+from nodepool.engine.folded import Folded
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
 
 LETTER_MAX = 4_096

@@ -18,8 +18,9 @@ from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import address_of
 from nodepool.engine import step as engine
 from nodepool.engine.correlation import Correlation, Correlations
+from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal, committed_position
-from nodepool.engine.step import OUTPUTS_MAX, Folded, Step
+from nodepool.engine.step import OUTPUTS_MAX, Step
 from nodepool.service import I, O, S, Service, commit_subject
 
 INPUTS_MAX = 400
@@ -218,7 +219,7 @@ class Replica(Generic[S, I, O]):
 
     def due(self) -> datetime | None:
         """The next moment at which the service is to be woken; None where there is none."""
-        return engine.due(self.service, self.state)
+        return due(self.service, self.state)
 
 
 def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:

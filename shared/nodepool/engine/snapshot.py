@@ -11,7 +11,7 @@ from typing import Literal, NewType, TypeVar, Union, get_args, get_origin, get_t
 from immutables import Map
 from pydantic import BaseModel
 
-from nodepool.engine.step import Folded
+from nodepool.engine.folded import Folded
 from nodepool.service import S
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

@@ -1,8 +1,7 @@
 """One input processed: folded, decided on, and its outputs folded; the same live and on replay."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from itertools import islice
 from typing import Generic, NamedTuple
 
@@ -11,9 +10,8 @@ from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.failures import bug, merged, refusal, unreadable
+from nodepool.engine.folded import Folded, with_work, work_of
 from nodepool.service import Context, Failure, I, O, S, Service, describe
-from nodepool.state.receipts import Receipts
-from nodepool.state.work import WithWork, WorkQueue
 
 OUTPUTS_MAX = 900
 """The most messages that one input may lead to: the server takes 1,000 in an atomic batch.
@@ -22,23 +20,12 @@ It is part of the log's format: that an input led to so many tells a replay that
 """
 KEYS_MAX = 400
 """The most keys that one `Wake` takes from the work queue; part of the log's format, too."""
+OUTCOMES = frozenset((CommandAccepted, CommandRefused))
 REPORT_MAX = 2
 """The most events that report one failure.
 
 Even if all keys of a `Wake` fail, their reports leave room for the next key that does not.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Folded(Generic[S]):
-    """What a replica has made of the log.
-
-    state: the state of the service.
-    receipts: the outcomes of its last commands.
-    """
-
-    state: S
-    receipts: Receipts = Receipts()
 
 
 class Step(NamedTuple, Generic[S, O]):
@@ -129,16 +116,11 @@ def fold(
     """What is folded after these outputs: outcomes into receipts, events into the state."""
     state, receipts = before.state, before.receipts
     for output in outputs:
-        if isinstance(output, CommandAccepted | CommandRefused):
+        if isinstance(output, (CommandAccepted, CommandRefused)):  # Twice as fast.
             receipts = receipts.put(context.id, output)
         else:
             state = service.evolve(state, output, context)
     return Folded(state, receipts)
-
-
-def due(service: Service[S, I, O], state: S) -> datetime | None:
-    """The next moment at which the service is to be woken; None where there is none."""
-    return None if service.reconciler is None else _work(state).work.next()
 
 
 def _taken(
@@ -146,9 +128,10 @@ def _taken(
 ) -> tuple[Folded[S], tuple[str, ...]]:
     """What is folded with the input, and the keys that are to be reconciled for it."""
     if isinstance(message, Wake):
-        keys, work = _work(before.state).work.take(context.time, KEYS_MAX)
-        return _with_work(before, work), keys
-    folded = Folded(service.evolve(before.state, message, context), before.receipts)
+        keys, work = work_of(before.state).work.take(context.time, KEYS_MAX)
+        return with_work(before, work), keys
+    state = service.evolve(before.state, message, context)
+    folded = before if state is before.state else Folded(state, before.receipts)
     if service.reconciler is None:
         return folded, ()
     concerned = service.reconciler.concerns(folded.state, message)
@@ -164,11 +147,13 @@ def _decided(
 ) -> Step[S, O]:
     """The decision on a message, then what is missing for the key that it concerns."""
     outputs = _decision(service, folded.state, message, context)
-    folded = fold(service, folded, outputs, context)
+    if outputs:
+        folded = fold(service, folded, outputs, context)
     for key in keys:
         missing = _missing(service, folded.state, key, OUTPUTS_MAX - len(outputs), context)
-        folded = fold(service, folded, missing, context)
-        outputs += missing
+        if missing:
+            folded = fold(service, folded, missing, context)
+            outputs += missing
     return Step(_requeued(folded, keys, len(outputs)), outputs)
 
 
@@ -205,8 +190,11 @@ def _decision(
     outputs = tuple(islice(service.decide(state, message, context), OUTPUTS_MAX + 1))
     if len(outputs) > OUTPUTS_MAX:
         raise AssertionError(f"{service.name} decides on more than {OUTPUTS_MAX} messages at once")
-    outcomes = sum(isinstance(output, CommandOutcome) for output in outputs)
-    if outcomes != isinstance(message, Command):
+    is_command = isinstance(message, Command)
+    if not outputs and not is_command:
+        return outputs
+    outcomes = sum(type(output) in OUTCOMES for output in outputs)
+    if outcomes != is_command:
         raise AssertionError(f"{service.name} gives {type(message).__name__} {outcomes} outcomes")
     return _declared(service, outputs)
 
@@ -240,21 +228,10 @@ def _requeued(folded: Folded[S], keys: tuple[str, ...], outputs: int) -> Folded[
     """
     if outputs < OUTPUTS_MAX or not keys:
         return folded
-    work = _work(folded.state).work
+    work = work_of(folded.state).work
     for key in keys:
         work = work.put(key)
-    return _with_work(folded, work)
-
-
-def _work(state: object) -> WithWork[str]:
-    assert isinstance(state, WithWork), "the state of a service with a reconciler has a work queue"
-    return state
-
-
-def _with_work(folded: Folded[S], work: WorkQueue[str]) -> Folded[S]:
-    state = folded.state
-    assert isinstance(state, WithWork)
-    return folded if work is state.work else Folded(replace(state, work=work), folded.receipts)
+    return with_work(folded, work)
 
 
 def _refolded(

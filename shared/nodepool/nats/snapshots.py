@@ -12,10 +12,10 @@ import zlib
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 
+from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import committed_position
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import Folded
 from nodepool.nats.api import last_message, message_at, publish, request
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher

@@ -1,0 +1,39 @@
+"""What a replica has folded: the state of its service, and the outcomes of its commands."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Generic
+
+from nodepool.service import I, O, S, Service
+from nodepool.state.receipts import Receipts
+from nodepool.state.work import WithWork, WorkQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Folded(Generic[S]):
+    """What a replica has made of the log.
+
+    state: the state of the service.
+    receipts: the outcomes of its last commands.
+    """
+
+    state: S
+    receipts: Receipts = Receipts()
+
+
+def work_of(state: object) -> WithWork[str]:
+    """The state as one with a work queue; raises AssertionError where it has none."""
+    assert isinstance(state, WithWork), "the state of a service with a reconciler has a work queue"
+    return state
+
+
+def with_work(folded: Folded[S], work: WorkQueue[str]) -> Folded[S]:
+    """The same with another work queue in the state."""
+    state = folded.state
+    assert isinstance(state, WithWork)
+    return folded if work is state.work else Folded(replace(state, work=work), folded.receipts)
+
+
+def due(service: Service[S, I, O], state: S) -> datetime | None:
+    """The next moment at which the service is to be woken; None where there is none."""
+    return None if service.reconciler is None else work_of(state).work.next()
