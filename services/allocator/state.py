@@ -121,7 +121,9 @@ def _specified(state: State, event: NodePoolValidated) -> State:
 
 
 def _deleting(state: State, pool: Pool | None) -> State:
-    return state if pool is None else _stored(state, replace(pool, stage=Stage.DELETING))
+    if pool is None or pool.stage is not Stage.ACTIVE:
+        return state
+    return _stored(state, replace(pool, stage=Stage.DELETING))
 
 
 def _deleted(state: State, pool: Pool | None) -> State:
