@@ -1,4 +1,4 @@
-"""Options of the whole suite."""
+"""Command line options of the whole test suite."""
 
 import pytest
 

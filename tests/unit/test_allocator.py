@@ -1,144 +1,229 @@
-from datetime import UTC, datetime
+"""How a NodePool gets Nodes: grants, what is announced, assignments, and faults of its settings."""
 
-from allocator import Hears, Says
-from allocator.decide import SERVICE
-from allocator.state import State
-from nodepool.contract.conditions import Capacity, Quota, Validated
-from nodepool.contract.events import (
-    CapacityChecked,
-    CWNodeAssigned,
-    CWNodeRequestQueued,
-    GrantAcknowledged,
-    MachineAdded,
-    NodePoolValidated,
-    QuotaChecked,
-    Wake,
+from unit.allocator_service import (
+    AllocatorService,
+    acknowledged,
+    assigned,
+    capacity_checked,
+    deliver_fail,
+    granted,
+    machine_added,
+    node_deleted,
+    queued,
+    registration_failed,
+    scaled_down,
+    scaled_up,
+    specified,
+    with_faulty_settings,
 )
-from nodepool.contract.messages import PoolFields
-from nodepool.contract.model import NodePoolSpec
-from nodepool.state.work import IMMEDIATELY
-from support.single import SingleService
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
-OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train"}
+GPU_TAINT = "spec.nodeTaints: nvidia.com/gpu is reserved"
 
 
-def allocator() -> SingleService[State, Hears, Says]:
-    """The allocator alone."""
-    return SingleService(SERVICE)
+# Grants: what quota allows, and what it gets back.
 
 
-def specified(generation: int, target: int, uid: str = "u1") -> NodePoolValidated:
-    """A valid NodePool with a target of so many Nodes."""
-    return NodePoolValidated(
-        **OF,
-        uid=uid,
-        zone=ZONE,
-        generation=generation,
-        version=1,
-        created=NOON,
-        spec=NodePoolSpec(instance_type=H100, target_nodes=target),
-        reason=Validated.VALID,
-        message="",
-    )
+def test_a_smaller_grant_is_acknowledged_once() -> None:
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 5), granted(1, 5), specified(2, 2))
+
+    first = allocator.hears(granted(2, 2))
+    second = allocator.hears(granted(2, 2))
+
+    assert first == [acknowledged(2, 2)]
+    assert second == []
 
 
-def granted(generation: int, count: int, uid: str = "u1") -> QuotaChecked:
-    """A NodePool may have so many Nodes."""
-    return QuotaChecked(
-        **OF,
-        generation=generation,
-        reason=Quota.UNDER,
-        uid=uid,
-        granted=count,
-        zone=ZONE,
-        instance_type=H100,
-        limit=100,
-        used=count,
-        message="",
-    )
+def test_a_larger_grant_needs_no_acknowledgement() -> None:
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 2), granted(1, 2), specified(2, 5))
+
+    outputs = allocator.hears(granted(2, 5))
+
+    assert outputs == []
+    assert allocator.pool.outstanding == 5
 
 
-def checked(generation: int, count: int) -> CapacityChecked:
-    """Capacity was checked for a grant."""
-    return CapacityChecked(
-        **OF,
-        uid="u1",
-        generation=generation,
-        granted=count,
-        reason=Capacity.SUFFICIENT,
-        wanted=count,
-        available=count,
-        since=NOON,
-        message="",
-    )
+def test_a_grant_that_grew_again_is_given_back_from_its_new_size() -> None:
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 5), granted(1, 5), specified(2, 2), granted(2, 2))
+    allocator.hears(specified(3, 4), granted(3, 4), specified(4, 3))
 
+    outputs = allocator.hears(granted(4, 3))
 
-def machine(name: str) -> MachineAdded:
-    """A new machine, free."""
-    return MachineAdded(zone=ZONE, machine=name, instance_type=H100)
-
-
-def acknowledged(generation: int, count: int) -> GrantAcknowledged:
-    """The allocator works to a smaller grant from here on."""
-    return GrantAcknowledged(**OF, uid="u1", generation=generation, granted=count)
-
-
-def test_a_smaller_grant_is_acknowledged_so_that_others_may_have_the_rest() -> None:
-    service = allocator()
-    service.hears(specified(1, 5), granted(1, 5), specified(2, 2))
-
-    outputs = service.hears(granted(2, 2))
-
-    assert outputs == [acknowledged(2, 2)]
-    assert service.hears(granted(2, 2)) == []
+    assert outputs == [acknowledged(4, 3)]
+    assert allocator.pool.outstanding == 3
 
 
 def test_a_grant_for_an_older_generation_is_given_back_with_the_next() -> None:
-    service = allocator()
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 5), specified(2, 2))
 
-    outputs = service.hears(specified(1, 5), specified(2, 2), granted(1, 5), granted(2, 2))
+    older = allocator.hears(granted(1, 5))
+    current = allocator.hears(granted(2, 2))
 
-    assert outputs == [acknowledged(2, 2)]
+    assert older == []
+    assert current == [acknowledged(2, 2)]
 
 
 def test_a_grant_for_an_older_generation_is_not_used() -> None:
-    service = allocator()
-    service.hears(machine("g1"), specified(1, 1), specified(2, 0))
+    allocator = AllocatorService()
+    allocator.hears(machine_added(1), specified(1, 1), specified(2, 0))
 
-    outputs = service.hears(
-        granted(1, 1), checked(1, 1), Wake(service="allocator", due=IMMEDIATELY)
-    )
-
-    assert outputs == []
-
-
-def test_a_grant_of_an_earlier_nodepool_of_the_same_name_is_passed_over() -> None:
-    service = allocator()
-
-    outputs = service.hears(specified(1, 2, "u1"), specified(1, 2, "u2"), granted(1, 2, "u1"))
+    outputs = [
+        *allocator.hears(granted(1, 1), capacity_checked(1, 1)),
+        *allocator.wake(),
+    ]
 
     assert outputs == []
 
 
-def test_nodes_are_assigned_once_grant_and_capacity_are_there() -> None:
-    service = allocator()
-    service.hears(machine("g1"), machine("g2"), specified(1, 1))
-    before = service.hears(granted(1, 1))
+def test_a_grant_of_an_earlier_pool_of_the_same_name_changes_nothing() -> None:
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 2, uid="train.0"), specified(1, 2))
 
-    outputs = service.hears(checked(1, 1))
+    outputs = allocator.hears(granted(1, 2, uid="train.0"))
+
+    assert outputs == []
+    assert allocator.pool.grant is None
+    assert allocator.pool.outstanding == 0
+
+
+# Growth: what is announced, and which machines join.
+
+
+def test_nodes_are_assigned_once_quota_and_capacity_are_checked() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(2)
+
+    before = allocator.hears(specified(1, 1), granted(1, 1))
+    outputs = allocator.hears(capacity_checked(1, 1))
 
     assert before == []
-    assert outputs == [
-        CWNodeRequestQueued(**OF, count=1, granted=1, message=f"requested 1 Nodes of {H100}"),
-        CWNodeAssigned(
-            **OF,
-            node="g1",
-            zone=ZONE,
-            uid="u1",
-            instance_type=H100,
-            assignment=1,
-            message="Node g1 is assigned to NodePool train",
-        ),
-    ]
+    assert outputs == [queued(1, granted=1), assigned(1)]
+
+
+def test_a_pool_that_waits_gets_a_machine_as_soon_as_there_is_one() -> None:
+    allocator = AllocatorService()
+    allocator.scale(1)
+
+    outputs = allocator.hears(machine_added(1))
+
+    assert outputs == [assigned(1)]
+
+
+def test_the_first_target_is_requested_and_a_larger_one_is_a_scale_up_from_it() -> None:
+    allocator = AllocatorService()
+
+    first = allocator.scale(2)
+    second = allocator.scale(5)
+
+    assert first == [queued(2, granted=2)]
+    assert second == [scaled_up(2, 5), queued(5, granted=5)]
+    assert allocator.pool.scaled == 5
+
+
+def test_a_scale_up_requests_only_the_nodes_that_are_missing() -> None:
+    allocator = AllocatorService()
+    allocator.given_nodes(2)
+
+    outputs = allocator.scale(5)
+
+    assert outputs == [scaled_up(2, 5), queued(3, granted=5)]
+
+
+def test_a_pool_that_began_with_no_nodes_is_scaled_up_from_0() -> None:
+    allocator = AllocatorService()
+
+    first = allocator.scale(0)
+    second = allocator.scale(2)
+
+    assert first == []
+    assert second == [scaled_up(0, 2), queued(2, granted=2)]
+
+
+def test_the_same_target_again_announces_nothing() -> None:
+    allocator = AllocatorService()
+    allocator.scale(2)
+
+    outputs = allocator.scale(2)
+
+    assert outputs == []
+    assert allocator.pool.scaled == 2
+
+
+def test_a_target_that_is_lowered_before_any_node_came_is_a_scale_down_without_removals() -> None:
+    allocator = AllocatorService()
+    allocator.scale(3)
+
+    outputs = allocator.scale(1)
+
+    assert outputs == [scaled_down(3, 1), acknowledged(2, 1)]
+    assert allocator.pool.scaled == 1
+    assert allocator.pool.removed is None
+
+
+def test_a_node_that_left_for_no_scale_down_is_replaced_and_not_counted_as_removed() -> None:
+    # given that a machine is free
+    allocator = AllocatorService()
+    allocator.given_nodes(2)
+    allocator.hears(machine_added(3))
+
+    # when a Node leaves that nothing asked to leave
+    outputs = allocator.hears(node_deleted(2))
+
+    # then the machine takes its place
+    assert outputs == [assigned(3)]
+    assert allocator.pool.removed is None
+
+
+# Faults: once for each.
+
+
+def test_faulty_settings_are_reported_once_until_they_change() -> None:
+    allocator = AllocatorService()
+
+    first = allocator.hears(with_faulty_settings(1, 2, GPU_TAINT))
+    same = allocator.hears(with_faulty_settings(2, 3, GPU_TAINT))
+    other = allocator.hears(with_faulty_settings(3, 3, "spec.image: is unknown"))
+
+    assert first == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
+    assert same == []
+    assert other == [deliver_fail("Nodes cannot be delivered: spec.image: is unknown")]
+
+
+def test_faulty_settings_are_reported_again_after_they_were_valid_in_between() -> None:
+    allocator = AllocatorService()
+    first = allocator.hears(with_faulty_settings(1, 2, GPU_TAINT))
+
+    valid = allocator.hears(specified(2, 2))
+    second = allocator.hears(with_faulty_settings(3, 2, GPU_TAINT))
+
+    assert first == second == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
+    assert valid == []
+
+
+def test_a_fault_of_the_spec_that_the_settings_have_no_part_in_is_not_reported() -> None:
+    allocator = AllocatorService()
+
+    outputs = allocator.hears(specified(1, 2, reason="Invalid", fault="Zone"))
+
+    assert outputs == []
+
+
+def test_every_node_that_fails_to_register_is_reported_whatever_was_reported_before() -> None:
+    # given that the settings became invalid after two Nodes were assigned
+    allocator = AllocatorService()
+    allocator.given_machines(2)
+    allocator.scale(2)
+    allocator.hears(with_faulty_settings(2, 2, GPU_TAINT))
+
+    # when both fail for the same reason, and the settings are invalid for the same one
+    first = allocator.hears(registration_failed(1, "no link"))
+    second = allocator.hears(registration_failed(2, "no link"))
+    same_settings = allocator.hears(with_faulty_settings(3, 2, GPU_TAINT))
+
+    # then each Node is reported, and the settings are not reported again
+    assert first == [deliver_fail("not delivered: no link", node="g1")]
+    assert second == [deliver_fail("not delivered: no link", node="g2")]
+    assert same_settings == []

@@ -1,3 +1,5 @@
+"""Which Nodes leave in a scale-down, and which may stay when the target rises again."""
+
 from collections.abc import Mapping
 
 import pytest
@@ -36,32 +38,32 @@ def idle(assignment: int, removal: RemovalReason | None = None) -> Member:
 
 
 def active(assignment: int, removal: RemovalReason | None = None) -> Member:
-    """A registered Node at work."""
+    """A registered Node on which workloads run."""
     return Member(assignment, registered=True, active=True, removal=removal)
 
 
-def test_nodes_not_yet_registered_go_before_idle_ones_and_those_before_active_ones() -> None:
+def test_unregistered_nodes_leave_first_then_idle_ones_then_active_ones() -> None:
     nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
 
     assert victims(nodes.items(), 3, PREFER_IDLE) == ("b", "i", "a")
 
 
-def test_idle_only_never_takes_an_active_node() -> None:
+def test_idle_only_never_removes_an_active_node() -> None:
     nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
 
     assert victims(nodes.items(), 3, IDLE_ONLY) == ("b", "i")
 
 
-def test_among_equals_the_newest_goes_first_then_by_name() -> None:
+def test_among_equals_the_newest_leaves_first_and_names_break_ties() -> None:
     nodes = {"old": idle(1), "z": idle(7), "y": idle(7), "new": idle(8)}
 
     assert victims(nodes.items(), 4, IDLE_ONLY) == ("new", "y", "z", "old")
 
 
-def test_no_more_are_chosen_than_are_too_many() -> None:
-    nodes = {"one": idle(1), "two": idle(2)}
+def test_no_more_nodes_are_chosen_than_asked_for() -> None:
+    nodes = {"old": idle(1), "new": idle(2)}
 
-    assert victims(nodes.items(), 1, IDLE_ONLY) == ("two",)
+    assert victims(nodes.items(), 1, IDLE_ONLY) == ("new",)
     assert victims(nodes.items(), 0, IDLE_ONLY) == ()
 
 
@@ -76,35 +78,35 @@ def test_an_empty_pool_has_no_victims() -> None:
     assert victims({}, 3, PREFER_IDLE) == ()
 
 
-# The order as a law.
+# Laws of the order.
 
 
 def rank(name: str, member: Member) -> tuple[bool, bool, int, str]:
-    """How late a Node's turn to leave comes, told in the words of the specification."""
+    """A Node's place in the order of removal: unregistered, idle, active; each newest first."""
     return member.registered, member.registered and member.active, -member.assignment, name
 
 
 @given(members, counts, strategies)
-def test_whoever_stays_ranks_behind_everybody_who_goes(
+def test_every_node_that_stays_ranks_behind_all_that_leave(
     nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
 ) -> None:
     chosen = victims(nodes.items(), count, strategy)
 
-    may_go = {
+    may_leave = {
         name
         for name, member in nodes.items()
         if member.removal is None and (strategy is PREFER_IDLE or not member.active)
     }
     ranks = [rank(name, nodes[name]) for name in chosen]
-    assert set(chosen) <= may_go
-    assert len(chosen) == len(set(chosen)) == min(count, len(may_go))
+    assert set(chosen) <= may_leave
+    assert len(chosen) == len(set(chosen)) == min(count, len(may_leave))
     assert ranks == sorted(ranks)
-    for name in may_go - set(chosen):
-        assert all(rank(name, nodes[name]) > one for one in ranks)
+    for name in may_leave - set(chosen):
+        assert all(rank(name, nodes[name]) > leaving for leaving in ranks)
 
 
 @given(members, counts, strategies)
-def test_the_choice_depends_on_the_nodes_and_not_on_how_they_are_listed(
+def test_the_choice_does_not_depend_on_the_order_in_which_nodes_are_listed(
     nodes: Mapping[str, Member], count: int, strategy: ScaleDownStrategy
 ) -> None:
     backwards = {name: nodes[name] for name in reversed(list(nodes))}
@@ -128,7 +130,7 @@ def test_choosing_more_only_adds_to_the_choice(
 # A target that rises again.
 
 
-def test_the_last_who_would_have_gone_is_the_first_to_be_kept() -> None:
+def test_the_node_that_would_leave_last_is_the_first_that_may_stay() -> None:
     nodes = {
         "active": active(9, SCALE_DOWN),
         "new": idle(8, SCALE_DOWN),
@@ -141,18 +143,18 @@ def test_the_last_who_would_have_gone_is_the_first_to_be_kept() -> None:
 
 
 @pytest.mark.parametrize("removal", [None, *(set(RemovalReason) - {SCALE_DOWN})])
-def test_only_a_scale_down_is_taken_back(removal: RemovalReason | None) -> None:
+def test_only_a_removal_for_a_scale_down_is_taken_back(removal: RemovalReason | None) -> None:
     assert reprieved({"node": idle(1, removal)}.items(), 1) == ()
 
 
 @given(members, counts)
-def test_whoever_is_kept_is_a_victim_of_the_scale_down_in_backward_order(
+def test_nodes_that_may_stay_are_the_victims_of_the_scale_down_in_reverse_order(
     nodes: Mapping[str, Member], count: int
 ) -> None:
     leaving = {name: member for name, member in nodes.items() if member.removal is SCALE_DOWN}
 
-    kept = reprieved(nodes.items(), count)
+    staying = reprieved(nodes.items(), count)
 
-    ranks = [rank(name, leaving[name])[:3] for name in kept]
-    assert len(kept) == min(count, len(leaving))
+    ranks = [rank(name, leaving[name])[:3] for name in staying]
+    assert len(staying) == min(count, len(leaving))
     assert ranks == sorted(ranks, reverse=True)

@@ -1,0 +1,105 @@
+"""How a NodePool that is deleted gives up all its Nodes."""
+
+import pytest
+
+from nodepool.contract.events import CWNodePoolDeleted
+from nodepool.engine.step import OUTPUTS_MAX
+from unit.allocator_service import (
+    OF,
+    POOL,
+    POOL_DELETED,
+    UID,
+    AllocatorService,
+    active,
+    allocator_with_nodes,
+    emptied,
+    granted,
+    kept,
+    node_deleted,
+    pool_deleting,
+    preemption_pending,
+    removing,
+    requested,
+)
+
+
+def test_a_deleted_pool_gives_up_all_its_nodes_and_is_then_emptied() -> None:
+    allocator = allocator_with_nodes(2)
+    cause = "deletion of the NodePool"
+
+    deletion = allocator.hears(pool_deleting())
+    first = allocator.hears(node_deleted(1))
+    last = allocator.hears(node_deleted(2))
+
+    assert deletion == [
+        removing(2, before=2, cause=cause),
+        requested(1, POOL_DELETED),
+        requested(2, POOL_DELETED),
+    ]
+    assert first == []
+    assert last == [emptied(2)]
+
+
+def test_a_deletion_during_a_scale_down_takes_it_over() -> None:
+    # given a scale-down of which one Node is gone and one is leaving
+    allocator = allocator_with_nodes(3)
+    allocator.scale(1)
+    allocator.hears(node_deleted(3))
+
+    # when the NodePool is deleted
+    deletion = allocator.hears(pool_deleting())
+    gone = allocator.hears(node_deleted(1), node_deleted(2))
+
+    # then every Node is requested anew, the count goes on, and the scale-down is never complete
+    assert deletion == [requested(1, POOL_DELETED), requested(2, POOL_DELETED, request=2)]
+    assert gone == [emptied(3)]
+
+
+def test_a_node_of_a_deleted_pool_that_was_to_be_kept_before_is_deleted_all_the_same() -> None:
+    allocator = allocator_with_nodes(1)
+    allocator.scale(0)
+    allocator.hears(active(1), pool_deleting())
+
+    outputs = allocator.hears(kept(1, request=1))
+
+    assert outputs == []
+    assert allocator.pool.leaving == 1
+
+
+@pytest.mark.parametrize("preempted_first", [True, False])
+def test_a_preempted_node_of_a_deleted_pool_leaves_for_the_deletion(preempted_first: bool) -> None:
+    allocator = allocator_with_nodes(1)
+    events = (preemption_pending(1), pool_deleting())
+
+    outputs = allocator.hears(*(events if preempted_first else reversed(events)))
+    gone = allocator.hears(node_deleted(1))
+
+    cause = "deletion of the NodePool"
+    assert outputs == [removing(1, before=1, cause=cause), requested(1, POOL_DELETED)]
+    assert gone == [emptied(1)]
+
+
+def test_a_deleted_pool_without_nodes_is_emptied_at_once_and_says_nothing_more() -> None:
+    allocator = AllocatorService()
+    allocator.scale(2)
+
+    deletion = allocator.hears(pool_deleting())
+    later = allocator.hears(granted(1, 2), CWNodePoolDeleted(**OF, uid=UID, message=""))
+
+    assert deletion == [emptied(0)]
+    assert later == []
+    assert POOL not in allocator.state.pools
+
+
+def test_a_deletion_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -> None:
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+
+    first = allocator.process(pool_deleting())
+    rest = allocator.wake_until_idle()
+
+    by_name = sorted(range(1, count + 1), key=lambda number: f"g{number}")
+    requests = [requested(number, POOL_DELETED) for number in by_name]
+    begun = removing(count, before=count, cause="deletion of the NodePool")
+    assert first == [begun, *requests[: OUTPUTS_MAX - 1]]
+    assert rest == requests[OUTPUTS_MAX - 1 :]

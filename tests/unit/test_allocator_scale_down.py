@@ -1,0 +1,233 @@
+"""How a NodePool shrinks to a smaller target, and how a higher target takes removals back."""
+
+from nodepool.contract.conditions import Validated
+from nodepool.engine.step import OUTPUTS_MAX
+from unit.allocator_service import (
+    AllocatorService,
+    acknowledged,
+    active,
+    allocator_with_nodes,
+    cancelled,
+    deliver_fail,
+    kept,
+    node_deleted,
+    nodes_removed,
+    preemption_pending,
+    registration_failed,
+    removing,
+    requested,
+    scaled_down,
+    scaled_up,
+    specified,
+)
+
+# A scale-down.
+
+
+def test_a_scale_down_requests_deletions_and_is_announced_complete_when_the_nodes_are_gone() -> (
+    None
+):
+    allocator = allocator_with_nodes(3)
+
+    smaller = allocator.scale(1)
+    first = allocator.hears(node_deleted(3))
+    between = allocator.pool.removed
+    last = allocator.hears(node_deleted(2))
+
+    assert smaller == [removing(2, before=3), requested(3), requested(2), acknowledged(2, 1)]
+    assert first == []
+    assert between == 1
+    assert last == [nodes_removed(2, remaining=1), scaled_down(3, 1)]
+    assert allocator.pool.scaled == 1
+    assert allocator.pool.removed is None
+
+
+def test_a_target_that_is_lowered_during_a_scale_down_continues_it() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    lower = allocator.scale(1)
+    gone = allocator.hears(node_deleted(3), node_deleted(2))
+
+    assert lower == [requested(2), acknowledged(3, 1)]
+    assert gone == [nodes_removed(2, remaining=1), scaled_down(3, 1)]
+
+
+def test_a_leaving_node_that_fails_to_register_counts_as_removed() -> None:
+    # given a NodePool of three Nodes that have not registered, one of which is to leave
+    allocator = AllocatorService()
+    allocator.given_machines(3)
+    allocator.scale(3)
+    allocator.scale(2)
+
+    outputs = allocator.hears(registration_failed(3, "no link"))
+
+    assert outputs == [
+        deliver_fail("not delivered: no link", node="g3"),
+        nodes_removed(1, remaining=2),
+        scaled_down(3, 2),
+    ]
+
+
+def test_a_leaving_node_stays_in_place_of_another_that_fails_to_register() -> None:
+    # given a NodePool of three Nodes that have not registered, one of which is to leave
+    allocator = AllocatorService()
+    allocator.given_machines(3)
+    allocator.scale(3)
+    allocator.scale(2)
+
+    outputs = allocator.hears(registration_failed(1, "no link"))
+
+    assert outputs == [deliver_fail("not delivered: no link", node="g1"), cancelled(3)]
+    assert allocator.pool.removed == 0
+
+
+def test_a_node_that_was_kept_is_requested_again_once_it_is_idle() -> None:
+    allocator = allocator_with_nodes(1)
+    allocator.scale(0)
+
+    busy = allocator.hears(active(1), kept(1, request=1))
+    idle = allocator.hears(active(1, False))
+
+    assert busy == []
+    assert idle == [requested(1, request=2)]
+
+
+def test_a_node_that_was_kept_in_spite_of_an_earlier_request_is_still_leaving() -> None:
+    allocator = allocator_with_nodes(1)
+    allocator.scale(0)
+    allocator.hears(active(1), kept(1, request=1), active(1, False))
+
+    outputs = allocator.hears(kept(1, request=1))
+
+    assert outputs == []
+    assert allocator.pool.leaving == 1
+
+
+def test_an_invalid_spec_removes_no_node_and_ends_no_scale_down() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    invalid = allocator.hears(specified(3, 0, reason=Validated.INVALID))
+    gone = allocator.hears(node_deleted(3))
+    valid = allocator.hears(specified(4, 2))
+
+    assert invalid == []
+    assert gone == []
+    assert valid == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+
+
+# A removal that a higher target takes back.
+
+
+def test_a_target_that_rises_to_where_it_was_takes_the_whole_scale_down_back() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(1)
+
+    outputs = allocator.scale(3)
+
+    assert outputs == [cancelled(2), cancelled(3)]
+    assert allocator.pool.scaled == 3
+    assert allocator.pool.removed is None
+
+
+def test_a_target_that_rises_in_part_takes_back_as_many_removals() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(0)
+
+    higher = allocator.scale(2)
+    gone = allocator.hears(node_deleted(3))
+
+    assert higher == [cancelled(1), cancelled(2)]
+    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+
+
+def test_a_target_above_where_it_was_takes_all_back_and_scales_up_from_there() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.scale(1)
+
+    outputs = allocator.scale(4)
+
+    assert outputs[0] == cancelled(2)
+    assert outputs[1] == scaled_up(2, 4)
+
+
+def test_a_preempted_node_leaves_however_high_the_target_rises() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.scale(0)
+    allocator.hears(preemption_pending(2))
+
+    outputs = allocator.scale(2)
+
+    assert outputs == [cancelled(1)]
+
+
+def test_a_removal_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -> None:
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+
+    first = allocator.process(allocator.specify(0))
+    rest = allocator.wake()
+
+    newest_first = [requested(number) for number in range(count, 0, -1)]
+    assert first == [removing(count, before=count), *newest_first[: OUTPUTS_MAX - 1]]
+    assert rest == newest_first[OUTPUTS_MAX - 1 :]
+    assert not allocator.has_work
+
+
+def test_a_removal_that_is_taken_back_before_it_went_on_cancels_what_was_requested() -> None:
+    # given that the requests for 899 deletions have filled a step
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+    allocator.process(allocator.specify(0))
+
+    # when the target is what it was before the wake that would request the others
+    outputs = allocator.process(allocator.specify(count))
+    rest = allocator.wake_until_idle()
+
+    # then these 899 are cancelled, oldest first, and nothing else is requested
+    assert outputs == [cancelled(number) for number in range(102, count + 1)]
+    assert rest == []
+    assert allocator.pool.leaving == 0
+    assert allocator.pool.removed is None
+
+
+def test_more_cancellations_than_a_step_holds_go_on_at_the_next_wake() -> None:
+    # given that all Nodes are to leave
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+    allocator.scale(0)
+
+    # when the target is what it was
+    first = allocator.process(allocator.specify(count))
+    leaving = allocator.pool.leaving
+    rest = allocator.wake()
+
+    # then 900 are cancelled at once, the other 100 after the wake, and no scale-down is announced
+    oldest_first = [cancelled(number) for number in range(1, count + 1)]
+    assert first == oldest_first[:OUTPUTS_MAX]
+    assert leaving == 100
+    assert rest == oldest_first[OUTPUTS_MAX:]
+    assert not allocator.has_work
+    assert allocator.pool.scaled == count
+    assert allocator.pool.removed is None
+
+
+def test_a_target_that_falls_again_before_all_is_cancelled_is_met_by_what_is_still_leaving() -> (
+    None
+):
+    # given 900 cancellations of 1,000, so that 100 Nodes are still leaving
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+    allocator.scale(0)
+    allocator.process(allocator.specify(count))
+
+    # when the target is 100 less before the wake that would cancel the others
+    outputs = [*allocator.process(allocator.specify(count - 100)), *allocator.wake_until_idle()]
+    leaving = allocator.pool.leaving
+    gone = allocator.hears(*(node_deleted(number) for number in range(OUTPUTS_MAX + 1, count + 1)))
+
+    # then nothing is cancelled any more, nor requested; with the 100 Nodes the scale-down is done
+    assert outputs == []
+    assert leaving == 100
+    assert gone == [scaled_down(count, count - 100)]
