@@ -103,3 +103,13 @@ def test_a_deletion_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -
     begun = removing(count, before=count, cause="deletion of the NodePool")
     assert first == [begun, *requests[: OUTPUTS_MAX - 1]]
     assert rest == requests[OUTPUTS_MAX - 1 :]
+
+
+def test_an_emptied_pool_whose_deletion_is_stated_again_is_not_emptied_twice() -> None:
+    allocator = allocator_with_nodes(1)
+
+    first = allocator.hears(pool_deleting(), node_deleted(1))
+    second = allocator.hears(pool_deleting())
+
+    assert first[-1] == emptied(1)
+    assert second == []
