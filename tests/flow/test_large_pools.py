@@ -6,10 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.engine.step import OUTPUTS_MAX
-from support.constants import PREFER_IDLE
+from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 
 NODES = 2_000
+WAITING = tuple(f"small-{number}" for number in range(600))
+"""NodePools whose verdicts and warnings are more than one commit can hold."""
+# A machine that is busy with other work may take several times as long as an idle one.
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
@@ -28,29 +32,24 @@ def names(world: WorldHarness, pool: str) -> Counter[str]:
     return Counter(line.split()[0] for line in world.messages(pool))
 
 
-def test_validator_says_one_verdict_however_many_nodes_a_change_concerns(
-    world: WorldHarness,
-) -> None:
-    world.given_data_center(machines=NODES, quota=NODES)
-    world.apply("train", NODES)
-    world.start_recording()
-
-    world.scale("train", 0)
-
-    assert names(world, "train")["NodePoolValidated"] == 1
-    assert world.node_counts("train") == (0, 0, 0)
-
-
-def test_fleet_boots_two_thousand_machines_that_are_due_at_the_same_moment(
+def test_fleet_lifecycle_and_aggregator_follow_two_thousand_nodes_that_boot_at_one_moment(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES, boot_s=60)
     world.apply("train", NODES)
-    assert world.node_counts("train") == (NODES, NODES, 0)
+    before = world.node_counts("train")
 
     world.pass_time(seconds=61)
+    booted = world.node_counts("train"), len(world.nodes("train"))
+    world.start_recording()
+    world.apply("train", NODES, nodeLabels={"team": "blue"})
 
-    assert world.node_counts("train") == (NODES, 0, NODES)
+    assert before == (NODES, NODES, 0)
+    assert booted == ((NODES, 0, NODES), NODES)
+    published = names(world, "train")
+    assert (published["NodeUpdated"], published["CWNodePoolMetadata"]) == (NODES, 1)
+    metadata = {str(document["metadata"]) for document in world.documents("nodes").values()}
+    assert all("'team': 'blue'" in text for text in metadata)
 
 
 def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldHarness) -> None:
@@ -70,6 +69,20 @@ def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldHarness)
     assert names(world, "train")["CWNodeDeleted"] == 0
 
 
+def test_validator_says_one_verdict_and_allocator_removes_two_thousand_nodes(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=NODES, quota=NODES)
+    world.apply("train", NODES)
+    world.start_recording()
+
+    world.scale("train", 0)
+
+    assert names(world, "train")["NodePoolValidated"] == 1
+    assert names(world, "train")["CWNodeDeleted"] == NODES
+    assert world.node_counts("train") == (0, 0, 0)
+
+
 def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(
     world: WorldHarness,
 ) -> None:
@@ -83,65 +96,42 @@ def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(
 
     assert world.node_pool("train") is None
     assert names(world, "train")["CWNodeDeleted"] == NODES
-    assert world.document("capacity", "US-EAST-04A/gd-8xh100ib-i128") == {
-        "kind": "Capacity",
-        "zone": "US-EAST-04A",
-        "instanceType": "gd-8xh100ib-i128",
-        "free": NODES,
-        "assigned": 0,
-        "triage": 0,
-        "resourceVersion": str(
-            (world.document("capacity", "US-EAST-04A/gd-8xh100ib-i128") or {})["resourceVersion"]
-        ),
-    }
+    machines = world.document("capacity", f"{ZONE}/{H100}") or {}
+    counts = {state: machines[state] for state in ("free", "assigned", "triage")}
+    assert counts == {"free": NODES, "assigned": 0, "triage": 0}
 
 
-def test_quota_and_capacity_tell_a_thousand_waiting_pools_when_two_thousand_nodes_go(
+def test_quota_and_capacity_tell_600_waiting_pools_when_two_thousand_nodes_go(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
     world.apply("train", NODES)
-    waiting = [f"small-{number}" for number in range(NODES // 2)]
     with world.sent_together():
-        for pool in waiting:
+        for pool in WAITING:
             world.apply(pool, 2)
-    assert {world.conditions(pool)["Quota"] for pool in waiting} == {"Over"}
+    assert {world.conditions(pool)["Quota"] for pool in WAITING} == {"Over"}
 
     world.delete("train")
 
-    assert {world.conditions(pool)["Quota"] for pool in waiting} == {"Under"}
-    assert {world.conditions(pool)["Capacity"] for pool in waiting} == {"Sufficient"}
-    assert {world.node_counts(pool) for pool in waiting} == {(2, 0, 2)}
+    assert {world.conditions(pool)["Quota"] for pool in WAITING} == {"Under"}
+    assert {world.conditions(pool)["Capacity"] for pool in WAITING} == {"Sufficient"}
+    assert {world.node_counts(pool) for pool in WAITING} == {(2, 0, 2)}
 
 
-def test_capacity_warns_a_thousand_pools_for_which_two_thousand_nodes_leave_nothing(
+def test_capacity_warns_600_pools_for_which_two_thousand_nodes_leave_nothing(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=3 * NODES)
-    waiting = [f"small-{number}" for number in range(NODES // 2)]
     with world.paused("allocator"):
         with world.sent_together():
-            for pool in waiting:
+            for pool in WAITING:
                 world.apply(pool, 2)
-        assert {world.conditions(pool)["Capacity"] for pool in waiting} == {"Sufficient"}
+        assert {world.conditions(pool)["Capacity"] for pool in WAITING} == {"Sufficient"}
 
         world.apply("train", NODES, schedulingPriority={"value": 9})
 
-        assert {world.conditions(pool)["Capacity"] for pool in waiting} == {"NoneAvailable"}
-        assert all(names(world, pool)["CWInsufficientCapacity"] == 1 for pool in waiting)
-
-
-def test_lifecycle_brings_new_labels_to_two_thousand_nodes(world: WorldHarness) -> None:
-    world.given_data_center(machines=NODES, quota=NODES)
-    world.apply("train", NODES)
-    world.start_recording()
-
-    world.apply("train", NODES, nodeLabels={"team": "blue"})
-
-    published = names(world, "train")
-    assert (published["NodeUpdated"], published["CWNodePoolMetadata"]) == (NODES, 1)
-    labels = {str(document["metadata"]) for document in world.documents("nodes").values()}
-    assert all("'team': 'blue'" in text for text in labels)
+        assert {world.conditions(pool)["Capacity"] for pool in WAITING} == {"NoneAvailable"}
+        assert all(names(world, pool)["CWInsufficientCapacity"] == 1 for pool in WAITING)
 
 
 def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: WorldHarness) -> None:
@@ -160,17 +150,3 @@ def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: Wo
     published = names(world, "cheap")
     assert (published["PreemptionPending"], published["DeletedForPreemption"]) == (NODES, NODES)
     assert times == {"2:00"}
-
-
-def test_aggregator_counts_two_thousand_nodes(world: WorldHarness) -> None:
-    world.given_data_center(machines=NODES, quota=NODES)
-
-    world.apply("train", NODES)
-
-    assert len(world.nodes("train")) == NODES
-    assert world.conditions("train") == {
-        "Validated": "Valid",
-        "Capacity": "Sufficient",
-        "Quota": "Under",
-        "AtTarget": "TargetMet",
-    }
