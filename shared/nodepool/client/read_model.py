@@ -25,9 +25,9 @@ Document = Mapping[str, object]
 class Object:
     """An object of the read model.
 
-    key       its name within the client's organisation and cluster
-    document  its content; None for an object that has been deleted
-    position  the position of this version in the bucket's stream
+    key: its name within the client's organisation and cluster.
+    document: its content; None for an object that has been deleted.
+    position: the position of this version in the bucket's stream.
     """
 
     key: str

@@ -20,8 +20,8 @@ PUBLISH_S = 2.0
 class Sender:
     """Sends commands on one connection; many may be in flight at a time.
 
-    source     the `source` of each CloudEvent
-    timeout_s  how long an outcome may take, in seconds
+    source: the `source` of each CloudEvent.
+    timeout_s: how long an outcome may take, in seconds.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ TARGET_S = 90.0
 class Machines:
     """Simulated machines of one type.
 
-    count   how many there are, and the quota that the demo organisation has of them
-    boot_s  how long each takes to boot, in seconds
+    count: how many there are, and the quota that the demo organisation has of them.
+    boot_s: how long each takes to boot, in seconds.
     """
 
     instance_type: str
