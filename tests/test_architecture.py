@@ -180,7 +180,7 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def services() -> tuple[AnyService, ...]:
-    """Every service that decides, in the order in which the README tells of them."""
+    """Every service, in the order of the list of services."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
     names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
@@ -321,7 +321,7 @@ def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() ->
         parts = {f"{service.name}.{part}" for part in ("state", "decide", "__main__")}
 
         assert parts <= names
-        assert "?" in question, f"services/{service.name}/__init__.py asks nothing"
+        assert "?" in question, f"services/{service.name}/__init__.py has no question"
 
 
 def test_keys_are_made_and_taken_apart_in_one_place() -> None:

@@ -104,7 +104,7 @@ class State(WithWork[LedgerKey]):
 
 
 def evolve(state: State, message: Hears | Says, _context: Context) -> State:
-    """The state after a message; what it does not know of leaves it as it is."""
+    """The state after a message; one about a NodePool that is gone changes nothing."""
     match message:
         case NodePoolValidated():
             return _specified(state, message)

@@ -239,7 +239,7 @@ class Service(Generic[S, I, O]):
         return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
-        """Whether a replica reads this subject, as `filters` asks the server for it.
+        """Whether a replica reads this subject: what `filters` request of the server.
 
         The server may send more: all commands and events, where there are too many to filter for.
         """

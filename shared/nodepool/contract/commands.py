@@ -74,7 +74,7 @@ class AddMachines(Command, OfZone):
 
     instance_type, labels: their type and their topology labels.
     count: how many.
-    boot_seconds: how long each takes to boot and to ask for registration.
+    boot_seconds: how long each takes to boot, in seconds.
     """
 
     instance_type: str

@@ -1,7 +1,7 @@
 """One replica of a service: it follows the log and proposes commits, without any I/O.
 
 Its driver, the runtime on NATS or the in-memory world, hands it the entries of the log, stores what
-it proposes, and tells it what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
+it proposes, and reports what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
 was not stored is undone by going back to the state before it. Inputs are processed in the order of
 the log, so one position, the committed one, divides those that are done from those that are open.
 """

@@ -21,7 +21,7 @@ class ClusterRegistered(Event, OfCluster):
 class NodePoolValidated(Event, OfPool):
     """A NodePool's desired state and whether it is valid; said whenever either changes.
 
-    uid: tells the NodePool from earlier ones of the same name.
+    uid: distinguishes the NodePool from earlier ones of the same name.
     zone: the zone of its cluster.
     generation: counts the changes of the spec.
     version: the position of the command that changed the object last.
