@@ -9,6 +9,9 @@ from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfCluster, OfPool
 from nodepool.contract.model import NodePoolSpec
 
+SpecFault = Literal["", "InstanceType", "Zone", "Settings"]
+"""What an invalid spec is wrong about; empty for a valid one."""
+
 
 class ClusterRegistered(Event, OfCluster):
     """A cluster exists, in this zone."""
@@ -29,7 +32,7 @@ class NodePoolValidated(Event, OfPool):
     labels, annotations: the metadata of the object.
     spec: the desired state.
     reason: the reason of the condition Validated.
-    fault: which kind of fault an invalid spec has; empty for a valid one.
+    fault: what an invalid spec is wrong about.
     message: the message of the condition.
     """
 
@@ -44,7 +47,7 @@ class NodePoolValidated(Event, OfPool):
     annotations: Mapping[str, str] = {}
     spec: NodePoolSpec
     reason: Validated
-    fault: Literal["", "InstanceType", "Zone", "Settings"] = ""
+    fault: SpecFault = ""
     message: str
 
 
