@@ -12,6 +12,7 @@ from typing import Generic
 
 from nodepool.contract.decode import decode
 from nodepool.contract.events import Wake
+from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
@@ -186,7 +187,7 @@ class Replica(Generic[S, I, O]):
                 id=f"{position}.{name}.{index}",
                 type=type(output).__name__,
                 source=name,
-                subject="/".join(output.path),
+                subject=path_text(output.path),
                 time=item.entry.time,
                 traceparent=correlation.traceparent,
                 correlationid=correlation.correlationid,
