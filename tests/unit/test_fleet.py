@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from fleet.state import State
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
 from nodepool.contract.events import (
     CommandAccepted,
-    CommandRefused,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -25,11 +23,12 @@ from nodepool.contract.events import (
     NodeUpdated,
 )
 from nodepool.contract.keys import PoolKey, machine_key
-from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, Pod, PodClass
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
+from support.texts import refusal
 
 ZONE, H100 = "US-EAST-04A", "gd-8xh100ib-i128"
 TRAIN = PoolKey("acme/prod/train")
@@ -206,13 +205,6 @@ def accepted(command: Hears) -> CommandAccepted:
     return CommandAccepted(
         org="fleet", cluster=ZONE, pool=FIRST, command=type(command).__name__, result="done"
     )
-
-
-def refusal(outputs: Sequence[Message]) -> str:
-    """The only output, a refusal, in one line."""
-    (outcome,) = outputs
-    assert isinstance(outcome, CommandRefused)
-    return f"{outcome.reason} {outcome.field}: {outcome.message}"
 
 
 # Machines are added.

@@ -14,15 +14,15 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey, node_key
-from nodepool.contract.messages import Event, Message, envelope_of, pool_fields
+from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import COMPUTE_CLASS
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.subjects import subject_of
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import World
 from preemption import Hears, Says
 from preemption.decide import SERVICE
 from preemption.state import State
+from support.publishing import publish
 from support.single import SingleService
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -295,14 +295,6 @@ def test_750_preemptions_at_once_are_all_on_time() -> None:
         assert min(late) >= timedelta(0)
         assert max(late) <= timedelta(seconds=1)
     assert world.replay_differs() == []
-
-
-def publish(world: World, event: Event) -> None:
-    """Puts an event of another service into the log."""
-    envelope = envelope_of(type(event)).model_construct(
-        id=f"e{len(world.log.entries)}", type=type(event).__name__, source="test", data=event
-    )
-    world.publish(subject_of(event, event.speaker), envelope.encode())
 
 
 def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelta]:

@@ -13,7 +13,6 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
-    CommandRefused,
     CWInstanceTypeNotInZone,
     CWInvalidInstanceType,
     CWNodePoolCreated,
@@ -27,6 +26,7 @@ from nodepool.contract.messages import Message
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec, RemovalReason
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
+from support.texts import refusal
 from validator import Hears, Says, objects
 from validator.decide import SERVICE
 from validator.state import State
@@ -118,13 +118,6 @@ def removed(
         removal=removal,
         message="",
     )
-
-
-def refusal(outputs: Sequence[Message]) -> str:
-    """The only output, a refusal, in one line."""
-    (outcome,) = outputs
-    assert isinstance(outcome, CommandRefused)
-    return f"{outcome.reason} {outcome.field}: {outcome.message}"
 
 
 def result(outputs: Sequence[Message]) -> tuple[str, int | None]:
