@@ -16,7 +16,8 @@ from nodepool.client.errors import (
 )
 from nodepool.client.events import ObjectEvent
 from nodepool.client.outcomes import Outcome
-from nodepool.client.read_model import Bucket, Document, Listed, Object
+from nodepool.client.read_model import Document, Listed, Object
+from nodepool.contract.buckets import Bucket
 from nodepool.contract.commands import MachineFault
 
 __all__ = [
