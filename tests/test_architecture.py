@@ -584,6 +584,12 @@ def test_the_readme_of_the_services_shows_the_flow_table() -> None:
         pytest.fail(expected, pytrace=False)
 
 
+def test_the_diagram_of_the_readme_shows_every_service() -> None:
+    boxes = re.findall(r'^ +(\w+)\["\1<br/>', README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert sorted(boxes) == sorted(SERVICES)
+
+
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_of_a_readme_into_the_repository_leads_somewhere(readme: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", readme.read_text(encoding="utf-8"))
