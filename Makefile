@@ -20,7 +20,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 .PHONY: help setup python run test lint format types bench simulation lock check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)

@@ -180,7 +180,7 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def services() -> tuple[AnyService, ...]:
-    """Every service that decides, in the order in which the README tells of them."""
+    """Every service, in the order of the list of services."""
     found = {path.parent.name for path in (ROOT / "services").glob("*/decide.py")}
     names = (*(name for name in SERVICES if name in found), *sorted(found - {*SERVICES}))
     return tuple(importlib.import_module(f"{name}.decide").SERVICE for name in names)
@@ -321,7 +321,7 @@ def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() ->
         parts = {f"{service.name}.{part}" for part in ("state", "decide", "__main__")}
 
         assert parts <= names
-        assert "?" in question, f"services/{service.name}/__init__.py asks nothing"
+        assert "?" in question, f"services/{service.name}/__init__.py has no question"
 
 
 def test_keys_are_made_and_taken_apart_in_one_place() -> None:
@@ -331,7 +331,7 @@ def test_keys_are_made_and_taken_apart_in_one_place() -> None:
         f"{module.name}:{node.lineno}"
         for module in pure
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.expr) and (_makes_a_key(node) or _splits_a_key(node))
+        if isinstance(node, ast.expr) and (_makes_a_key(node) or _joins_or_splits_a_key(node))
     ]
 
     assert found == []
@@ -345,9 +345,11 @@ def _makes_a_key(node: ast.expr) -> bool:
     return bool(texts) and set(texts) == {"/"} and len(texts) < len(node.values)
 
 
-def _splits_a_key(node: ast.expr) -> bool:
+def _joins_or_splits_a_key(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr="split"), args=[ast.Constant(value="/"), *_]):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value="/"), attr="join")):
             return True
     return False
 
@@ -580,6 +582,12 @@ def test_the_readme_of_the_services_shows_the_flow_table() -> None:
     if len(shown) != 3 or shown[1].strip() != flow:
         expected = f"services/README.md must say between two lines {FLOW_MARK}:\n\n{flow}\n"
         pytest.fail(expected, pytrace=False)
+
+
+def test_the_diagram_of_the_readme_shows_every_service() -> None:
+    boxes = re.findall(r'^ +(\w+)\["\1<br/>', README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert sorted(boxes) == sorted(SERVICES)
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -11,6 +11,7 @@ from datetime import datetime
 from immutables import Map
 
 from nodepool.contract.conditions import ORDER, Condition, deprecated, rfc3339
+from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
@@ -38,7 +39,7 @@ class NodePoolObject:
     deleting: since when it is being deleted; None for one that stays.
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined.
-    fault: which kind of fault an invalid spec has.
+    fault: what an invalid spec is wrong about.
     conditions: its conditions by type.
     """
 
@@ -54,7 +55,7 @@ class NodePoolObject:
     deleting: datetime | None = None
     in_progress: int = 0
     current: int = 0
-    fault: str = ""
+    fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
 
 

@@ -1,7 +1,7 @@
 """The state of the aggregator as the read model: four buckets of objects."""
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 from aggregator import Hears
 from aggregator.objects import (
@@ -10,6 +10,7 @@ from aggregator.objects import (
     document,
 )
 from aggregator.state import State
+from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.events import (
     AllocationFailed,
     CapacityChecked,
@@ -36,7 +37,10 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import LedgerKey, MachineKey, NodeKey, OfferingKey, PoolKey, ledger_key
 from nodepool.service import Object, Projection
 
-POOLS, NODES, QUOTAS, CAPACITY = "nodepools", "nodes", "quotas", "capacity"
+POOLS: Final = "nodepools"
+NODES: Final = "nodes"
+QUOTAS: Final = "quotas"
+CAPACITY: Final = "capacity"
 
 
 def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
@@ -121,7 +125,7 @@ def render_deprecated(item: Object) -> Document:
 
 
 PROJECTION: Projection[State, Hears] = Projection(
-    buckets=(POOLS, NODES, QUOTAS, CAPACITY),
+    buckets=BUCKETS,
     touched=touched,
     get=get,
     keys=keys,

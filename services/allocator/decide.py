@@ -128,7 +128,7 @@ def on_failure(failure: Failure) -> Iterable[Says]:
         yield CWNodePoolNodesRequestFailed(**pool_fields(failure.pool), message=text)
 
 
-SERVICE = Service(
+SERVICE: Service[State, Hears, Says] = Service(
     name="allocator",
     hears=Hears,
     says=Says,

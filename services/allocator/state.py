@@ -47,7 +47,7 @@ from nodepool.state.work import WithWork
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[OfferingKey | PoolKey]):
-    """NodePools, machines, and who waits for machines of each offering.
+    """NodePools, machines, and the NodePools that wait for machines of each offering.
 
     assignments: how often a machine was assigned to a NodePool.
     work: offerings in which a NodePool waits and a machine is free, and NodePools of which one
@@ -66,7 +66,7 @@ class State(WithWork[OfferingKey | PoolKey]):
 
 
 def evolve(state: State, message: Hears | Says, _context: Context) -> State:
-    """The state after a message; what it does not know of leaves it as it is."""
+    """The state after a message; one about a NodePool or a Node that is gone changes neither."""
     match message:
         case NodePoolValidated():
             return _specified(state, message)

@@ -71,7 +71,7 @@ def on_failure(failure: Failure) -> Iterable[Says]:
         yield CapacityCheckFailed(**pool_fields(failure.pool), message=text)
 
 
-SERVICE = Service(
+SERVICE: Service[State, Hears, Says] = Service(
     name="capacity",
     hears=Hears,
     says=Says,

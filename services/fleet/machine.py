@@ -6,9 +6,10 @@ from typing import Literal
 
 from immutables import Map
 
+from nodepool.contract.commands import MachineFault
 from nodepool.contract.model import Pod
 
-Fault = Literal["", "boot", "registration", "silence"]
+Fault = Literal["", MachineFault]
 """How a machine fails when it boots, as `BreakMachine` names it; empty for one that does not."""
 SCATTER = 0x9E3779B1
 """Odd, so that multiplying by it maps the first 2**24 numbers to 2**24 different names."""

@@ -124,7 +124,7 @@ def on_failure(failure: Failure) -> Iterable[Says]:
         yield CWNodePoolNodesRemoveError(**pool_fields(failure.pool), message=text)
 
 
-SERVICE = Service(
+SERVICE: Service[State, Hears, Says] = Service(
     name="lifecycle",
     hears=Hears,
     says=Says,

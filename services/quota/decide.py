@@ -36,7 +36,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             yield from _set(state, message)
         case NodePoolValidated(key=key):
             pool = state.pools[key]
-            if pool.checked:
+            if pool.eligible:
                 yield from _checked(pool, verdict(pool, state.ledgers[pool.ledger]), always=True)
         case (
             GrantAcknowledged(key=key)
@@ -56,7 +56,7 @@ def reconcile(state: State, key: LedgerKey, context: Context) -> Iterator[Says]:
     ledger = state.ledgers.get(key, Ledger())
     others: tuple[PoolKey, ...] = ()
     if ledger.limit is not None and ledger.used > ledger.limit:
-        others = tuple(sorted(k for k, p in state.pools.items() if p.ledger == key and p.checked))
+        others = tuple(sorted(k for k, p in state.pools.items() if p.ledger == key and p.eligible))
     for pool_key in (*ledger.waiting, *others):
         pool = state.pools[pool_key]
         for event in _checked(pool, verdict(pool, state.ledgers[key]), always=False):
@@ -86,12 +86,12 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
     )
 
 
-def _checked(pool: Pool, now: QuotaChecked, *, always: bool) -> Iterator[Says]:
+def _checked(pool: Pool, new: QuotaChecked, *, always: bool) -> Iterator[Says]:
     """A verdict that differs from the last one, and a warning that was not given yet."""
     reason, text = pool.reason, pool.message
-    if always or now.reason is not reason or now.granted != pool.granted:
-        yield now
-        reason, text = now.reason, now.message
+    if always or new.reason is not reason or new.granted != pool.granted:
+        yield new
+        reason, text = new.reason, new.message
     if reason is not Quota.UNDER and text != pool.warned:
         yield CWOverQuota(**pool_fields(pool.key), message=text)
 
@@ -117,7 +117,7 @@ def on_failure(failure: Failure) -> Iterable[Says]:
         yield CWNodePoolQuotaCheckFailed(**pool_fields(failure.pool), message=text)
 
 
-SERVICE = Service(
+SERVICE: Service[State, Hears, Says] = Service(
     name="quota",
     hears=Hears,
     says=Says,

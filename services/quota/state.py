@@ -40,7 +40,7 @@ class Pool:
     """A NodePool as far as a limit depends on it.
 
     wants: `target` Nodes, in this `generation`.
-    checked: whether it is valid and stays, so that it has a part in the limit.
+    eligible: whether it is valid and stays, so that it may be granted Nodes.
     deleting: whether it is on its way out.
     grants: what the allocator may still work to, oldest first; each is smaller than the one before.
     held: the Nodes that it has.
@@ -54,7 +54,7 @@ class Pool:
     ledger: LedgerKey
     generation: int = 0
     target: int = 0
-    checked: bool = False
+    eligible: bool = False
     deleting: bool = False
     grants: tuple[Grant, ...] = ()
     held: int = 0
@@ -104,7 +104,7 @@ class State(WithWork[LedgerKey]):
 
 
 def evolve(state: State, message: Hears | Says, _context: Context) -> State:
-    """The state after a message; what it does not know of leaves it as it is."""
+    """The state after a message; one about a NodePool that is gone changes nothing."""
     match message:
         case NodePoolValidated():
             return _specified(state, message)
@@ -141,22 +141,22 @@ def _specified(state: State, event: NodePoolValidated) -> State:
         pool,
         generation=event.generation,
         target=event.spec.target_nodes,
-        checked=event.reason is Validated.VALID and not pool.deleting,
+        eligible=event.reason is Validated.VALID and not pool.deleting,
     )
     state = _stored(state, pool)
-    return state if pool.checked else _waits(state, pool, waits=False)
+    return state if pool.eligible else _waits(state, pool, waits=False)
 
 
 def _deleting(state: State, pool: Pool | None) -> State:
     if pool is None:
         return state
-    return _waits(_stored(state, replace(pool, checked=False, deleting=True)), pool, waits=False)
+    return _waits(_stored(state, replace(pool, eligible=False, deleting=True)), pool, waits=False)
 
 
 def _deleted(state: State, pool: Pool | None) -> State:
     if pool is None:
         return state
-    return _stored(state, replace(pool, checked=False, deleting=True, grants=(), held=0))
+    return _stored(state, replace(pool, eligible=False, deleting=True, grants=(), held=0))
 
 
 def _held(state: State, pool: Pool | None, change: int) -> State:

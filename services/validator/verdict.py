@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from nodepool.contract import affinity
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
 from nodepool.contract.conditions import HEALTHY, Validated
+from nodepool.contract.events import SpecFault
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-
-Fault = Literal["", "InstanceType", "Zone", "Settings"]
-"""What an invalid spec is wrong about; empty for a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class Verdict:
 
     reason: Validated
     message: str
-    fault: Fault = ""
+    fault: SpecFault = ""
 
 
 VALID = Verdict(Validated.VALID, HEALTHY[Validated.VALID])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 
 from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
-from nodepool.contract.keys import PoolKey, as_pool_key
+from nodepool.contract.keys import PoolKey, as_pool_key, path_text
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, members
 from nodepool.contract.outcomes import CommandOutcome
@@ -70,7 +70,7 @@ class Failure:
 
         A key of the work queue with three parts is taken for a NodePool's.
         """
-        return as_pool_key(self.key or "/".join(self.address.path))
+        return as_pool_key(self.key or path_text(self.address.path))
 
     @property
     def is_command(self) -> bool:
@@ -239,7 +239,7 @@ class Service(Generic[S, I, O]):
         return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
-        """Whether a replica reads this subject, as `filters` asks the server for it.
+        """Whether a replica reads this subject: what `filters` request of the server.
 
         The server may send more: all commands and events, where there are too many to filter for.
         """

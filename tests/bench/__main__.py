@@ -19,7 +19,13 @@ from pathlib import Path
 import uvloop
 
 from bench.bare import Bare, set_up
-from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
+from nodepool.contract.commands import (
+    MACHINES_MAX,
+    AddMachines,
+    ApplyNodePool,
+    RegisterCluster,
+    SetQuota,
+)
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
@@ -71,8 +77,8 @@ def _pool(number: int, target: int) -> ApplyNodePool:
 
 def _site(nodes: int) -> list[Command]:
     machines = [
-        AddMachines(zone=ZONE, instance_type=KIND, count=min(500, nodes - first))
-        for first in range(0, nodes, 500)
+        AddMachines(zone=ZONE, instance_type=KIND, count=min(MACHINES_MAX, nodes - first))
+        for first in range(0, nodes, MACHINES_MAX)
     ]
     return [
         RegisterCluster(org="acme", cluster="prod", zone=ZONE),

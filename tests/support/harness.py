@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from nodepool.contract.commands import MACHINES_MAX
 from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import API_VERSION, KIND
 from nodepool.contract.subjects import token
@@ -19,9 +20,6 @@ from support.event_log import EventLog
 from support.paths import cluster_path, org_path, pool_path, zone_path
 from support.read_model import ReadModel
 from support.services import services
-
-MACHINES_MAX = 500
-"""How many machines one command adds."""
 
 
 class SentCommand(NamedTuple):

@@ -1,7 +1,7 @@
-"""A stage on a real bus: a nats-server, and every service on it in its own runtime.
+"""All services on a real bus: a nats-server, and every service on it in its own runtime.
 
-The services run in a thread of the test's process, so that the stage can see when all of them have
-come to rest. Everything else is as in production.
+The services run in a thread of the test's process, so that the harness can see when all of them
+have come to rest. Everything else is as in production.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ Document = Mapping[str, object]
 def is_idle(runtime: Runtime[Any, Any, Any], wanted: int, last: int) -> bool:
     """Whether a replica has processed everything up to `wanted`, and has nothing due.
 
-    `last` is the last position of the log; a commit beyond it is not read yet by the stage.
+    `last` is the last position of the log; a commit beyond it is not read yet by the harness.
     """
     replica = runtime.replica
     due = replica.due()
@@ -57,7 +57,7 @@ def is_idle(runtime: Runtime[Any, Any, Any], wanted: int, last: int) -> bool:
 
 
 class LiveHarness(Harness):
-    """Runs a story on a real bus; when a step returns, all that it caused has come to rest."""
+    """A `Harness` on a real bus; when a method returns, all that it caused has come to rest."""
 
     def __init__(self, server: NatsServer, log_file: Path) -> None:
         super().__init__(services())
@@ -77,7 +77,7 @@ class LiveHarness(Harness):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(2 * PATIENCE_S)
 
     async def _open(self, url: str) -> None:
-        self._connection = await connect(url, "stage", patience_s=PATIENCE_S)
+        self._connection = await connect(url, "harness", patience_s=PATIENCE_S)
         await self._clear()
         self._reader = Reader(self._connection, STREAM, ["np.>"])
         await self._reader.open()
@@ -97,7 +97,7 @@ class LiveHarness(Harness):
                 await asyncio.sleep(PAUSE_S)
 
     def close(self) -> None:
-        """Stops the services gracefully, and everything else that this stage has started."""
+        """Stops the services gracefully, and everything else that this harness has started."""
         try:
             self._do(self._close())
         finally:

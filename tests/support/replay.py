@@ -1,4 +1,4 @@
-"""A fixed scenario in which every service has much to do; prints its log and all final states.
+"""A fixed scenario in which every service has much to do; prints its log and what is folded.
 
 `python -m support.replay` runs it in a process of its own, so that two processes can be compared.
 """
@@ -41,12 +41,12 @@ def run_scenario() -> WorldHarness:
 
 
 def lines() -> Iterator[bytes]:
-    """Every entry of the log, and then every state."""
+    """Every entry of the log, and then what every service has folded."""
     world = run_scenario().world
     for entry in world.log.entries:
         yield b"%d %s %s\n" % (entry.position, entry.subject.encode(), entry.content)
     for host in world.hosts:
-        for line in dump(host.replica.state):
+        for line in dump(host.replica.safe):
             yield b"%s %s\n" % (host.service.name.encode(), line)
 
 

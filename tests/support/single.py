@@ -6,21 +6,24 @@ from typing import Generic
 from nodepool.contract.events import Wake
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.folded import Folded, due
-from nodepool.engine.step import step
-from nodepool.service import Context, I, O, S, Service
+from nodepool.engine.step import Step, step
+from nodepool.service import Context, Failure, I, O, S, Service
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
 
 
 class SingleService(Generic[S, I, O]):
-    """A service that processes one message after another, each stored a second after the last.
+    """A service that processes one message after another.
 
     folded: what it has made of them.
     position, now: where and when the last one was stored; a test may move `now` forward.
+    tick: how much later each is stored than the last.
     """
 
-    def __init__(self, service: Service[S, I, O]) -> None:
+    def __init__(self, service: Service[S, I, O], tick: timedelta = SECOND) -> None:
         self.service = service
+        self.tick = tick
         self.folded = Folded(service.initial)
         self.position = 0
         self.now = NOON
@@ -31,20 +34,32 @@ class SingleService(Generic[S, I, O]):
         return self.folded.state
 
     @property
+    def due(self) -> datetime | None:
+        """When it is to be woken; None where there is no work."""
+        return due(self.service, self.state)
+
+    @property
     def has_work(self) -> bool:
         """Whether something in its work queue is due."""
-        moment = due(self.service, self.state)
-        return moment is not None and moment <= self.now
+        return self.due is not None and self.due <= self.now
 
     def process(self, message: I | Wake, id: str = "") -> list[O | CommandOutcome]:
         """The outputs for one message; fails if the service could not process it."""
+        result = self._step(message, id)
+        assert result.failure is None, result.failure
+        return list(result.outputs)
+
+    def failure_of(self, message: I | Wake) -> Failure | None:
+        """Processes one message; why it could not be processed, if so."""
+        return self._step(message, "").failure
+
+    def _step(self, message: I | Wake, id: str) -> Step[S, O]:
         self.position += 1
-        self.now += timedelta(seconds=1)
+        self.now += self.tick
         context = Context(self.position, self.now, id or f"c{self.position}")
         result = step(self.service, self.folded, message, context)
-        assert result.failure is None, result.failure
         self.folded = result.folded
-        return list(result.outputs)
+        return result
 
     def wake(self) -> list[O | CommandOutcome]:
         """The outputs for one wake."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nodepool.contract.events import (
     CapacityChecked,
@@ -53,6 +53,13 @@ def outcome_text(message: CommandAccepted | CommandRefused) -> str:
         generation = "" if message.generation is None else f" {message.generation}"
         return f"{message.result}{generation}"
     return f"{message.reason} {message.field}: {message.message}"
+
+
+def refusal(outputs: Sequence[Message]) -> str:
+    """The only output, a refusal, in one line."""
+    (outcome,) = outputs
+    assert isinstance(outcome, CommandRefused)
+    return outcome_text(outcome)
 
 
 def dead_letter_text(subject: str, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""All services in one thread over a log in memory, with time that passes only when told to."""
+"""All services in one thread over a log in memory, in which only `pass_time` lets time pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import cast
+from datetime import datetime, timedelta
+from typing import Never, cast
 
 import pytest
 from hypothesis import given
@@ -37,55 +36,41 @@ from nodepool.contract.events import (
     QuotaSet,
 )
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
-from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
-from nodepool.service import Context, Failure
+from support.single import NOON, SingleService
 from unit.samples import KIND, MACHINE, UID, ZONE, sample
 
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POOL, NODE = "acme/prod/train.v1", f"acme/prod/{MACHINE}"
 LEDGER, OFFERING = f"acme/{ZONE}/{KIND}", f"{ZONE}/{KIND}"
 Document = Mapping[str, object]
 
 
-@dataclass
-class Story:
+class Story(SingleService[State, Hears, Never]):
     """The aggregator with the events that it has heard, a second apart."""
 
-    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
-    position: int = 0
+    def __init__(self) -> None:
+        super().__init__(SERVICE)
 
-    def hears(self, *events: Hears) -> "Story":
-        """Folds events that the aggregator can process."""
-        for event in events:
-            assert self.fails(event) is None
+    def heard(self, *events: Hears) -> "Story":
+        """The story after these events."""
+        assert self.hears(*events) == [], "the aggregator says nothing"
         return self
-
-    def fails(self, event: Hears) -> Failure | None:
-        """Folds an event; why it could not be processed, if so."""
-        self.position += 1
-        context = Context(self.position, START + timedelta(seconds=self.position))
-        result = step(SERVICE, self.folded, event, context)
-        assert result.outputs == (), "the aggregator says nothing"
-        self.folded = result.folded
-        return result.failure
 
     def objects(self) -> dict[tuple[str, str], Document]:
         """Every object that readers see, by bucket and key."""
-        state = self.folded.state
+        state = self.state
         places = ((b, key) for b in PROJECTION.buckets for key in PROJECTION.keys(state, b))
         return {place: self.document(*place) for place in places}
 
     def document(self, bucket: str, key: str) -> Document:
         """An object as readers see it."""
-        item = PROJECTION.get(self.folded.state, bucket, key)
+        item = PROJECTION.get(self.state, bucket, key)
         assert item is not None, f"there is no {bucket}/{key}"
         return PROJECTION.render(item)
 
     def version(self, bucket: str, key: str) -> int:
         """The position of the last change of an object."""
-        item = PROJECTION.get(self.folded.state, bucket, key)
+        item = PROJECTION.get(self.state, bucket, key)
         assert item is not None, f"there is no {bucket}/{key}"
         return item.version
 
@@ -121,19 +106,19 @@ def validated(target: int = 2, **fields: object) -> NodePoolValidated:
 
 def with_pool(target: int = 2) -> Story:
     """A NodePool that wants so many Nodes, and one free machine."""
-    return Story().hears(sample(MachineAdded), validated(target))
+    return Story().heard(sample(MachineAdded), validated(target))
 
 
 def with_node() -> Story:
     """A NodePool that wants one Node, to which a machine is assigned."""
-    return with_pool(1).hears(sample(CWNodeAssigned))
+    return with_pool(1).heard(sample(CWNodeAssigned))
 
 
 # NodePools.
 
 
 def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
-    story = Story().hears(validated())
+    story = Story().heard(validated())
 
     assert story.document(POOLS, POOL) == {
         "apiVersion": "compute.coreweave.com/v1alpha1",
@@ -183,8 +168,8 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
 
 
 def test_the_deprecated_conditions_are_shown_where_they_are_asked_for() -> None:
-    story = Story().hears(validated(reason=Validated.INVALID, fault="Zone"))
-    item = PROJECTION.get(story.folded.state, POOLS, POOL)
+    story = Story().heard(validated(reason=Validated.INVALID, fault="Zone"))
+    item = PROJECTION.get(story.state, POOLS, POOL)
     assert item is not None
     assert PROJECTION.render_deprecated is not None
 
@@ -197,9 +182,9 @@ def test_the_deprecated_conditions_are_shown_where_they_are_asked_for() -> None:
 
 
 def test_a_nodepool_keeps_its_counts_and_conditions_when_its_spec_changes() -> None:
-    story = with_node().hears(sample(CWNodeRegistered), sample(QuotaChecked))
+    story = with_node().heard(sample(CWNodeRegistered), sample(QuotaChecked))
 
-    story.hears(validated(3, generation=3))
+    story.heard(validated(3, generation=3))
 
     assert story.counts() == (0, 1)
     assert story.conditions() == {
@@ -210,14 +195,14 @@ def test_a_nodepool_keeps_its_counts_and_conditions_when_its_spec_changes() -> N
 
 
 def test_a_nodepool_of_the_same_name_begins_anew() -> None:
-    story = with_node().hears(sample(QuotaChecked), validated(uid="another", generation=1))
+    story = with_node().heard(sample(QuotaChecked), validated(uid="another", generation=1))
 
     assert story.counts() == (0, 0)
     assert set(story.conditions()) == {"Validated", "AtTarget"}
 
 
 def test_verdicts_show_as_conditions() -> None:
-    story = with_pool().hears(
+    story = with_pool().heard(
         sample(QuotaChecked, reason=Quota.UNDER), sample(CapacityChecked, reason=Capacity.PARTIAL)
     )
 
@@ -233,7 +218,7 @@ def test_verdicts_show_as_conditions() -> None:
 def test_a_verdict_on_another_generation_or_another_nodepool_is_not_shown(
     fields: dict[str, object],
 ) -> None:
-    story = with_pool().hears(sample(QuotaChecked, **fields), sample(CapacityChecked, **fields))
+    story = with_pool().heard(sample(QuotaChecked, **fields), sample(CapacityChecked, **fields))
 
     assert set(story.conditions()) == {"Validated", "AtTarget"}
     assert story.version(POOLS, POOL) == 2
@@ -250,17 +235,17 @@ def test_a_verdict_on_another_generation_or_another_nodepool_is_not_shown(
 def test_a_check_that_failed_makes_its_condition_unknown(
     event: CheckFailed, condition: str
 ) -> None:
-    story = with_pool().hears(event)
+    story = with_pool().heard(event)
 
     assert story.conditions()[condition] == ("Unknown", "InternalError")
 
 
 def test_a_removal_that_failed_shows_only_while_the_nodepool_is_being_deleted() -> None:
-    story = with_pool().hears(sample(CWNodePoolNodesRemoveError))
+    story = with_pool().heard(sample(CWNodePoolNodesRemoveError))
 
     assert "NodesRemoved" not in story.conditions()
 
-    story.hears(sample(NodePoolDeleting), sample(CWNodePoolNodesRemoveError))
+    story.heard(sample(NodePoolDeleting), sample(CWNodePoolNodesRemoveError))
 
     assert story.conditions()["NodesRemoved"] == ("Unknown", "InternalError")
 
@@ -277,7 +262,7 @@ def test_a_nodepool_counts_its_nodes_from_assignment_to_deletion() -> None:
         sample(CWNodeAssigned, assignment=9),
         sample(CWNodeRegistrationFailed, assignment=9),
     ):
-        counts.append(story.hears(event).counts())
+        counts.append(story.heard(event).counts())
 
     assert counts == [(0, 0), (1, 0), (0, 1), (0, 0), (1, 0), (0, 0), (1, 0), (0, 0)]
 
@@ -286,14 +271,14 @@ def test_a_nodepool_counts_its_nodes_from_assignment_to_deletion() -> None:
     ("target", "reason"), [(0, "OverTarget"), (1, "TargetMet"), (2, "UnderTarget")]
 )
 def test_at_target_compares_the_nodes_that_joined_with_the_target(target: int, reason: str) -> None:
-    story = with_pool(target).hears(sample(CWNodeAssigned), sample(CWNodeRegistered))
+    story = with_pool(target).heard(sample(CWNodeAssigned), sample(CWNodeRegistered))
 
     status = "True" if reason == "TargetMet" else "False"
     assert story.conditions()["AtTarget"] == (status, reason)
 
 
 def test_nodes_of_an_earlier_nodepool_of_the_same_name_are_not_counted() -> None:
-    story = with_node().hears(validated(uid="another"), sample(CWNodeDeleted, registered=False))
+    story = with_node().heard(validated(uid="another"), sample(CWNodeDeleted, registered=False))
 
     assert story.counts() == (0, 0)
 
@@ -302,7 +287,7 @@ def test_a_nodepool_that_counts_fewer_than_no_nodes_is_a_bug_and_stays_as_it_was
     story = with_pool()
     before = story.objects()
 
-    failure = story.fails(sample(CWNodeRegistered))
+    failure = story.failure_of(sample(CWNodeRegistered))
 
     assert failure is not None
     assert failure.is_bug
@@ -311,24 +296,24 @@ def test_a_nodepool_that_counts_fewer_than_no_nodes_is_a_bug_and_stays_as_it_was
 
 
 def test_a_nodepool_is_shown_until_it_is_deleted() -> None:
-    story = with_node().hears(sample(NodePoolDeleting))
+    story = with_node().heard(sample(NodePoolDeleting))
 
     assert story.conditions()["AtTarget"] == ("False", "PendingDelete")
     assert story.conditions()["NodesRemoved"] == ("False", "Pending")
 
-    story.hears(sample(CWNodeDeleted, registered=False), sample(CWNodePoolNodesRemoved))
+    story.heard(sample(CWNodeDeleted, registered=False), sample(CWNodePoolNodesRemoved))
 
     metadata = cast("Document", story.document(POOLS, POOL)["metadata"])
     assert metadata["deletionTimestamp"] == "2026-01-01T12:00:00Z"
     assert story.conditions()["NodesRemoved"] == ("True", "Complete")
 
-    story.hears(sample(CWNodePoolDeleted))
+    story.heard(sample(CWNodePoolDeleted))
 
     assert (POOLS, POOL) not in story.objects()
 
 
 def test_a_scale_down_does_not_complete_a_deletion() -> None:
-    story = with_pool().hears(
+    story = with_pool().heard(
         sample(NodePoolDeleting),
         sample(CWNodePoolNodesRemoved, removal=RemovalReason.SCALE_DOWN),
     )
@@ -337,13 +322,13 @@ def test_a_scale_down_does_not_complete_a_deletion() -> None:
 
 
 def test_the_deletion_of_an_earlier_nodepool_of_the_same_name_changes_nothing() -> None:
-    story = with_pool().hears(sample(CWNodePoolDeleted, uid="another"))
+    story = with_pool().heard(sample(CWNodePoolDeleted, uid="another"))
 
     assert (POOLS, POOL) in story.objects()
 
 
 def test_what_is_about_an_unknown_nodepool_is_not_shown() -> None:
-    story = Story().hears(
+    story = Story().heard(
         sample(NodePoolDeleting),
         sample(CapacityChecked),
         sample(AllocationFailed),
@@ -411,14 +396,14 @@ def test_a_node_shows_what_happens_to_it_until_it_is_deleted() -> None:
     def phase() -> object:
         return cast("Document", story.document(NODES, NODE)["status"])["phase"]
 
-    story.hears(sample(CWNodeRegistered))
+    story.heard(sample(CWNodeRegistered))
     assert phase() == "production"
     assert conditions_of(story.document(NODES, NODE))["CWRegistered"] == ("True", "Registered")
 
-    story.hears(sample(NodeActivityChanged))
+    story.heard(sample(NodeActivityChanged))
     assert conditions_of(story.document(NODES, NODE))["CWActive"] == ("True", "WorkloadsRunning")
 
-    story.hears(sample(NodeUpdated, phase=NodePhase.CORDONED))
+    story.heard(sample(NodeUpdated, phase=NodePhase.CORDONED))
     assert phase() == "cordoned"
     assert story.document(NODES, NODE)["spec"] == {
         "taints": [
@@ -429,10 +414,10 @@ def test_a_node_shows_what_happens_to_it_until_it_is_deleted() -> None:
     }
     assert conditions_of(story.document(NODES, NODE))["CWNodeRemoval"] == ("True", "Preempted")
 
-    story.hears(sample(CWDrainNode))
+    story.heard(sample(CWDrainNode))
     assert phase() == "draining"
 
-    story.hears(sample(CWNodeDeleted))
+    story.heard(sample(CWNodeDeleted))
     assert (NODES, NODE) not in story.objects()
 
 
@@ -440,14 +425,14 @@ def test_the_removal_of_a_node_is_dated_when_it_begins_or_is_cancelled() -> None
     story = with_node()
 
     def since() -> datetime | None:
-        return next(iter(story.folded.state.nodes.values())).removal_since
+        return next(iter(story.state.nodes.values())).removal_since
 
     dates = [since()]
     for removal in (None, RemovalReason.SCALE_DOWN, RemovalReason.PREEMPTED, None, None):
-        story.hears(sample(NodeUpdated, removal=removal))
+        story.heard(sample(NodeUpdated, removal=removal))
         dates.append(since())
 
-    began, cancelled = START + timedelta(seconds=5), START + timedelta(seconds=7)
+    began, cancelled = NOON + timedelta(seconds=5), NOON + timedelta(seconds=7)
     assert dates == [None, None, began, began, cancelled, cancelled]
 
 
@@ -466,14 +451,14 @@ def test_what_is_about_another_assignment_or_an_unknown_node_changes_nothing(
     story = with_node()
     before = story.objects()
 
-    assert story.hears(event).objects() == before
+    assert story.heard(event).objects() == before
 
 
 # Quotas and capacity.
 
 
 def test_a_limit_shows_what_counts_against_it() -> None:
-    story = Story().hears(sample(QuotaReleased, used=4))
+    story = Story().heard(sample(QuotaReleased, used=4))
     shown = [story.document(QUOTAS, LEDGER)]
     for event in (
         sample(QuotaSet, limit=8, granted=4),
@@ -481,7 +466,7 @@ def test_a_limit_shows_what_counts_against_it() -> None:
         sample(QuotaReleased, used=5),
         sample(QuotaReleased, used=5),
     ):
-        shown.append(story.hears(event).document(QUOTAS, LEDGER))
+        shown.append(story.heard(event).document(QUOTAS, LEDGER))
 
     identity = {"kind": "Quota", "org": "acme", "zone": ZONE, "instanceType": KIND}
     assert shown == [
@@ -497,7 +482,7 @@ def test_a_limit_shows_what_counts_against_it() -> None:
 
 
 def test_an_offering_counts_its_machines_by_what_they_do() -> None:
-    story = Story().hears(sample(MachineAdded), sample(MachineAdded, machine="other"))
+    story = Story().heard(sample(MachineAdded), sample(MachineAdded, machine="other"))
     counts = [story.machines()]
     for event in (
         sample(CWNodeAssigned),
@@ -506,7 +491,7 @@ def test_an_offering_counts_its_machines_by_what_they_do() -> None:
         sample(CWNodeRegistrationFailed, assignment=8),
         sample(MachineRepaired),
     ):
-        counts.append(story.hears(event).machines())
+        counts.append(story.heard(event).machines())
 
     assert counts == [(2, 0, 0), (1, 1, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1), (2, 0, 0)]
     assert story.document(CAPACITY, OFFERING) == {
@@ -529,16 +514,16 @@ def test_an_offering_counts_its_machines_by_what_they_do() -> None:
     ],
 )
 def test_a_machine_that_does_not_change_hands_is_not_counted_again(event: Hears) -> None:
-    story = with_node().hears(event)
+    story = with_node().heard(event)
 
     assert story.machines() == (0, 1, 0)
     assert story.version(CAPACITY, OFFERING) == 3
 
 
 def test_a_machine_whose_registration_fails_twice_is_in_triage_once() -> None:
-    story = with_node().hears(sample(CWNodeRegistrationFailed))
+    story = with_node().heard(sample(CWNodeRegistrationFailed))
 
-    story.fails(sample(CWNodeRegistrationFailed))
+    story.failure_of(sample(CWNodeRegistrationFailed))
 
     assert story.machines() == (0, 0, 1)
 
@@ -576,11 +561,11 @@ def test_every_object_that_an_event_changes_is_touched_by_it_and_has_its_version
     story = Story()
     for event in events:
         before = story.objects()
-        if story.fails(event) is None:
+        if story.failure_of(event) is None:
             after = story.objects()
             changed = {p for p in {*before, *after} if before.get(p) != after.get(p)}
 
-            assert changed <= set(PROJECTION.touched(story.folded.state, event))
+            assert changed <= set(PROJECTION.touched(story.state, event))
             for place in changed & after.keys():
                 assert story.version(*place) == story.position
 
@@ -605,7 +590,7 @@ def test_another_bucket_is_refused() -> None:
 
 
 def test_gauges_show_counts_conditions_limits_and_machines() -> None:
-    story = with_node().hears(sample(QuotaSet, limit=8, granted=1))
+    story = with_node().heard(sample(QuotaSet, limit=8, granted=1))
     pool = {"org": "acme", "cluster": "prod", "pool": "train.v1"}
     ledger = {"org": "acme", "zone": ZONE, "instance_type": KIND}
     offering = {"zone": ZONE, "instance_type": KIND}
@@ -624,6 +609,6 @@ def test_gauges_show_counts_conditions_limits_and_machines() -> None:
         ("nodepool_machines", offering | {"state": "assigned"}, 1.0),
         ("nodepool_machines", offering | {"state": "triage"}, 0.0),
     ]
-    samples = list(gauges(story.folded.state))
+    samples = list(gauges(story.state))
     assert len(samples) == len(expected)
     assert all(gauge in samples for gauge in expected)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import timedelta
 
 from hypothesis import given
@@ -31,13 +32,14 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.keys import PoolKey, offering_key, pool_key
-from nodepool.contract.messages import Event, Message, PoolFields, envelope_of, pool_fields
+from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
-from nodepool.contract.subjects import Address, subject_of
+from nodepool.contract.subjects import Address
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import OUTPUTS_MAX, step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
+from support.publishing import publish
 from support.single import NOON, SingleService
 
 ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
@@ -74,7 +76,9 @@ class Story(SingleService[State, Hears, Says]):
         self.specs: dict[str, NodePoolSpec] = {}
         self.generations: dict[str, int] = {}
 
-    def add_machines(self, count: int, leaf: str = "", instance_type: str = H100) -> list[Message]:
+    def add_machines(
+        self, count: int, leaf: str = "", instance_type: str = H100
+    ) -> Sequence[Message]:
         """The outputs when so many machines are added, named m1, m2 and so on."""
         first, self.machines = self.machines + 1, self.machines + count
         for number in range(first, self.machines + 1):
@@ -86,41 +90,34 @@ class Story(SingleService[State, Hears, Says]):
                     labels={LEAF: leaf} if leaf else {},
                 )
             )
-        return self.wakes()
+        return self.wake_until_idle()
 
-    def wakes(self) -> list[Message]:
-        """The outputs for all wakes that are due."""
-        outputs: list[Message] = []
-        while self.has_work:
-            outputs += self.wake()
-        return outputs
-
-    def specify(self, pool: str, target: int, **spec: object) -> list[Message]:
+    def specify(self, pool: str, target: int, **spec: object) -> Sequence[Message]:
         """The outputs when a NodePool has a new spec; its quota is not checked yet."""
         self.generations[pool] = self.generations.get(pool, 0) + 1
         self.specs[pool] = NodePoolSpec.model_validate(
             {"instance_type": H100, "target_nodes": target, **spec}
         )
-        return [*self.hears(validated(pool, self.generations[pool], self.specs[pool]))]
+        return self.hears(validated(pool, self.generations[pool], self.specs[pool]))
 
     def grant(
         self, pool: str, granted: int, reason: Quota = Quota.UNDER, generation: int = 0
-    ) -> list[Message]:
+    ) -> Sequence[Message]:
         """The outputs when a NodePool may have so many Nodes."""
         generation = generation or self.generations[pool]
-        return [*self.hears(granted_to(pool, generation, granted, reason))]
+        return self.hears(granted_to(pool, generation, granted, reason))
 
-    def want(self, pool: str, target: int, **spec: object) -> list[Message]:
+    def want(self, pool: str, target: int, **spec: object) -> Sequence[Message]:
         """The outputs when a NodePool has a new target that its quota allows."""
         return [*self.specify(pool, target, **spec), *self.grant(pool, target)]
 
-    def assign(self, pool: str, number: int) -> list[Message]:
+    def assign(self, pool: str, number: int) -> Sequence[Message]:
         """The outputs when a NodePool gets a machine."""
-        return [*self.hears(assigned(pool, number))]
+        return self.hears(assigned(pool, number))
 
-    def delete(self, pool: str, number: int) -> list[Message]:
+    def delete(self, pool: str, number: int) -> Sequence[Message]:
         """The outputs when a Node of a NodePool is deleted."""
-        return [*self.hears(deleted(pool, number))]
+        return self.hears(deleted(pool, number))
 
 
 def validated(
@@ -183,7 +180,7 @@ def deleted(pool: str, number: int) -> CWNodeDeleted:
     )
 
 
-def short(outputs: list[Message]) -> list[str]:
+def short(outputs: Sequence[Message]) -> list[str]:
     """Each verdict as `pool reason available/wanted`, each warning as `pool: text`."""
     lines = []
     for event in outputs:
@@ -590,7 +587,7 @@ def crowd(pools: int, last: int = 1) -> Story:
         spec = NodePoolSpec(instance_type=H100, target_nodes=target)
         story.process(validated(pool, 1, spec))
         story.process(granted_to(pool, 1, target))
-    story.wakes()
+    story.wake_until_idle()
     for number in range(pools):
         story.process(MachineAdded(zone=ZONE, machine=f"m{number}", instance_type=H100))
     return story
@@ -626,7 +623,7 @@ def test_a_warning_that_waits_is_not_given_once_the_one_before_it_holds_again() 
 
     # when its only machine goes to another NodePool before that
     story.process(assigned("unknown", 0))
-    outputs = story.wakes()
+    outputs = story.wake_until_idle()
 
     # then the verdict is what it was when it was warned
     assert short(outputs) == [f"{last} NoneAvailable 0/2"]
@@ -768,12 +765,3 @@ def test_a_replay_of_the_log_makes_the_same_state() -> None:
     ]
     assert sufficient == [f"p{number}" for number in pools]
     assert world.replay_differs() == []
-
-
-def publish(world: World, event: Event) -> None:
-    """Publishes an event of another service."""
-    name = type(event).__name__
-    envelope = envelope_of(type(event)).model_construct(
-        id=f"{name}-{len(world.log.entries)}", type=name, source=event.speaker, data=event
-    )
-    world.publish(subject_of(event, event.speaker), envelope.encode())

@@ -1,9 +1,8 @@
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from fleet import Hears
+from fleet import Hears, Says
 from fleet.decide import SERVICE
 from fleet.machine import Machine, name_of
 from fleet.refusal import PODS_MAX
@@ -11,7 +10,6 @@ from fleet.state import State
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
 from nodepool.contract.events import (
     CommandAccepted,
-    CommandRefused,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -23,56 +21,35 @@ from nodepool.contract.events import (
     MachineRepaired,
     NodeObserved,
     NodeUpdated,
-    Wake,
 )
 from nodepool.contract.keys import PoolKey, machine_key
-from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, Pod, PodClass
-from nodepool.engine.folded import Folded, due
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
-from nodepool.service import Context
+from support.single import NOON, SingleService
+from support.texts import refusal
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100 = "US-EAST-04A", "gd-8xh100ib-i128"
 TRAIN = PoolKey("acme/prod/train")
 FIRST, SECOND = name_of(1), name_of(2)
 LEAFGROUP = "ib.coreweave.cloud/leafgroup"
 
 
-@dataclass
-class Story:
+class Story(SingleService[State, Hears, Says]):
     """The fleet service from noon on; time passes only when a story says so."""
 
-    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
-    position: int = 0
-    now: datetime = NOON
+    def __init__(self) -> None:
+        super().__init__(SERVICE, tick=timedelta())
 
-    def hears(self, message: Hears, id: str = "") -> list[Message]:
-        """The outputs for a message."""
-        return self._step(message, id)
-
-    def wakes(self, seconds: float) -> list[Message]:
+    def wakes(self, seconds: float) -> list[Says | CommandOutcome]:
         """The outputs for one wake, so many seconds after noon."""
         self.now = after(seconds)
-        return self._step(Wake(service="fleet", due=self.now), "")
-
-    def _step(self, message: Hears | Wake, id: str) -> list[Message]:
-        self.position += 1
-        context = Context(self.position, self.now, id or f"c{self.position}")
-        result = step(SERVICE, self.folded, message, context)
-        assert result.failure is None, result.failure
-        self.folded = result.folded
-        return list(result.outputs)
+        return self.wake()
 
     def machine(self, name: str = FIRST) -> Machine:
         """A machine as it is now."""
-        return self.folded.state.machines[machine_key(ZONE, name)]
-
-    @property
-    def due(self) -> datetime | None:
-        """When the service is to be woken."""
-        return due(SERVICE, self.folded.state)
+        return self.state.machines[machine_key(ZONE, name)]
 
 
 def after(seconds: float) -> datetime:
@@ -83,7 +60,7 @@ def after(seconds: float) -> datetime:
 def machines(count: int = 1, boot_s: float = 0) -> Story:
     """A story that begins with free machines."""
     story = Story()
-    story.hears(
+    story.process(
         AddMachines(zone=ZONE, instance_type=H100, count=count, labels={}, boot_seconds=boot_s)
     )
     return story
@@ -92,10 +69,10 @@ def machines(count: int = 1, boot_s: float = 0) -> Story:
 def a_node(*pods: Pod) -> Story:
     """A story that begins with one machine that is a Node and runs these Pods."""
     story = machines()
-    story.hears(assigned())
-    story.hears(registered())
+    story.process(assigned())
+    story.process(registered())
     for pod in pods:
-        story.hears(run(pod))
+        story.process(run(pod))
     return story
 
 
@@ -230,26 +207,19 @@ def accepted(command: Hears) -> CommandAccepted:
     )
 
 
-def refusal(outputs: list[Message]) -> str:
-    """The only output, a refusal, in one line."""
-    (outcome,) = outputs
-    assert isinstance(outcome, CommandRefused)
-    return f"{outcome.reason} {outcome.field}: {outcome.message}"
-
-
 # Machines are added.
 
 
 def test_machines_are_added_with_names_that_go_on_from_those_there_are() -> None:
     story = machines(2)
 
-    outputs = story.hears(
+    outputs = story.process(
         AddMachines(
             zone=ZONE, instance_type=H100, count=1, labels={LEAFGROUP: "l-7"}, boot_seconds=9
         )
     )
 
-    assert sorted(story.folded.state.machines) == sorted(
+    assert sorted(story.state.machines) == sorted(
         machine_key(ZONE, name_of(number)) for number in (1, 2, 3)
     )
     assert outputs == [
@@ -282,13 +252,13 @@ def test_names_are_distinct() -> None:
 def test_machines_that_cannot_exist_are_refused(change: dict[str, object], expected: str) -> None:
     command = AddMachines(zone=ZONE, instance_type=H100, count=1)
 
-    assert refusal(Story().hears(command.model_copy(update=change))) == expected
+    assert refusal(Story().process(command.model_copy(update=change))) == expected
 
 
 def test_a_label_value_that_kubernetes_does_not_take_is_refused() -> None:
     command = AddMachines(zone=ZONE, instance_type=H100, count=1, labels={LEAFGROUP: "a b"})
 
-    assert refusal(Story().hears(command)).startswith(f"Invalid labels[{LEAFGROUP}]: value 'a b'")
+    assert refusal(Story().process(command)).startswith(f"Invalid labels[{LEAFGROUP}]: value 'a b'")
 
 
 @pytest.mark.parametrize(
@@ -303,16 +273,16 @@ def test_a_label_value_that_kubernetes_does_not_take_is_refused() -> None:
 def test_a_command_to_an_unknown_machine_is_refused(command: Hears) -> None:
     story = Story()
 
-    assert refusal(story.hears(command)) == (
+    assert refusal(story.process(command)) == (
         f"Invalid machine: {ZONE}/{FIRST} is not a known machine"
     )
-    assert story.folded.state == SERVICE.initial
+    assert story.state == SERVICE.initial
 
 
 def test_a_repaired_machine_comes_back() -> None:
     command = RepairMachine(zone=ZONE, machine=FIRST)
 
-    assert machines().hears(command) == [
+    assert machines().process(command) == [
         accepted(command),
         MachineRepaired(zone=ZONE, machine=FIRST),
     ]
@@ -324,21 +294,21 @@ def test_a_repaired_machine_comes_back() -> None:
 def test_a_machine_without_boot_time_reports_at_once() -> None:
     story = machines()
 
-    assert story.hears(assigned()) == [booted()]
+    assert story.process(assigned()) == [booted()]
     assert story.due is None
 
 
 def test_a_machine_reports_when_its_boot_is_over_and_once() -> None:
     story = machines(boot_s=60)
 
-    outputs = [story.hears(assigned()), story.wakes(59.9), story.wakes(60), story.wakes(61)]
+    outputs = [story.process(assigned()), story.wakes(59.9), story.wakes(60), story.wakes(61)]
 
     assert outputs == [[], [], [booted()], []]
     assert story.due is None
 
 
 def test_an_assignment_of_an_unknown_machine_is_passed_over() -> None:
-    assert machines().hears(assigned(SECOND)) == []
+    assert machines().process(assigned(SECOND)) == []
 
 
 @pytest.mark.parametrize("end", [deleted(), registration_failed()])
@@ -346,19 +316,19 @@ def test_a_stay_that_ends_during_the_boot_ends_the_boot(
     end: CWNodeDeleted | CWNodeRegistrationFailed,
 ) -> None:
     story = machines(boot_s=60)
-    story.hears(assigned())
+    story.process(assigned())
 
-    assert story.hears(end) == []
+    assert story.process(end) == []
     assert story.due is None
     assert story.wakes(60) == []
 
 
 def test_a_new_stay_boots_anew() -> None:
     story = machines(boot_s=60)
-    story.hears(assigned())
+    story.process(assigned())
     story.wakes(30)
 
-    story.hears(assigned(assignment=2))
+    story.process(assigned(assignment=2))
 
     assert story.wakes(60) == []
     assert story.wakes(90) == [booted(assignment=2)]
@@ -377,9 +347,9 @@ def test_a_broken_machine_reports_its_failure_when_its_boot_is_over(
     boot_s: float, fault: str, cause: str, expected: str
 ) -> None:
     story = machines(boot_s=boot_s)
-    story.hears(broken(fault, cause=cause))
+    story.process(broken(fault, cause=cause))
 
-    outputs = story.hears(assigned()) + story.wakes(boot_s)
+    outputs = story.process(assigned()) + story.wakes(boot_s)
 
     assert outputs == [failed(expected)]
 
@@ -387,17 +357,17 @@ def test_a_broken_machine_reports_its_failure_when_its_boot_is_over(
 @pytest.mark.parametrize("boot_s", [0, 60])
 def test_a_silent_machine_never_reports(boot_s: float) -> None:
     story = machines(boot_s=boot_s)
-    story.hears(broken("silence"))
+    story.process(broken("silence"))
 
-    assert story.hears(assigned()) == []
+    assert story.process(assigned()) == []
     assert story.due is None
 
 
 def test_a_machine_fails_as_often_as_it_was_broken_for() -> None:
     story = machines()
-    story.hears(broken("boot", times=2))
+    story.process(broken("boot", times=2))
 
-    outputs = [story.hears(assigned(assignment=number)) for number in (1, 2, 3)]
+    outputs = [story.process(assigned(assignment=number)) for number in (1, 2, 3)]
 
     assert outputs == [
         [failed("the machine did not boot", 1)],
@@ -409,21 +379,21 @@ def test_a_machine_fails_as_often_as_it_was_broken_for() -> None:
 def test_a_repeated_command_does_not_break_a_machine_again() -> None:
     story = machines()
     command = broken("boot")
-    story.hears(command, id="mine")
-    story.hears(assigned())
+    story.process(command, id="mine")
+    story.process(assigned())
 
-    again = story.hears(command, id="mine")
+    again = story.process(command, id="mine")
 
     assert again == [accepted(command)]
-    assert story.hears(assigned(assignment=2)) == [booted(assignment=2)]
+    assert story.process(assigned(assignment=2)) == [booted(assignment=2)]
 
 
 def test_a_machine_broken_for_no_times_is_whole_again() -> None:
     story = machines()
-    story.hears(broken("boot", times=5))
-    story.hears(broken("boot", times=0))
+    story.process(broken("boot", times=5))
+    story.process(broken("boot", times=0))
 
-    assert story.hears(assigned()) == [booted()]
+    assert story.process(assigned()) == [booted()]
 
 
 # Pods run.
@@ -433,7 +403,7 @@ def test_a_pod_that_starts_and_stops_is_observed() -> None:
     story = a_node()
     job, other = Pod(name="job"), Pod(name="a")
 
-    outputs = [story.hears(run(job)), story.hears(run(other)), story.hears(stop("job"))]
+    outputs = [story.process(run(job)), story.process(run(other)), story.process(stop("job"))]
 
     assert [messages[1:] for messages in outputs] == [
         [observed(job)],
@@ -444,40 +414,42 @@ def test_a_pod_that_starts_and_stops_is_observed() -> None:
 
 
 def test_a_pod_starts_its_grace_period_only_by_a_drain() -> None:
-    outputs = a_node().hears(run(terminating(Pod(name="job"))))
+    outputs = a_node().process(run(terminating(Pod(name="job"))))
 
     assert outputs[1] == observed(Pod(name="job"))
 
 
 def test_a_pod_runs_on_a_node_only() -> None:
-    assert refusal(machines().hears(run(Pod(name="job")))) == (
+    assert refusal(machines().process(run(Pod(name="job")))) == (
         "Invalid machine: is not a Node of any cluster"
     )
 
 
 def test_a_cordoned_node_takes_pods_of_daemon_sets_only() -> None:
     story = a_node()
-    story.hears(updated(unschedulable=True))
+    story.process(updated(unschedulable=True))
 
-    assert refusal(story.hears(run(Pod(name="job")))) == "Invalid machine: is cordoned"
-    assert len(story.hears(run(Pod(name="agent", daemon_set=True)))) == 2
+    assert refusal(story.process(run(Pod(name="job")))) == "Invalid machine: is cordoned"
+    assert len(story.process(run(Pod(name="agent", daemon_set=True)))) == 2
 
 
 def test_pods_have_names_of_their_own() -> None:
     story = a_node(Pod(name="job"))
 
-    assert refusal(story.hears(run(Pod(name="job")))) == "Invalid pod.name: job runs there already"
-    assert refusal(story.hears(run(Pod(name="a b")))).startswith("Invalid pod.name: name 'a b'")
+    again, other = (refusal(story.process(run(Pod(name=name)))) for name in ("job", "a b"))
+
+    assert again == "Invalid pod.name: job runs there already"
+    assert other.startswith("Invalid pod.name: name 'a b'")
 
 
 def test_a_node_takes_a_bounded_number_of_pods() -> None:
     story = a_node(*(Pod(name=f"job-{number}") for number in range(PODS_MAX)))
 
-    assert refusal(story.hears(run(Pod(name="more")))) == "Invalid machine: runs 110 Pods already"
+    assert refusal(story.process(run(Pod(name="more")))) == "Invalid machine: runs 110 Pods already"
 
 
 def test_a_pod_that_does_not_run_cannot_be_stopped() -> None:
-    assert refusal(a_node().hears(stop("job"))) == f"Invalid name: no Pod job runs on {FIRST}"
+    assert refusal(a_node().process(stop("job"))) == f"Invalid name: no Pod job runs on {FIRST}"
 
 
 # Cordons.
@@ -487,9 +459,9 @@ def test_a_cordon_is_observed_when_it_changes() -> None:
     story = a_node()
 
     outputs = [
-        story.hears(updated(unschedulable=True, cordon=1)),
-        story.hears(updated(unschedulable=True, cordon=2)),
-        story.hears(updated(unschedulable=False, cordon=2)),
+        story.process(updated(unschedulable=True, cordon=1)),
+        story.process(updated(unschedulable=True, cordon=2)),
+        story.process(updated(unschedulable=False, cordon=2)),
     ]
 
     assert outputs == [
@@ -501,9 +473,9 @@ def test_a_cordon_is_observed_when_it_changes() -> None:
 
 def test_a_machine_that_has_not_joined_shows_no_cordon() -> None:
     story = machines(boot_s=60)
-    story.hears(assigned())
+    story.process(assigned())
 
-    assert story.hears(updated(unschedulable=True)) == []
+    assert story.process(updated(unschedulable=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -513,7 +485,7 @@ def test_what_is_meant_for_another_stay_is_passed_over(message: NodeUpdated | CW
     story = a_node(graceful("job", 60))
     before = story.machine()
 
-    assert story.hears(message) == []
+    assert story.process(message) == []
     assert story.machine() == before
 
 
@@ -526,7 +498,7 @@ def test_a_drain_ends_pods_by_how_they_may_be_interrupted() -> None:
     fleeting = Pod(name="fleeting", interruption=PodClass.INTERRUPTABLE)
     story = a_node(agent, blocking, short, long, fleeting)
 
-    outputs = [story.hears(drain()), story.wakes(29.9), story.wakes(30), story.wakes(90)]
+    outputs = [story.process(drain()), story.wakes(29.9), story.wakes(30), story.wakes(90)]
 
     assert outputs == [
         [observed(agent, blocking, terminating(long), terminating(short))],
@@ -541,14 +513,14 @@ def test_a_forced_drain_ends_blocking_pods_as_well() -> None:
     job = Pod(name="job", grace_s=10)
     story = a_node(job)
 
-    assert story.hears(drain(force=True)) == [observed(terminating(job))]
+    assert story.process(drain(force=True)) == [observed(terminating(job))]
     assert story.due == after(10)
     assert story.wakes(10) == [observed()]
 
 
 def test_pods_whose_grace_periods_are_over_by_one_wake_are_observed_together() -> None:
     story = a_node(graceful("a", 10), graceful("b", 20), graceful("c", 60))
-    story.hears(drain())
+    story.process(drain())
 
     assert story.wakes(30) == [observed(terminating(graceful("c", 60)))]
     assert story.due == after(60)
@@ -556,19 +528,19 @@ def test_pods_whose_grace_periods_are_over_by_one_wake_are_observed_together() -
 
 def test_a_second_drain_does_not_prolong_a_grace_period() -> None:
     story = a_node(graceful("job", 60))
-    story.hears(drain())
+    story.process(drain())
     story.wakes(30)
 
-    assert story.hears(drain()) == [observed(terminating(graceful("job", 60)))]
+    assert story.process(drain()) == [observed(terminating(graceful("job", 60)))]
     assert story.due == after(60)
 
 
 def test_a_pod_that_stops_in_its_grace_period_is_not_killed_later() -> None:
     story = a_node(graceful("job", 60))
-    story.hears(drain())
-    story.hears(stop("job"))
+    story.process(drain())
+    story.process(stop("job"))
 
-    story.hears(run(graceful("job", 60)))
+    story.process(run(graceful("job", 60)))
 
     assert story.due is None
     assert story.wakes(60) == []
@@ -579,14 +551,14 @@ def test_a_machine_that_leaves_has_no_pods_and_nothing_to_report(
     end: CWNodeDeleted | CWNodeRegistrationFailed,
 ) -> None:
     story = a_node(graceful("job", 60))
-    story.hears(updated(unschedulable=True))
-    story.hears(drain())
+    story.process(updated(unschedulable=True))
+    story.process(drain())
 
-    assert story.hears(end) == []
+    assert story.process(end) == []
     assert story.due is None
     assert not story.machine().pods
     assert not story.machine().unschedulable
-    assert refusal(story.hears(run(Pod(name="job")))) == (
+    assert refusal(story.process(run(Pod(name="job")))) == (
         "Invalid machine: is not a Node of any cluster"
     )
 
@@ -597,7 +569,7 @@ def test_a_machine_that_leaves_has_no_pods_and_nothing_to_report(
 def test_a_wake_takes_many_machines_and_the_next_one_the_others() -> None:
     story = machines(500, boot_s=60)
     for number in range(1, 501):
-        story.hears(assigned(name_of(number)))
+        story.process(assigned(name_of(number)))
 
     outputs = [story.wakes(60) for _ in range(3)]
 
@@ -607,15 +579,15 @@ def test_a_wake_takes_many_machines_and_the_next_one_the_others() -> None:
 
 def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
     story = machines(2, boot_s=60)
-    story.hears(broken("registration", 3, "bad token"))
-    story.hears(assigned())
+    story.process(broken("registration", 3, "bad token"))
+    story.process(assigned())
     story.wakes(60)
-    story.hears(assigned(SECOND))
+    story.process(assigned(SECOND))
     story.wakes(120)
-    story.hears(registered(SECOND))
-    story.hears(run(graceful("job", 60), SECOND))
-    story.hears(drain().model_copy(update={"node": SECOND}))
-    story.hears(assigned(assignment=2))
+    story.process(registered(SECOND))
+    story.process(run(graceful("job", 60), SECOND))
+    story.process(drain().model_copy(update={"node": SECOND}))
+    story.process(assigned(assignment=2))
 
     assert story.machine().boots_at is not None
     assert story.machine(SECOND).kills
@@ -624,7 +596,7 @@ def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
 
 def test_a_machine_is_due_at_the_earliest_of_its_moments() -> None:
     story = a_node(graceful("a", 90), graceful("b", 30))
-    story.hears(drain())
+    story.process(drain())
 
     assert Machine(0).due is None
     assert story.machine().due == after(30)

@@ -1,4 +1,4 @@
-"""Leading and following: who processes an input at once, and who waits."""
+"""Leading and following: which replica processes an input at once, and which one waits."""
 
 from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
 

@@ -31,13 +31,14 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import machine_key, pool_key
-from nodepool.contract.messages import Event, Message, PoolFields, envelope_of, pool_fields
+from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, RemovalReason, Taint
-from nodepool.contract.subjects import Address, subject_of
+from nodepool.contract.subjects import Address
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import OUTPUTS_MAX, step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
+from support.publishing import publish
 from support.single import NOON, SingleService
 
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
@@ -778,12 +779,3 @@ def test_a_replay_of_the_log_makes_the_same_state() -> None:
     assert updated == nodes
     assert len(world.messages(CWNodePoolMetadata)) == 1
     assert world.replay_differs() == []
-
-
-def publish(world: World, event: Event) -> None:
-    """Publishes an event of another service."""
-    name = type(event).__name__
-    envelope = envelope_of(type(event)).model_construct(
-        id=f"{name}-{len(world.log.entries)}", type=name, source=event.speaker, data=event
-    )
-    world.publish(subject_of(event, event.speaker), envelope.encode())

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.contract.commands import MACHINES_MAX
 from nodepool.local.config import server_config
-from nodepool.local.demo import ADD_MAX, DATA_CENTRE, Machines, additions
+from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.errors import ServerError
 from nodepool.local.ports import HOST, free_port, free_ports
@@ -72,9 +73,9 @@ def test_a_data_directory_is_locked_by_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_many_machines_are_added_by_several_commands() -> None:
-    commands = list(additions(Machines("t", 2 * ADD_MAX + 1, boot_s=3)))
+    commands = list(additions(Machines("t", 2 * MACHINES_MAX + 1, boot_s=3)))
 
-    assert [command.count for command in commands] == [ADD_MAX, ADD_MAX, 1]
+    assert [command.count for command in commands] == [MACHINES_MAX, MACHINES_MAX, 1]
     assert {command.boot_seconds for command in commands} == {3}
 
 

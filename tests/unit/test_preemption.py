@@ -1,4 +1,3 @@
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,20 +12,18 @@ from nodepool.contract.events import (
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
-    Wake,
 )
 from nodepool.contract.keys import PoolKey, node_key
-from nodepool.contract.messages import Event, Message, envelope_of, pool_fields
+from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import COMPUTE_CLASS
-from nodepool.contract.subjects import subject_of
-from nodepool.engine.folded import Folded, due
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
 from nodepool.engine.world import World
-from nodepool.service import Context
-from preemption import Hears
+from preemption import Hears, Says
 from preemption.decide import SERVICE
 from preemption.state import State
+from support.publishing import publish
+from support.single import SingleService
 
 NOON = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -35,48 +32,30 @@ ZONE = "US-EAST-04A"
 CHEAP, OTHER = PoolKey("acme/prod/cheap"), PoolKey("acme/prod/other")
 
 
-@dataclass
-class Story:
+class Story(SingleService[State, Hears, Says]):
     """The preemption service from noon on; time passes only when a story says so."""
 
-    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
-    position: int = 0
-    now: datetime = NOON
+    def __init__(self) -> None:
+        super().__init__(SERVICE, tick=timedelta())
+        self.now = NOON
 
-    def hears(self, message: Hears, id: str = "") -> list[Message]:
-        """The outputs for a message."""
-        return self._step(message, id)
-
-    def wakes(self, after: timedelta) -> list[Message]:
+    def wakes(self, after: timedelta) -> list[Says | CommandOutcome]:
         """The outputs for one wake, so long after noon."""
         self.now = NOON + after
-        return self._step(Wake(service="preemption", due=self.now), "")
-
-    def _step(self, message: Hears | Wake, id: str) -> list[Message]:
-        self.position += 1
-        context = Context(self.position, self.now, id or f"c{self.position}")
-        result = step(SERVICE, self.folded, message, context)
-        assert result.failure is None, result.failure
-        self.folded = result.folded
-        return list(result.outputs)
-
-    @property
-    def due(self) -> datetime | None:
-        """When the service is to be woken."""
-        return due(SERVICE, self.folded.state)
+        return self.wake()
 
 
 def a_spot_node(name: str = "g1") -> Story:
     """A story that begins with one spot Node."""
     story = Story()
-    story.hears(registered(name))
+    story.process(registered(name))
     return story
 
 
 def a_preemption() -> Story:
     """A story that begins with one spot Node, preempted at noon."""
     story = a_spot_node()
-    story.hears(preempt())
+    story.process(preempt())
     return story
 
 
@@ -172,7 +151,7 @@ def refused(name: str, pool: PoolKey = CHEAP) -> CommandRefused:
 def test_a_spot_node_is_warned_at_once() -> None:
     story = a_spot_node()
 
-    outputs = story.hears(preempt())
+    outputs = story.process(preempt())
 
     assert outputs == [accepted("done"), PENDING]
     assert story.due == NOON + TWO
@@ -181,7 +160,7 @@ def test_a_spot_node_is_warned_at_once() -> None:
 def test_a_node_that_is_preempted_already_is_not_warned_again() -> None:
     story = a_preemption()
 
-    outputs = story.hears(preempt())
+    outputs = story.process(preempt())
 
     assert outputs == [accepted("unchanged")]
     assert story.due == NOON + TWO
@@ -189,50 +168,50 @@ def test_a_node_that_is_preempted_already_is_not_warned_again() -> None:
 
 def test_a_repeated_command_has_its_outcome_and_no_second_warning() -> None:
     story = a_spot_node()
-    story.hears(preempt(), id="mine")
-    story.hears(deleted())
-    story.hears(registered(assignment=2))
+    story.process(preempt(), id="mine")
+    story.process(deleted())
+    story.process(registered(assignment=2))
 
-    assert story.hears(preempt(), id="mine") == [accepted("done")]
+    assert story.process(preempt(), id="mine") == [accepted("done")]
     assert story.due is None
 
 
 def test_a_node_that_is_not_there_cannot_be_preempted() -> None:
-    assert a_spot_node().hears(preempt("g2")) == [refused("g2")]
+    assert a_spot_node().process(preempt("g2")) == [refused("g2")]
 
 
 def test_a_node_of_another_nodepool_cannot_be_preempted() -> None:
-    assert a_spot_node().hears(preempt("g1", OTHER)) == [refused("g1", OTHER)]
+    assert a_spot_node().process(preempt("g1", OTHER)) == [refused("g1", OTHER)]
 
 
 def test_a_node_of_another_cluster_cannot_be_preempted() -> None:
     elsewhere = PoolKey("acme/west/cheap")
 
-    assert a_spot_node().hears(preempt("g1", elsewhere)) == [refused("g1", elsewhere)]
+    assert a_spot_node().process(preempt("g1", elsewhere)) == [refused("g1", elsewhere)]
 
 
 def test_a_node_that_is_no_spot_node_cannot_be_preempted() -> None:
     story = Story()
-    story.hears(registered(spot=False))
+    story.process(registered(spot=False))
 
-    assert story.hears(preempt()) == [refused("g1")]
+    assert story.process(preempt()) == [refused("g1")]
 
 
 def test_a_node_that_left_its_nodepool_cannot_be_preempted() -> None:
     story = a_spot_node()
 
-    assert story.hears(deleted()) == []
-    assert story.hears(preempt()) == [refused("g1")]
-    assert story.folded.state == SERVICE.initial
+    assert story.process(deleted()) == []
+    assert story.process(preempt()) == [refused("g1")]
+    assert story.state == SERVICE.initial
 
 
 def test_a_node_that_moved_belongs_to_its_new_nodepool() -> None:
     story = a_spot_node()
-    story.hears(deleted())
-    story.hears(registered(assignment=2, pool=OTHER))
+    story.process(deleted())
+    story.process(registered(assignment=2, pool=OTHER))
 
-    assert story.hears(preempt("g1", CHEAP)) == [refused("g1")]
-    assert len(story.hears(preempt("g1", OTHER))) == 2
+    assert story.process(preempt("g1", CHEAP)) == [refused("g1")]
+    assert len(story.process(preempt("g1", OTHER))) == 2
 
 
 # The stages.
@@ -271,28 +250,28 @@ def test_a_preemption_ends_when_its_node_is_gone(reached: list[timedelta]) -> No
     for after in reached:
         story.wakes(after)
 
-    outputs = story.hears(deleted())
+    outputs = story.process(deleted())
 
     assert outputs == [GONE]
-    assert story.folded.state == SERVICE.initial
+    assert story.state == SERVICE.initial
     assert story.wakes(SEVEN + SEVEN) == []
 
 
 def test_the_end_of_an_earlier_stay_does_not_end_a_preemption() -> None:
     story = a_spot_node()
-    story.hears(deleted())
-    story.hears(registered(assignment=2))
-    story.hears(preempt())
+    story.process(deleted())
+    story.process(registered(assignment=2))
+    story.process(preempt())
 
-    assert story.hears(deleted(assignment=1)) == []
+    assert story.process(deleted(assignment=1)) == []
     assert story.due == NOON + TWO
 
 
 def test_a_wake_takes_many_nodes_and_the_next_one_the_others() -> None:
     story = Story()
     for number in range(750):
-        story.hears(registered(f"g{number}"))
-        story.hears(preempt(f"g{number}"))
+        story.process(registered(f"g{number}"))
+        story.process(preempt(f"g{number}"))
 
     outputs = [story.wakes(TWO) for _ in range(3)]
 
@@ -318,14 +297,6 @@ def test_750_preemptions_at_once_are_all_on_time() -> None:
     assert world.replay_differs() == []
 
 
-def publish(world: World, event: Event) -> None:
-    """Puts an event of another service into the log."""
-    envelope = envelope_of(type(event)).model_construct(
-        id=f"e{len(world.log.entries)}", type=type(event).__name__, source="test", data=event
-    )
-    world.publish(subject_of(event, event.speaker), envelope.encode())
-
-
 def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelta]:
     """How late each event of a kind is, which is due so long after the warning of its Node."""
     since = {
@@ -345,9 +316,9 @@ def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelt
 
 def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
     story = a_preemption()
-    story.hears(registered("g2"))
-    story.hears(preempt("g2"))
+    story.process(registered("g2"))
+    story.process(preempt("g2"))
     story.wakes(TWO)
 
-    assert node_key("acme", "prod", "g2") in story.folded.state.nodes
+    assert node_key("acme", "prod", "g2") in story.state.nodes
     assert load(State, dump(story.folded)) == story.folded

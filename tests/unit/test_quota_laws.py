@@ -156,7 +156,7 @@ def test_when_all_is_processed_exactly_those_pools_wait_whose_target_does_not_fi
     for key, pool in state.pools.items():
         _, _, name = key.split("/")
         assert pool.held == interleaving.allocator.pool(name).held
-        if pool.checked:
+        if pool.eligible:
             waits = key in state.ledgers[pool.ledger].waiting
             fits = fits_beside_others(interleaving.quota, pool)
             assert (pool.reason is Quota.UNDER) is fits, key

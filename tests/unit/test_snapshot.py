@@ -110,16 +110,16 @@ def fields_of(state: object) -> dict[str, object]:
 
 
 def test_a_state_written_while_work_waits_comes_back_as_it_was() -> None:
-    stage = WorldHarness()
-    stage.given_data_center(machines=4, quota=2)
-    stage.apply("first", 4)
-    with stage.sent_together():
-        stage.apply("first", 2, nodeLabels={"team": "new"})
-        stage.given_quota(8)
+    harness = WorldHarness()
+    harness.given_data_center(machines=4, quota=2)
+    harness.apply("first", 4)
+    with harness.sent_together():
+        harness.apply("first", 2, nodeLabels={"team": "new"})
+        harness.given_quota(8)
         for _ in range(12):
-            for host in stage.world.hosts:
-                stage.world.read(host, most=1)
-                stage.world.process(host)
+            for host in harness.world.hosts:
+                harness.world.read(host, most=1)
+                harness.world.process(host)
                 folded = Folded(host.replica.state)
                 assert restored(folded) == folded
 

@@ -1,6 +1,5 @@
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -14,7 +13,6 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
-    CommandRefused,
     CWInstanceTypeNotInZone,
     CWInvalidInstanceType,
     CWNodePoolCreated,
@@ -26,40 +24,27 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec, RemovalReason
-from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
-from nodepool.service import Context
-from validator import Hears, objects
+from support.single import NOON, SingleService
+from support.texts import refusal
+from validator import Hears, Says, objects
 from validator.decide import SERVICE
 from validator.state import State
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
 TRAIN = PoolKey("acme/prod/train")
 
 
-@dataclass
-class Story:
+class Story(SingleService[State, Hears, Says]):
     """The validator service, one message a second from noon on."""
 
-    folded: Folded[State] = field(default_factory=lambda: Folded(SERVICE.initial))
-    position: int = 0
-
-    def hears(self, message: Hears, id: str = "") -> list[Message]:
-        """The outputs for a message."""
-        self.position += 1
-        time = NOON + timedelta(seconds=self.position)
-        context = Context(self.position, time, id or f"c{self.position}")
-        result = step(SERVICE, self.folded, message, context)
-        assert result.failure is None, result.failure
-        self.folded = result.folded
-        return list(result.outputs)
+    def __init__(self) -> None:
+        super().__init__(SERVICE)
 
     @property
     def train(self) -> NodePoolValidated:
         """The NodePool `train` as it is stored."""
-        return self.folded.state.pools[TRAIN].stored
+        return self.state.pools[TRAIN].stored
 
 
 def a_cluster() -> Story:
@@ -135,21 +120,14 @@ def removed(
     )
 
 
-def refusal(outputs: list[Message]) -> str:
-    """The only output, a refusal, in one line."""
-    (outcome,) = outputs
-    assert isinstance(outcome, CommandRefused)
-    return f"{outcome.reason} {outcome.field}: {outcome.message}"
-
-
-def result(outputs: list[Message]) -> tuple[str, int | None]:
+def result(outputs: Sequence[Message]) -> tuple[str, int | None]:
     """The result and the generation of the outcome, which comes first."""
     outcome = outputs[0]
     assert isinstance(outcome, CommandAccepted)
     return outcome.result, outcome.generation
 
 
-def names(outputs: list[Message]) -> list[str]:
+def names(outputs: Sequence[Message]) -> list[str]:
     """The names of the outputs."""
     return [type(message).__name__ for message in outputs]
 
@@ -321,13 +299,13 @@ def test_a_dry_run_has_an_outcome_and_changes_nothing(
     command: Hears, expected: tuple[str, int]
 ) -> None:
     story = a_pool()
-    before = story.folded.state
+    before = story.state
 
     outputs = story.hears(command)
 
     assert len(outputs) == 1
     assert result(outputs) == expected
-    assert story.folded.state == before
+    assert story.state == before
 
 
 def test_a_dry_run_creates_nothing() -> None:
@@ -337,7 +315,7 @@ def test_a_dry_run_creates_nothing() -> None:
 
     assert len(outputs) == 1
     assert result(outputs) == ("created", 1)
-    assert not story.folded.state.pools
+    assert not story.state.pools
 
 
 # Commands that do not fit what is stored.
@@ -481,7 +459,7 @@ def test_a_deleted_nodepool_is_gone_when_its_nodes_are() -> None:
             org="acme", cluster="prod", pool="train", uid=uid, message="NodePool train is deleted"
         )
     ]
-    assert not story.folded.state.pools
+    assert not story.state.pools
 
 
 def test_a_nodepool_that_is_being_deleted_can_be_deleted_again_and_takes_no_change() -> None:

@@ -18,11 +18,11 @@ EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 class CountedEvent:
     """An event that occurred `count` times.
 
-    severity     `Normal` or `Warning`
-    reason       the name of the event
-    object       the object it regards, as `NodePool/training`
-    component    the service that reported it
-    first, last  when it occurred first and last
+    severity: `Normal` or `Warning`.
+    reason: the name of the event.
+    object: the object it regards, as `NodePool/training`.
+    component: the service that reported it.
+    first, last: when it occurred first and last.
     """
 
     severity: str

@@ -1,4 +1,4 @@
-"""Columns as kubectl prints them: the rules of Go's text/tabwriter (pkg.go.dev/text/tabwriter)."""
+"""Columns as kubectl prints them, by the rules of https://pkg.go.dev/text/tabwriter."""
 
 from collections.abc import Iterable, Sequence
 

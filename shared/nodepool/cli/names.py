@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 class Kind:
     """A type of object.
 
-    bucket     the bucket of the read model that holds its objects
-    singular   its name in messages
-    full       its name in output, as `full/name`
-    spellings  every way to write it, in lower case
+    bucket: the bucket of the read model that holds its objects.
+    singular: its name in messages.
+    full: its name in output, as `full/name`.
+    spellings: every way to write it, in lower case.
     """
 
     bucket: "Bucket"

@@ -1,7 +1,7 @@
 """Selecting objects by their labels.
 
-The syntax is that of kubernetes.io/docs/concepts/overview/working-with-objects/labels without the
-set-based operators `in` and `notin`.
+The syntax is that of https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
+without the set-based operators `in` and `notin`.
 """
 
 import re

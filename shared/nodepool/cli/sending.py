@@ -27,9 +27,9 @@ async def send(
 ) -> tuple[int, list[str]]:
     """Sends commands; returns the exit code, and the NodePools whose command was accepted.
 
-    line            makes the line that is printed for an accepted command from its NodePool's name
-    places          where each command is written, to begin its error with
-    ignore_missing  whether a NodePool that does not exist is no error
+    line: makes the line that is printed for an accepted command from its NodePool's name.
+    places: where each command is written, to begin its error with.
+    ignore_missing: whether a NodePool that does not exist is no error.
 
     Of the commands without an outcome, only the first is reported in full: all have one cause.
     """

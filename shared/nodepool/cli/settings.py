@@ -21,9 +21,9 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class Settings:
     """The settings of one command.
 
-    url           the NATS server
-    org, cluster  the organisation and cluster that the command is about
-    timeout_s     how long a reply or an outcome may take, in seconds
+    url: the NATS server.
+    org, cluster: the organisation and cluster that the command is about.
+    timeout_s: how long a reply or an outcome may take, in seconds.
     """
 
     url: str

@@ -22,8 +22,8 @@ Cell = Callable[[Document], str]
 class Column:
     """A column of a table.
 
-    cell  makes its text from an object
-    wide  whether it is only printed with `-o wide`
+    cell: makes its text from an object.
+    wide: whether it is only printed with `-o wide`.
     """
 
     title: str

@@ -1,4 +1,7 @@
-"""Durations: parsed as Go does (pkg.go.dev/time#ParseDuration), printed as kubectl does."""
+"""Durations: parsed as Go does, printed as kubectl does.
+
+The syntax is that of https://pkg.go.dev/time#ParseDuration.
+"""
 
 import re
 from datetime import UTC, datetime

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class View:
     """A selection of objects of one type, and their format.
 
-    names     the objects to show; all where it is empty
-    form      `wide`, `json`, `yaml`, `name`, or empty for a table
-    selector  the labels of the objects to show
-    headers   whether a table has a line of titles
+    names: the objects to show; all where it is empty.
+    form: `wide`, `json`, `yaml`, `name`, or empty for a table.
+    selector: the labels of the objects to show.
+    headers: whether a table has a line of titles.
     """
 
     kind: Kind

@@ -6,7 +6,6 @@ async with Client("nats://127.0.0.1:4222") as client:
 """
 
 from nodepool.client.client import Client
-from nodepool.client.commands import Fault
 from nodepool.client.errors import (
     ClientError,
     NoOutcome,
@@ -17,15 +16,17 @@ from nodepool.client.errors import (
 )
 from nodepool.client.events import ObjectEvent
 from nodepool.client.outcomes import Outcome
-from nodepool.client.read_model import Bucket, Document, Listed, Object
+from nodepool.client.read_model import Document, Listed, Object
+from nodepool.contract.buckets import Bucket
+from nodepool.contract.commands import MachineFault
 
 __all__ = [
     "Bucket",
     "Client",
     "ClientError",
     "Document",
-    "Fault",
     "Listed",
+    "MachineFault",
     "NoOutcome",
     "NotFound",
     "Object",

@@ -8,10 +8,10 @@ from nodepool.client.waiting import Waiting
 class Client(Commands, Waiting, EventStream):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
-    url           the NATS server
-    org, cluster  the organisation and cluster that it reads and changes
-    timeout_s     how long an outcome or a reply of the server may take, in seconds
-    source        the name of the program, for the `source` of its commands
+    url: the NATS server.
+    org, cluster: the organisation and cluster that it reads and changes.
+    timeout_s: how long an outcome or a reply of the server may take, in seconds.
+    source: the name of the program, for the `source` of its commands.
 
     Every method may raise `Unreachable`. A method that sends one command may also raise `Refused`,
     or `NoOutcome` where no outcome comes in time.

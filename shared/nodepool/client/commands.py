@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 from nodepool.client.errors import Refused
 from nodepool.client.manifests import Manifest, ManifestError, parse_manifest, parse_manifests
@@ -18,6 +18,7 @@ from nodepool.contract.commands import (
     ApplyNodePool,
     BreakMachine,
     DeleteNodePool,
+    MachineFault,
     PreemptNode,
     RegisterCluster,
     RepairMachine,
@@ -33,8 +34,6 @@ from nodepool.nats.streams import STREAM
 
 WINDOW: Final = 256
 """How many commands are in flight at a time by default."""
-
-Fault = Literal["boot", "registration", "silence"]
 
 
 class Commands(Session):
@@ -101,7 +100,7 @@ class Commands(Session):
         boot_seconds: float = 0,
         labels: Mapping[str, str] | None = None,
     ) -> CommandAccepted:
-        """Adds simulated machines to a zone, at most 500; `labels` are their topology labels."""
+        """Adds at most `MACHINES_MAX` simulated machines to a zone, with these topology labels."""
         return await self.send(
             AddMachines(
                 zone=zone,
@@ -113,7 +112,7 @@ class Commands(Session):
         )
 
     async def break_machine(
-        self, zone: str, machine: str, fault: Fault, *, times: int = 1, cause: str = ""
+        self, zone: str, machine: str, fault: MachineFault, *, times: int = 1, cause: str = ""
     ) -> CommandAccepted:
         """Makes a simulated machine fail the next `times` times that it boots."""
         return await self.send(

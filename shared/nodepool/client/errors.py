@@ -16,9 +16,9 @@ class ClientError(Exception):
 class Refused(ClientError):
     """The control plane refused a command, and nothing was changed.
 
-    field    the field to correct, as a manifest writes it; empty where it is not about one
-    reason   `Invalid`, `Forbidden`, `NotFound`, `Conflict` or `InternalError`
-    message  one sentence
+    field: the field to correct, as a manifest writes it; empty where it is not about one.
+    reason: `Invalid`, `Forbidden`, `NotFound`, `Conflict` or `InternalError`.
+    message: one sentence.
     """
 
     def __init__(self, field: str, reason: str, message: str) -> None:

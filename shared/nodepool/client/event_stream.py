@@ -24,9 +24,9 @@ class EventStream(Session):
     ) -> AsyncGenerator[ObjectEvent, None]:
         """The events of the cluster's NodePools and Nodes, in the order of the log.
 
-        pool, node  only the events of this NodePool or of this Node
-        since       the time of the first event; None for the beginning of the log
-        follow      whether to continue with new events, without end
+        pool, node: only the events of this NodePool or of this Node.
+        since: the time of the first event; None for the beginning of the log.
+        follow: whether to continue with new events, without end.
         """
         start = 1 if since is None else await self._position_at(since)
         filters = self._event_filters(pool)

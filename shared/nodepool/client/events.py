@@ -23,12 +23,12 @@ KINDS: Final[dict[str, type[KubernetesEvent]]] = {
 class ObjectEvent:
     """A Kubernetes event of one object.
 
-    time        when it was stored in the log
-    severity    `Normal` or `Warning`
-    reason      the name of the event
-    kind, name  the object: `NodePool` or `Node`, and its name
-    component   the service that reported it
-    message     one sentence
+    time: when it was stored in the log.
+    severity: `Normal` or `Warning`.
+    reason: the name of the event.
+    kind, name: the kind of the object, `NodePool` or `Node`, and its name.
+    component: the service that reported it.
+    message: one sentence.
     """
 
     time: datetime

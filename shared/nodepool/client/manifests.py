@@ -37,8 +37,8 @@ class ManifestError(ValueError):
 class Manifest:
     """One NodePool.
 
-    place    where it is written: its file, and its document or item where there are several
-    command  the command that applies it, without organisation and cluster
+    place: its file, and its document or item where there are several.
+    command: the command that applies it, without organisation and cluster.
     """
 
     place: str

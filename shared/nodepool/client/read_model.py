@@ -4,11 +4,11 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
 
 from nodepool.client.errors import translated
 from nodepool.client.names import checked
 from nodepool.client.session import Session
+from nodepool.contract.buckets import Bucket
 from nodepool.contract.decode import decode
 from nodepool.contract.events import ClusterRegistered
 from nodepool.contract.keys import UNNAMED
@@ -16,7 +16,6 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 from nodepool.nats import api
 
-Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
 Document = Mapping[str, object]
 """An object as Kubernetes would show it: the value of its JSON."""
 
@@ -25,9 +24,9 @@ Document = Mapping[str, object]
 class Object:
     """An object of the read model.
 
-    key       its name within the client's organisation and cluster
-    document  its content; None for an object that has been deleted
-    position  the position of this version in the bucket's stream
+    key: its name within the client's organisation and cluster.
+    document: its content; None for an object that has been deleted.
+    position: the position of this version in the bucket's stream.
     """
 
     key: str

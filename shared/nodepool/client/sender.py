@@ -7,6 +7,7 @@ from uuid import uuid4
 from nodepool.client.errors import NoOutcome, no_outcome
 from nodepool.client.names import misnamed
 from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.nats import api
@@ -20,8 +21,8 @@ PUBLISH_S = 2.0
 class Sender:
     """Sends commands on one connection; many may be in flight at a time.
 
-    source     the `source` of each CloudEvent
-    timeout_s  how long an outcome may take, in seconds
+    source: the `source` of each CloudEvent.
+    timeout_s: how long an outcome may take, in seconds.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ def encoded(command: Command, id: str, source: str) -> bytes:
         id=id,
         type=kind.__name__,
         source=source,
-        subject="/".join(command.path),
+        subject=path_text(command.path),
         time=datetime.now(UTC),
         data=command,
     )

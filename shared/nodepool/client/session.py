@@ -92,9 +92,9 @@ class Session:
     ) -> AsyncIterator[Reader]:
         """An open reader of a stream.
 
-        start   the position to begin at
-        newest  whether to read only the newest message of each subject that is there already
-        at_end  whether to read only messages that are stored from now on
+        start: the position to begin at.
+        newest: whether to read only the newest message of each subject that is there already.
+        at_end: whether to read only messages that are stored from now on.
         """
         with translated(self.url):
             last = await self._last_position(stream)

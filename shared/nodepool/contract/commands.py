@@ -8,6 +8,11 @@ from pydantic import Field
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec, Pod
 
+MachineFault = Literal["boot", "registration", "silence"]
+"""How a simulated machine fails: it does not boot, cannot join its cluster, or never reports."""
+MACHINES_MAX = 500
+"""The most machines that one command adds."""
+
 
 class RegisterCluster(Command, OfCluster):
     """Registers a cluster; the zone that it is in never changes."""
@@ -73,12 +78,12 @@ class AddMachines(Command, OfZone):
     """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
     instance_type, labels: their type and their topology labels.
-    count: how many.
-    boot_seconds: how long each takes to boot and to ask for registration.
+    count: how many; at most `MACHINES_MAX`.
+    boot_seconds: how long each takes to boot, in seconds.
     """
 
     instance_type: str
-    count: Annotated[int, Field(ge=1, le=500)]
+    count: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
 
@@ -90,12 +95,12 @@ class RepairMachine(Command, OfMachine):
 class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
-    fault: `boot` does not boot, `registration` boots and cannot join, `silence` never reports.
+    fault: how it fails.
     times: how many times; 0 ends it.
     cause: the cause that is reported.
     """
 
-    fault: Literal["boot", "registration", "silence"]
+    fault: MachineFault
     times: Annotated[int, Field(ge=0, le=1_000_000)] = 1
     cause: str = ""
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from nodepool.contract.keys import path_text
 from nodepool.contract.messages import (
     Command,
     Envelope,
@@ -140,7 +141,7 @@ def _decode_command(
         id=id,
         type=kind.__name__,
         source=source if isinstance(source, str) else "unknown",
-        subject="/".join(address.path),
+        subject=path_text(address.path),
         traceparent=trace if isinstance(trace, str) and len(trace) <= TRACE_MAX else None,
         correlationid=id,
         data=identified,

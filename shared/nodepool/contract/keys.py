@@ -77,6 +77,11 @@ def ledger_parts(key: LedgerKey) -> tuple[str, str, str]:
     return org, zone, instance_type
 
 
+def path_text(path: PoolPath) -> str:
+    """The identity tokens as one text: the `subject` of a CloudEvent; of a NodePool, its key."""
+    return "/".join(path)
+
+
 def as_pool_key(text: str) -> PoolKey | None:
     """The text as the key of a NodePool; None where it is the key of something else."""
     parts = text.split("/")

@@ -93,8 +93,8 @@ class OfNode(OfPool):
 
     node: the name of the Node, which is that of its machine.
     zone: the zone of the machine.
-    assignment: the number of the machine's assignment to this NodePool; it tells the Node from
-        others that the machine was before or is later.
+    assignment: the number of the machine's assignment to this NodePool; it distinguishes the Node
+        from those that the machine was before or is later.
     """
 
     node: str

@@ -178,7 +178,7 @@ class Pod(Value):
     daemon_set, verification: whether it belongs to a DaemonSet, or checks the Node's health.
     interruption: how it may be interrupted.
     grace_s: its termination grace period, in seconds.
-    terminating: whether it was asked to end.
+    terminating: whether it is in its grace period.
     """
 
     name: str

@@ -12,4 +12,4 @@ SERVICES: Final[tuple[str, ...]] = (
     "aggregator",
     "fleet",
 )
-"""Every service by its package name, in the order in which readers meet them."""
+"""Every service by its package name, in the order in which pages and commands list them."""

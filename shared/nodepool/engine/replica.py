@@ -1,7 +1,7 @@
 """One replica of a service: it follows the log and proposes commits, without any I/O.
 
 Its driver, the runtime on NATS or the in-memory world, hands it the entries of the log, stores what
-it proposes, and tells it what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
+it proposes, and reports what became of that: `accepted`, `conflicted` or `in_doubt`. A commit that
 was not stored is undone by going back to the state before it. Inputs are processed in the order of
 the log, so one position, the committed one, divides those that are done from those that are open.
 """
@@ -12,6 +12,7 @@ from typing import Generic
 
 from nodepool.contract.decode import decode
 from nodepool.contract.events import Wake
+from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
@@ -186,7 +187,7 @@ class Replica(Generic[S, I, O]):
                 id=f"{position}.{name}.{index}",
                 type=type(output).__name__,
                 source=name,
-                subject="/".join(output.path),
+                subject=path_text(output.path),
                 time=item.entry.time,
                 traceparent=correlation.traceparent,
                 correlationid=correlation.correlationid,

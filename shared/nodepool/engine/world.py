@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nodepool.contract.decode import Unreadable, decode
+from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
@@ -91,7 +92,7 @@ class World:
             id=id,
             type=type(command).__name__,
             source="world",
-            subject="/".join(command.path),
+            subject=path_text(command.path),
             time=self.log.clock,
             data=command,
         )

@@ -12,6 +12,7 @@ from structlog.typing import EventDict
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
+from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed
 from nodepool.host.settings import Settings, SettingsError
@@ -159,9 +160,9 @@ def _open(path: str) -> Output:
 def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
     match envelope:
         case Envelope(data=message):
-            return "/".join(message.path)
+            return path_text(message.path)
         case Unreadable(address=address):
-            return "/".join(address.path)
+            return path_text(address.path)
     return ""
 
 

@@ -13,9 +13,9 @@ from nodepool.host.leadership import STANDBY_S
 class Timers:
     """When to fire the `Wake` of one replica.
 
-    read_to: the position up to which the replica has read the log.
-    wall: the current time in UTC.
-    now: seconds of a monotonic clock, which no correction of the time of day moves.
+    In every method, `read_to` is the position up to which the replica has read the log, `wall` the
+    current time in UTC, and `now` is in seconds of a monotonic clock, which no correction of the
+    time of day moves.
     """
 
     def __init__(self) -> None:

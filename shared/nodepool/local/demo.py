@@ -6,13 +6,11 @@ from pathlib import Path
 
 from nodepool.client import Client, ClientError
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.commands import AddMachines
+from nodepool.contract.commands import MACHINES_MAX, AddMachines
 from nodepool.local.console import report
 from nodepool.local.errors import UpError
 
 ZONE = "US-EAST-04A"
-ADD_MAX = 500
-"""The most machines that one command adds."""
 TARGET_S = 90.0
 """How long an example NodePool may take to reach its target, in seconds."""
 
@@ -21,8 +19,8 @@ TARGET_S = 90.0
 class Machines:
     """Simulated machines of one type.
 
-    count   how many there are, and the quota that the demo organisation has of them
-    boot_s  how long each takes to boot, in seconds
+    count: how many there are, and the quota that the demo organisation has of them.
+    boot_s: how long each takes to boot, in seconds.
     """
 
     instance_type: str
@@ -52,12 +50,12 @@ async def seed_demo(client: Client) -> None:
 
 
 def additions(machines: Machines) -> Iterator[AddMachines]:
-    """The commands that add these machines, at most `ADD_MAX` in each."""
-    for added in range(0, machines.count, ADD_MAX):
+    """The commands that add these machines, at most `MACHINES_MAX` in each."""
+    for added in range(0, machines.count, MACHINES_MAX):
         yield AddMachines(
             zone=ZONE,
             instance_type=machines.instance_type,
-            count=min(ADD_MAX, machines.count - added),
+            count=min(MACHINES_MAX, machines.count - added),
             boot_seconds=machines.boot_s,
         )
 

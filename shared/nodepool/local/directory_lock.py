@@ -17,7 +17,7 @@ class DirectoryLock:
     The nats-server inherits the descriptor. The kernel therefore keeps the lock for as long as
     this process or the server lives, and releases it by itself however the two of them end.
 
-    descriptor  the open lock file, to be passed on to the server
+    descriptor: the open lock file, to be passed on to the server.
     """
 
     def __init__(self, data_dir: Path) -> None:

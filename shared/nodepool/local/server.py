@@ -183,7 +183,7 @@ class NatsServer:
 def _server_info(port: int) -> dict[str, object]:
     """What a NATS server sends to each new client; empty where no NATS server responds.
 
-    docs.nats.io/reference/reference-protocols/nats-protocol describes it as `INFO`.
+    It is the `INFO` of https://docs.nats.io/reference/reference-protocols/nats-protocol.
     """
     try:
         with socket.create_connection((HOST, port), timeout=0.5) as connection:

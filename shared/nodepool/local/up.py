@@ -29,13 +29,13 @@ OUTCOME_S = 30.0
 class Options:
     """What to run, and where.
 
-    data_dir      the folder of the log and of the services' own log files
-    port          the port on which the nats-server listens
-    binary        the nats-server program; None to find one
-    examples      a folder of manifests to apply at the start; None for none
-    org, cluster  the organisation and cluster that are set up
-    show          makes the text that is printed about the NodePools once they are at their targets
-    once          whether to stop as soon as everything runs
+    data_dir: the folder of the log and of the services' own log files.
+    port: the port on which the nats-server listens.
+    binary: the nats-server program; None to find one.
+    examples: a folder of manifests to apply at the start; None for none.
+    org, cluster: the organisation and cluster that are set up.
+    show: makes the text that is printed about the NodePools once they are at their targets.
+    once: whether to stop as soon as everything runs.
     """
 
     data_dir: Path

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 PULL = 2_048
-"""How many messages one pull request asks for."""
+"""The most messages that one pull request brings."""
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, and not yet taken."""
 BEHIND = 2_000

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from nats.aio.client import Client
 
+from nodepool.contract.buckets import BUCKETS
 from nodepool.nats.api import request
 from nodepool.nats.errors import ServerRefusal
 
 STREAM = "NODEPOOL"
 """The log."""
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
-BUCKETS = ("nodepools", "nodes", "quotas", "capacity")
-"""The key-value buckets of the read model; the stream of a bucket is named `KV_<bucket>`."""
 
 Config = Mapping[str, object]
 """A stream's configuration as the JetStream API takes it."""

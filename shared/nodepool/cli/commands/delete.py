@@ -61,9 +61,9 @@ def _names_in(files: Sequence[str]) -> list[str]:
 class Deletion:
     """A deletion of NodePools.
 
-    wait            whether to wait until they are gone
-    timeout_s       how long to wait, in seconds; None without limit
-    ignore_missing  whether a NodePool that does not exist is no error
+    wait: whether to wait until they are gone.
+    timeout_s: how long to wait, in seconds; None without limit.
+    ignore_missing: whether a NodePool that does not exist is no error.
     """
 
     names: Sequence[str]

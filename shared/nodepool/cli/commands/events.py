@@ -26,9 +26,9 @@ TYPES_HELP = "Show only events of these types, separated by commas."
 class Query:
     """Which events to show.
 
-    pool, node  the object they regard; empty for any
-    types       their types in lower case; empty for all
-    since       how far to look back
+    pool, node: the object they regard; empty for any.
+    types: their types in lower case; empty for all.
+    since: how far to look back.
     """
 
     pool: str

@@ -9,10 +9,8 @@ from nodepool.cli.output import print_text
 from nodepool.cli.settings import Group, Settings
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, Fault
+    from nodepool.client import Client, MachineFault
 
-ADD_MAX = 500
-"""The most machines that one command adds."""
 FAULTS = click.Choice(["boot", "registration", "silence"])
 FAULT_HELP = "How it fails: it does not boot, is refused at registration, or never reports."
 
@@ -70,8 +68,10 @@ def add(
     """Add machines of a type to a zone."""
 
     async def work(client: "Client") -> None:
-        for added in range(0, count, ADD_MAX):
-            batch = min(ADD_MAX, count - added)
+        from nodepool.contract.commands import MACHINES_MAX
+
+        for added in range(0, count, MACHINES_MAX):
+            batch = min(MACHINES_MAX, count - added)
             await client.add_machines(
                 zone, instance_type, batch, boot_seconds=boot_seconds, labels=label
             )
@@ -94,7 +94,7 @@ def add(
 @click.option("--cause", default="", metavar="TEXT", help="The reason that it reports.")
 @click.pass_obj
 def break_(
-    settings: Settings, machine: tuple[str, str], fault: "Fault", times: int, cause: str
+    settings: Settings, machine: tuple[str, str], fault: "MachineFault", times: int, cause: str
 ) -> int:
     """Make a machine fail the next time it boots."""
 

@@ -62,6 +62,7 @@ from nodepool.contract.events.validator import (
     CWNodePoolDeleted,
     NodePoolDeleting,
     NodePoolValidated,
+    SpecFault,
 )
 
 __all__ = [
@@ -117,5 +118,6 @@ __all__ = [
     "RefusalReason",
     "Result",
     "Severity",
+    "SpecFault",
     "Wake",
 ]

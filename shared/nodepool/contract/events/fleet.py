@@ -11,7 +11,7 @@ class MachineAdded(Event, OfMachine):
     """A machine exists and is free.
 
     instance_type, labels: its type and its topology labels.
-    boot_seconds: how long it takes to boot and to ask for registration, where it is simulated.
+    boot_seconds: how long it takes to boot, in seconds, where it is simulated.
     """
 
     speaker: ClassVar[str] = "fleet"
@@ -28,7 +28,7 @@ class MachineRepaired(Event, OfMachine):
 
 
 class MachineBooted(Event, OfMachine):
-    """A machine has booted for this assignment and asks to join its cluster."""
+    """A machine has booted for this assignment, and can join its cluster."""
 
     speaker: ClassVar[str] = "fleet"
 

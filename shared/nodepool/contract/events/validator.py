@@ -9,6 +9,9 @@ from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfCluster, OfPool
 from nodepool.contract.model import NodePoolSpec
 
+SpecFault = Literal["", "InstanceType", "Zone", "Settings"]
+"""What an invalid spec is wrong about; empty for a valid one."""
+
 
 class ClusterRegistered(Event, OfCluster):
     """A cluster exists, in this zone."""
@@ -21,7 +24,7 @@ class ClusterRegistered(Event, OfCluster):
 class NodePoolValidated(Event, OfPool):
     """A NodePool's desired state and whether it is valid; said whenever either changes.
 
-    uid: tells the NodePool from earlier ones of the same name.
+    uid: distinguishes the NodePool from earlier ones of the same name.
     zone: the zone of its cluster.
     generation: counts the changes of the spec.
     version: the position of the command that changed the object last.
@@ -29,7 +32,7 @@ class NodePoolValidated(Event, OfPool):
     labels, annotations: the metadata of the object.
     spec: the desired state.
     reason: the reason of the condition Validated.
-    fault: which kind of fault an invalid spec has; empty for a valid one.
+    fault: what an invalid spec is wrong about.
     message: the message of the condition.
     """
 
@@ -44,7 +47,7 @@ class NodePoolValidated(Event, OfPool):
     annotations: Mapping[str, str] = {}
     spec: NodePoolSpec
     reason: Validated
-    fault: Literal["", "InstanceType", "Zone", "Settings"] = ""
+    fault: SpecFault = ""
     message: str
 
 
