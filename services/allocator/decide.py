@@ -28,7 +28,7 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.keys import OfferingKey, PoolKey, as_pool_key
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
@@ -122,10 +122,11 @@ def _acknowledged(pool: Pool | None) -> Iterator[Says]:
 
 def on_failure(failure: Failure) -> Iterable[Says]:
     """A NodePool whose Nodes could not be decided on shows it."""
-    if failure.pool is not None:
+    key = as_pool_key(failure.key) if failure.key else failure.pool
+    if key is not None:
         text = f"internal error while allocating Nodes: {failure.cause}"
-        yield AllocationFailed(**pool_fields(failure.pool), message=text)
-        yield CWNodePoolNodesRequestFailed(**pool_fields(failure.pool), message=text)
+        yield AllocationFailed(**pool_fields(key), message=text)
+        yield CWNodePoolNodesRequestFailed(**pool_fields(key), message=text)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -56,7 +56,17 @@ def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]
 
 def concerns(_state: State, message: Hears) -> MachineKey | None:
     """A machine that is assigned reports in the same step where its boot takes no time."""
-    return message.machine_key if isinstance(message, CWNodeAssigned) else None
+    match message:
+        case CWNodeAssigned(machine_key=key):
+            return key
+        case AddMachines() | BreakMachine() | RepairMachine() | RunPod() | StopPod():
+            return None
+        case CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
+            return None
+        case NodeUpdated() | CWDrainNode():
+            return None
+        case _:
+            assert_never(message)
 
 
 def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:

@@ -93,7 +93,17 @@ def reconcile(state: State, key: PoolKey | MachineKey, context: Context) -> Iter
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
     """A NodePool whose desired state changed is reconciled at once."""
-    return message.key if isinstance(message, NodePoolValidated) else None
+    match message:
+        case NodePoolValidated(key=key):
+            return key
+        case CWNodePoolDeleted() | CWNodeAssigned() | MachineBooted() | MachineFailed():
+            return None
+        case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
+            return None
+        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+            return None
+        case _:
+            assert_never(message)
 
 
 def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:

@@ -18,7 +18,9 @@ from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
 from preemption import Hears, Says
 from preemption.state import Node, State, evolve
-from preemption.timetable import Stage, stage
+from preemption.timetable import GONE_AFTER, Stage, stage
+
+MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
 
 def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
@@ -63,7 +65,8 @@ def _preempt(
         assignment=node.assignment,
         since=context.time,
         message=(
-            f"Reason: Preemption pending. Node {node.name} is cordoned and goes within 7 minutes"
+            f"Reason: Preemption pending. Node {node.name} is cordoned and goes within"
+            f" {MINUTES} minutes"
         ),
     )
 
@@ -85,7 +88,7 @@ def _overdue(node: Node) -> PreemptionOverdue:
         node=node.name,
         zone=node.zone,
         assignment=node.assignment,
-        message=f"Node {node.name} did not drain within 7 minutes",
+        message=f"Node {node.name} did not drain within {MINUTES} minutes",
     )
 
 

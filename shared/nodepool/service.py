@@ -66,11 +66,11 @@ class Failure:
 
     @property
     def pool(self) -> PoolKey | None:
-        """The NodePool that it is about; None where it is about something else.
+        """The NodePool that the input is about; None where it is about something else.
 
-        A key of the work queue with three parts is taken for a NodePool's.
+        What a key of the work queue stands for, only its service can say.
         """
-        return as_pool_key(self.key or path_text(self.address.path))
+        return None if self.key else as_pool_key(path_text(self.address.path))
 
     @property
     def is_command(self) -> bool:

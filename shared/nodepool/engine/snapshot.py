@@ -24,6 +24,7 @@ def dump(folded: Folded[S]) -> Iterator[bytes]:
     Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field that
     holds maps of its own is taken apart likewise: no line grows with the state.
     """
+    assert isinstance(folded, Folded), "a state alone lacks the receipts"
     yield from _lines(folded, "")
 
 
