@@ -13,7 +13,7 @@ from typing import ClassVar, assert_never
 
 from immutables import Map
 
-from nodepool.contract.keys import PoolKey
+from nodepool.contract.keys import PoolKey, as_pool_key
 from nodepool.contract.messages import Command, Event, Message, OfPool, envelope_of, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.contract.subjects import subject_of
@@ -250,10 +250,11 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
 
 def on_failure(failure: Failure) -> Iterator[Says]:
     """One report of a failure, or as many as `LONG_REPORT` says, which is too many."""
-    if failure.pool is None:
+    pool = as_pool_key(failure.key) if failure.key else failure.pool
+    if pool is None:
         return
     for _ in range(2_000 if Fault.LONG_REPORT in failure.cause else 1):
-        yield PaperJammed(**pool_fields(failure.pool), cause=failure.cause)
+        yield PaperJammed(**pool_fields(pool), cause=failure.cause)
     if failure.cause.endswith(f": {Fault.REPORTING}"):
         raise Broken("reporting")
 

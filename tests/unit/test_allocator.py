@@ -1,6 +1,15 @@
 """How a NodePool gets Nodes: grants, what is announced, assignments, and faults of its settings."""
 
+import pytest
+
+from allocator.decide import SERVICE
+from nodepool.contract.events import AllocationFailed, CWNodePoolNodesRequestFailed
+from nodepool.contract.keys import offering_key
+from nodepool.contract.subjects import Address
+from nodepool.service import Failure
 from unit.allocator_service import (
+    OF,
+    POOL,
     AllocatorService,
     acknowledged,
     assigned,
@@ -16,6 +25,7 @@ from unit.allocator_service import (
     specified,
     with_faulty_settings,
 )
+from unit.samples import KIND, ZONE
 
 GPU_TAINT = "spec.nodeTaints: nvidia.com/gpu is reserved"
 
@@ -227,3 +237,31 @@ def test_every_node_that_fails_to_register_is_reported_whatever_was_reported_bef
     assert first == [deliver_fail("not delivered: no link", node="g1")]
     assert second == [deliver_fail("not delivered: no link", node="g2")]
     assert same_settings == []
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        pytest.param(("acme", "prod", "train"), "", id="an input about a NodePool"),
+        pytest.param(("allocator", "_", "_"), POOL, id="a NodePool in the work queue"),
+    ],
+)
+def test_a_nodepool_whose_nodes_cannot_be_decided_on_shows_it(
+    path: tuple[str, str, str], key: str
+) -> None:
+    address = Address("evt", "", path, "Wake")
+
+    events = list(SERVICE.on_failure(Failure(address, "Wake", "", "KeyError: 'g1'", True, key)))
+
+    text = "internal error while allocating Nodes: KeyError: 'g1'"
+    assert events == [
+        AllocationFailed(**OF, message=text),
+        CWNodePoolNodesRequestFailed(**OF, message=text),
+    ]
+
+
+def test_a_failure_about_an_offering_shows_on_no_nodepool() -> None:
+    address = Address("evt", "", ("allocator", "_", "_"), "Wake")
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
+
+    assert list(SERVICE.on_failure(failure)) == []

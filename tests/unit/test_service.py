@@ -265,10 +265,9 @@ def failure(path: tuple[str, str, str], key: str = "") -> Failure:
     ("subject", "key", "pool"),
     [
         pytest.param(paper().path, "", JOB, id="a message about a NodePool"),
-        pytest.param(("printer", "_", "_"), JOB, JOB, id="the key of a NodePool"),
+        pytest.param(paper().path, JOB, None, id="a key, which only its service understands"),
         pytest.param(("fleet", "zone", "machine"), "", None, id="a message about a machine"),
         pytest.param(("acme", "prod", "_"), "", None, id="a message about a cluster"),
-        pytest.param(paper().path, "zone/type", None, id="the key of an offering"),
     ],
 )
 def test_a_failure_names_the_nodepool_that_it_is_about(
