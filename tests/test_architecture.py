@@ -357,6 +357,20 @@ def _joins_or_splits_a_key(node: ast.expr) -> bool:
 # The flow of messages.
 
 
+def test_the_catalogue_of_events_names_every_event_class() -> None:
+    folder = ROOT / "shared" / "nodepool" / "contract" / "events"
+    defined = {
+        node.name
+        for path in folder.glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+
+    missing = defined - set(events.__all__)
+
+    assert not missing, f"add to __all__ in contract/events/__init__.py: {sorted(missing)}"
+
+
 def test_every_event_is_said_by_its_one_speaker() -> None:
     said = {
         name: [service.name for service in services() if name in service.outputs]
