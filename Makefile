@@ -4,7 +4,7 @@ MAKEFLAGS += --no-print-directory
 
 # For a new .venv only; for another Python than it has: make clean setup PYTHON=python3.12
 PYTHON ?= python3
-SEEDS ?= 200
+SEEDS ?= 1000
 ARGS ?=
 
 BIN := .venv/bin
@@ -62,7 +62,7 @@ types: setup ## Check the types
 bench: setup ## Measure throughput and latency
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-simulation: setup ## Run the longer simulation of faults (SEEDS=200)
+simulation: setup ## Run the longer simulation of faults (SEEDS=1000)
 	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
 
 # A newer Python would leave out what only the oldest one needs.

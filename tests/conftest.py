@@ -7,9 +7,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds",
         type=int,
-        default=200,
+        default=100,
         metavar="N",
-        help="how many simulations of faults to run (default: 200)",
+        help="how many simulations of faults to run (default: 100)",
     )
     parser.addoption(
         "--seed",
