@@ -76,7 +76,7 @@ class NodeSelectorTerm(_Shape):
     # mode does not accept as a tuple.
     @field_validator("match_fields")
     @classmethod
-    def _only_labels(cls, _value: Any) -> None:
+    def _only_labels(cls, _value: object) -> None:
         raise ValueError("matchFields is not supported, only matchExpressions is")
 
 

@@ -76,6 +76,7 @@ def decode(
     if issubclass(kind, Command):
         return _decode_command(kind, _address(subject), content, headers, position)
     try:
+        # `envelope_of` cannot say that the envelope of a kind carries that very kind.
         return envelope_of(kind).model_validate_json(content)  # type: ignore[return-value]
     except ValidationError as error:
         field, cause = explain(error)
@@ -137,6 +138,7 @@ def _decode_command(
         return Unreadable(address, id, identified.field, identified.cause, id)
     trace = attributes.get("traceparent") or header.get("traceparent")
     source = attributes.get("source") or header.get("ce-source")
+    # As above: the type checker knows the envelope only as one of some message.
     return envelope_of(kind).model_construct(  # type: ignore[return-value]
         id=id,
         type=kind.__name__,

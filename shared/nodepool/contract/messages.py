@@ -193,6 +193,7 @@ class Envelope(BaseModel, Generic[M]):
 @cache
 def envelope_of(message: type[Message]) -> type[Envelope[Message]]:
     """The envelope class that carries messages of this class."""
+    # Pydantic makes the class at run time from a type that is a value here.
     return Envelope[message]  # type: ignore[valid-type]
 
 

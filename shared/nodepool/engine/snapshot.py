@@ -103,6 +103,7 @@ class _Builder:
             raise ValueError(f"{self._name} lacks {', '.join(sorted(missing))}")
         maps = {name: Map(found) for name, found in self._entries.items()}
         nested = {name: builder.build() for name, builder in self._nested.items()}
+        # Which class it is comes from an annotation, which has no static type.
         made: object = self._kind(**self._values, **maps, **nested)  # type: ignore[operator]
         return made
 
