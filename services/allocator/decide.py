@@ -120,7 +120,7 @@ def _acknowledged(pool: Pool | None) -> Iterator[Says]:
     )
 
 
-def on_failure(failure: Failure) -> Iterable[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
     """A NodePool whose Nodes could not be decided on shows it."""
     key = as_pool_key(failure.key) if failure.key else failure.pool
     if key is not None:

@@ -127,7 +127,7 @@ def _boot_overdue(state: State, key: MachineKey, context: Context) -> Iterator[S
         yield registration_failed(state.templates[node.pool], node, cause)
 
 
-def on_failure(failure: Failure) -> Iterable[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
     """A removal that failed shows on its NodePool; what else fails ends by its own deadline."""
     if failure.input == CWNodeDeletionRequestSuccess.__name__ and failure.pool is not None:
         text = f"internal error while removing a Node: {failure.cause}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.engine.step import OUTPUTS_MAX
+from nodepool.engine.bounds import OUTPUTS_MAX
 from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 
