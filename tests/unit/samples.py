@@ -18,6 +18,7 @@ from nodepool.contract.commands import (
     ApplyNodePool,
     BreakMachine,
     DeleteNodePool,
+    DeleteQuota,
     PreemptNode,
     RegisterCluster,
     RepairMachine,
@@ -74,6 +75,7 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
     Wake,
@@ -398,6 +400,8 @@ SAMPLES: tuple[Message, ...] = (
         taints=TAINTS,
     ),
     NodeObserved(zone=ZONE, machine=MACHINE, assignment=7, unschedulable=True, cordon=2),
+    DeleteQuota(org="acme", zone=ZONE, instance_type=KIND),
+    QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=6),
 )
 
 

@@ -68,6 +68,16 @@ class SetQuota(Command, OfOrg):
     limit: Count
 
 
+class DeleteQuota(Command, OfOrg):
+    """Unsets a limit, so that it is as if it had never been set: NodePools wait, none is removed.
+
+    Refused as `NotFound` where no limit is set.
+    """
+
+    zone: str
+    instance_type: str
+
+
 class PreemptNode(Command, OfPool):
     """Preempts a spot Node: the seven minutes that it has left begin now."""
 
@@ -125,6 +135,7 @@ COMMANDS = frozenset(
         ScaleNodePool,
         DeleteNodePool,
         SetQuota,
+        DeleteQuota,
         PreemptNode,
         AddMachines,
         RepairMachine,

@@ -51,6 +51,7 @@ from nodepool.contract.events.quota import (
     CWNodePoolQuotaCheckFailed,
     CWOverQuota,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "PreemptionOverdue",
     "PreemptionPending",
     "QuotaChecked",
+    "QuotaDeleted",
     "QuotaReleased",
     "QuotaSet",
     "RefusalReason",
