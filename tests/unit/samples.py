@@ -79,6 +79,7 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -444,6 +445,7 @@ SAMPLES: tuple[Message, ...] = (
         removal=RemovalReason.SCALE_DOWN,
         message="Node g3779b1 is deleted",
     ),
+    QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
 )
 
 
