@@ -33,7 +33,7 @@ def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
     try:
         return tuple(checked(state, key))
     except Exception as error:
-        return tuple(reported(key, state.pools[key], describe(error)))
+        return tuple(reported(state.pools[key], describe(error)))
 
 
 def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
@@ -49,10 +49,9 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
     return events if is_new else events[1:]
 
 
-def reported(key: PoolKey, pool: Pool | None, cause: str) -> Iterator[Check]:
-    """A check that failed; people are told where it did not fail for the same reason before."""
+def reported(pool: Pool, cause: str) -> Iterator[Check]:
+    """A check that failed; users are told of a new reason, where they may be granted anything."""
     text = f"internal error while checking quota: {cause}"
-    if pool is not None:
-        yield QuotaCheckFailed(**pool_fields(key), message=text)
-    if pool is None or text != pool.fault:
-        yield CWNodePoolQuotaCheckFailed(**pool_fields(key), message=text)
+    yield QuotaCheckFailed(**pool_fields(pool.key), message=text)
+    if text != pool.fault and pool.eligible:
+        yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), message=text)

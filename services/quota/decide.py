@@ -23,34 +23,34 @@ from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Failure, Reconciler, Service
 from quota import Hears, Says
-from quota.checks import Check, checked, checked_safely, renewed, reported
+from quota.checks import checked, checked_safely, renewed, reported
+from quota.pool import Pool
 from quota.state import State, evolve
 
 
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
-    """The outcome of a command, and what a NodePool gives back."""
+    """The outcome of a command; what else follows is made by `reconcile`."""
     match message:
         case SetQuota():
             yield from _set(state, message)
         case DeleteQuota():
             yield from _unset(state, message)
         case (
-            NodePoolValidated(key=key)
-            | NodePoolDeleting(key=key)
-            | GrantAcknowledged(key=key)
-            | CWNodeDeleted(key=key)
-            | CWNodeRegistrationFailed(key=key)
-            | CWNodePoolDeleted(key=key)
+            NodePoolValidated()
+            | NodePoolDeleting()
+            | CWNodePoolDeleted()
+            | GrantAcknowledged()
+            | CWNodeAssigned()
+            | CWNodeDeleted()
+            | CWNodeRegistrationFailed()
         ):
-            yield from _released(state, key)
-        case CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
 def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
-    """The ledger of a command, and the NodePool whose newest version is to be checked.
+    """The ledger of a command, and the NodePool that is to be checked or gives something back.
 
     A limit is applied before the next input is processed, so that what came before it and what
     comes after it does not depend on how inputs are batched.
@@ -58,55 +58,66 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
     match message:
         case SetQuota() | DeleteQuota():
             return ledger_key(message.org, message.zone, message.instance_type)
-        case NodePoolValidated(key=key, uid=uid):
-            pool = state.pool(key, uid)
-            return key if pool is not None and pool.eligible else None
+        case NodePoolValidated(key=key):
+            return key if key in state.pools else None
         case (
-            NodePoolDeleting()
-            | CWNodePoolDeleted()
-            | GrantAcknowledged()
-            | CWNodeAssigned()
-            | CWNodeDeleted()
-            | CWNodeRegistrationFailed()
+            NodePoolDeleting(key=key)
+            | CWNodePoolDeleted(key=key)
+            | GrantAcknowledged(key=key)
+            | CWNodeDeleted(key=key)
+            | CWNodeRegistrationFailed(key=key)
         ):
+            pool = state.pools.get(key)
+            return key if pool is not None and pool.is_releasable else None
+        case CWNodeAssigned():
             return None
         case _:
             assert_never(message)
 
 
 def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Iterator[Says]:
-    """The verdicts that are due in a ledger, in the order in which NodePools wait.
+    """What is released, and the verdicts that are due in a ledger, in the order of waiting.
 
-    Of a ledger as a whole also those that name other numbers than those of now; of one NodePool
-    also the one that could not be made before. What its check raises is then a failure of its own.
+    For the key of a ledger also those that name other numbers than those of now; for that of a
+    NodePool whose check failed also the one that could not be made. What the check of that NodePool
+    raises is a failure of its own, and that of another one is reported among the verdicts.
     """
     pool = state.pools.get(PoolKey(key))
-    if pool is None:
-        state = yield from _served(state, LedgerKey(key), context)
-        yield from _renewed(state, LedgerKey(key), context)
-        return
-    state = yield from _served(state, pool.ledger, context, own=pool.key)
-    pool = state.pools[pool.key]
-    if pool.fault and pool.eligible:
-        yield from checked(state, pool.key)
+    ledger = LedgerKey(key) if pool is None else pool.ledger
+    own = None if pool is None else pool.key
+    if pool is not None and pool.is_releasable:
+        # What is released is not to be lost where a check fails.
+        own = None
+        state = yield from _said(state, (_released(state, pool),), context)
+    state = yield from _served(state, ledger, context, own)
+    if pool is not None:
+        pool = state.pools.get(pool.key)
+        if pool is None or not pool.fault:
+            return
+        state = yield from _said(state, _checked(state, pool.key, own), context)
+    for waiting in state.ledger(ledger).waiting:
+        state = yield from _said(state, renewed(state, waiting), context)
 
 
 def _served(
-    state: State, key: LedgerKey, context: Context, own: PoolKey | None = None
-) -> Generator[Check, None, State]:
+    state: State, key: LedgerKey, context: Context, own: PoolKey | None
+) -> Generator[Says, None, State]:
+    """The verdict on each NodePool that is to be checked; what comes back is the state then."""
     while (pool := state.ledger(key).next()) is not None:
-        events = checked(state, pool) if pool == own else checked_safely(state, pool)
-        for event in tuple(events):
-            yield event
-            state = evolve(state, event, context)
+        state = yield from _said(state, _checked(state, pool, own), context)
     return state
 
 
-def _renewed(state: State, key: LedgerKey, context: Context) -> Iterator[Check]:
-    for pool in state.ledger(key).waiting:
-        for event in renewed(state, pool):
-            yield event
-            state = evolve(state, event, context)
+def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Iterable[Says]:
+    """The verdict on a NodePool; what its check raises is reported, but for the one at hand."""
+    return checked(state, key) if key == own else checked_safely(state, key)
+
+
+def _said(state: State, events: Iterable[Says], context: Context) -> Generator[Says, None, State]:
+    for event in tuple(events):
+        yield event
+        state = evolve(state, event, context)
+    return state
 
 
 def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
@@ -158,14 +169,10 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     )
 
 
-def _released(state: State, key: PoolKey) -> Iterator[Says]:
-    """What a NodePool does not need any more; one that needs nothing and may have none is gone."""
-    pool = state.pools.get(key)
-    if pool is None or (pool.needed >= pool.reserved and (pool.needed or pool.eligible)):
-        return
+def _released(state: State, pool: Pool) -> QuotaReleased:
     _, zone, instance_type = ledger_parts(pool.ledger)
-    yield QuotaReleased(
-        **pool_fields(key),
+    return QuotaReleased(
+        **pool_fields(pool.key),
         granted=pool.needed,
         zone=zone,
         instance_type=instance_type,
@@ -174,12 +181,18 @@ def _released(state: State, key: PoolKey) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose quota could not be checked shows it, and is checked again later."""
-    key = PoolKey(failure.key) if failure.key else failure.pool
+    """A NodePool whose quota could not be checked shows it, and is checked again later.
+
+    Where a ledger as a whole could not be, it is the first that is to be checked, or that waits.
+    """
+    key = failure.pool if failure.input == NodePoolValidated.__name__ else None
+    if failure.key:
+        ledger = state.ledger(LedgerKey(failure.key))
+        first = ledger.next() or next(iter(ledger.waiting), None)
+        key = PoolKey(failure.key) if PoolKey(failure.key) in state.pools else first
     pool = state.pools.get(key) if key is not None else None
-    is_check = failure.input == NodePoolValidated.__name__ or (failure.key and pool is not None)
-    if key is not None and is_check and not (pool is not None and pool.deleting):
-        yield from reported(key, pool, f"{failure.field} {failure.cause}".strip())
+    if pool is not None and (pool.eligible or failure.key):
+        yield from reported(pool, f"{failure.field} {failure.cause}".strip())
 
 
 SERVICE: Service[State, Hears, Says] = Service(

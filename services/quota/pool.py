@@ -65,6 +65,11 @@ class Pool:
         return max(self.held, *(grant.nodes for grant in self.grants), 0)
 
     @property
+    def is_releasable(self) -> bool:
+        """Whether it has more reserved than it needs, or may not get anything and needs nothing."""
+        return self.needed < self.reserved or not (self.needed or self.eligible)
+
+    @property
     def lacks(self) -> int | None:
         """How many Nodes more have to be reserved for its target; None while its check fails."""
         return None if self.fault else self.target - self.reserved

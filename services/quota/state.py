@@ -103,7 +103,7 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
     )
     state = _stored(state, pool, context)
     if not pool.eligible:
-        return replace(state, work=state.work.drop(pool.key))
+        return state
     is_smaller = before.eligible and target < before.target
     ledger = state.ledger(pool.ledger).joined(pool, keeps_place=is_smaller)
     return _with_ledger(state, pool.ledger, ledger, context)
@@ -112,8 +112,8 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
 def _deleting(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    state = _stored(state, replace(pool, eligible=False, deleting=True), context)
-    return replace(state, work=state.work.drop(pool.key))
+    pool = replace(pool, eligible=False, deleting=True, fault="")
+    return _stored(state, pool, context)
 
 
 def _deleted(state: State, pool: Pool | None, context: Context) -> State:
@@ -151,7 +151,10 @@ def _released(state: State, pool: Pool | None, granted: int, context: Context) -
     state = _stored(state, replace(pool, reserved=granted), context)
     if not granted and not pool.eligible:
         state = replace(state, pools=state.pools.delete(pool.key))
-    return _served(state, pool.ledger)
+    work = state.work
+    # The retry of a check is still to come.
+    work = replace(work, ready=work.ready.drop(pool.key)) if pool.fault else work.drop(pool.key)
+    return _served(replace(state, work=work), pool.ledger)
 
 
 def _limited(
@@ -171,10 +174,12 @@ def _warned(state: State, pool: Pool | None) -> State:
 
 def _failed(state: State, pool: Pool | None, text: str, context: Context) -> State:
     """A NodePool whose check failed keeps its place in line, and is passed over until a retry."""
-    if pool is None or not pool.eligible:
+    if pool is None:
         return state
-    state = _stored(state, replace(pool, fault=text), context, waits=True)
-    state = replace(state, work=state.work.failed(pool.key, context.time))
+    if pool.eligible:
+        state = _stored(state, replace(pool, fault=text), context, waits=True)
+    work = replace(state.work, ready=state.work.ready.drop(pool.key))
+    state = replace(state, work=work.failed(pool.key, context.time))
     return _served(state, pool.ledger)
 
 
@@ -184,7 +189,14 @@ def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = 
     waits: whether it is in line from now on; None where that does not change.
     """
     known = state.pools.get(pool.key)
-    state = replace(state, pools=state.pools.set(pool.key, pool))
+    work = (
+        state.work
+        if pool.eligible or known is None or not known.eligible
+        else state.work.drop(pool.key)
+    )
+    if pool.is_releasable:
+        work = work.put(pool.key)
+    state = replace(state, pools=state.pools.set(pool.key, pool), work=work)
     if waits is None and known is not None and _part(known) == _part(pool):
         return state
     before = known.reserved if known is not None else 0

@@ -7,7 +7,6 @@ from nodepool.contract.conditions import Quota
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
-    CWNodePoolQuotaCheckFailed,
     QuotaSet,
     Wake,
 )
@@ -21,7 +20,6 @@ from unit.quota_service import (
     acknowledged,
     configured,
     limit_of,
-    of,
     unlimited,
     unset,
     verdict,
@@ -166,20 +164,6 @@ def test_a_wake_without_work_has_no_output() -> None:
 
     assert before == []
     assert after == []
-
-
-def test_a_pool_whose_quota_could_not_be_checked_shows_it() -> None:
-    address = Address("evt", "", ("acme", "prod", "train"), "NodePoolValidated")
-
-    outputs = SERVICE.on_failure(
-        SERVICE.initial, Failure(address, "NodePoolValidated", "", "KeyError: 'x'", True)
-    )
-
-    assert list(outputs) == [
-        CWNodePoolQuotaCheckFailed(
-            **of("train"), message="internal error while checking quota: KeyError: 'x'"
-        )
-    ]
 
 
 def test_a_failure_of_any_other_message_is_not_shown_by_a_pool() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from nodepool.contract.conditions import Quota
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     QuotaChecked,
@@ -17,7 +17,6 @@ from nodepool.service import Failure
 from quota.decide import SERVICE
 from quota.ledger import Ledger
 from quota.pool import Pool
-from quota.state import State
 from quota.verdict import verdict as sound_verdict
 from unit.quota_service import (
     QuotaService,
@@ -177,38 +176,92 @@ def test_of_a_pool_that_is_deleted_no_check_is_tried_again() -> None:
     assert list(quota.state.pools) == []
 
 
-def test_a_failed_step_of_a_newcomer_does_not_lose_the_turn_of_a_pool_that_waits() -> None:
-    # given room for a pool that waits, of which the service was not woken yet
+def test_what_a_pool_gives_back_is_not_lost_where_the_step_fails() -> None:
+    # given a pool in deletion that gives back its grant, for which another waits
     quota = QuotaService()
     quota.set_limit(2)
     quota.specify("train", 2)
     quota.specify("waiting", 2)
-    quota.specify("train", 0)
-    released_ = quota.process(acknowledged("train", 0, generation=2))
+    quota.hears(deleting("train"))
 
-    # when a newcomer's check fails in the step in which the other would have been served
-    with a_bug_that_one_pool_brings_up():
-        step = quota.outputs_of(specified("bad", 1))
-        rest = quota.wake_until_idle()
+    # when nothing can be released for a while, and then it can again
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quota.decide.QuotaReleased", None)
+        step = quota.outputs_of(acknowledged("train", 0, generation=1))
+        (retry,) = quota.outputs_of(quota.next_wake())
+        at_once = quota.due is not None and quota.due <= quota.now
+    quota.now += MINUTE
+    rest = quota.wake_until_idle()
 
-    # then the other is served in the next
-    assert released_ == [released("train", granted=0, used=0)]
-    assert step == failed("bad")
-    assert rest == [verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2)]
+    assert step == []
+    assert isinstance(retry, QuotaCheckFailed)
+    assert not at_once
+    assert rest == [
+        released("train", granted=0, used=0),
+        verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2),
+    ]
+    assert quota.due is None
+
+
+def test_a_ledger_that_could_not_be_checked_is_tried_again_with_the_first_that_waits() -> None:
+    # given that the numbers have changed that the verdict on a pool names that waits
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("waiting", 5)
+    quota.process(specified("train", 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quota.decide.renewed", None)
+        broken = quota.outputs_of(quota.next_wake())
+    at_once = quota.wake_until_idle()
+
+    # when a minute has passed
+    quota.now += MINUTE
+    retried = quota.wake_until_idle()
+
+    text = "internal error while checking quota: TypeError: 'NoneType' object is not callable"
+    now = exceeds(5, 4, "1 used by 1 other pool")
+    assert broken == [
+        QuotaCheckFailed(**of("waiting"), message=text),
+        CWNodePoolQuotaCheckFailed(**of("waiting"), message=text),
+    ]
+    assert at_once == []
+    assert retried == [verdict("waiting", Quota.OVER, granted=0, limit=4, used=1, message=now)]
 
 
 # What cannot be read.
 
 
+def unreadable(pool: str) -> Failure:
+    """The failure of a version of a NodePool that lacks a field."""
+    address = Address("evt", "", ("acme", "prod", pool), "NodePoolValidated")
+    return Failure(address, "NodePoolValidated", "data.spec.targetNodes", "is required")
+
+
 def test_an_input_that_cannot_be_read_names_the_field() -> None:
-    address = Address("evt", "", ("acme", "prod", "train"), "NodePoolValidated")
-    failure = Failure(address, "NodePoolValidated", "data.spec.targetNodes", "is required")
+    quota = QuotaService()
+    quota.specify("train", 2)
 
-    outputs = SERVICE.on_failure(State(), failure)
+    outputs = SERVICE.on_failure(quota.state, unreadable("train"))
 
+    text = "internal error while checking quota: data.spec.targetNodes is required"
     assert list(outputs) == [
-        CWNodePoolQuotaCheckFailed(
-            **of("train"),
-            message="internal error while checking quota: data.spec.targetNodes is required",
-        )
+        QuotaCheckFailed(**of("train"), message=text),
+        CWNodePoolQuotaCheckFailed(**of("train"), message=text),
     ]
+
+
+def test_of_a_pool_that_may_be_granted_nothing_no_failure_is_shown() -> None:
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("invalid", 2)
+    quota.specify("invalid", 2, reason=Validated.INVALID)
+    quota.specify("dying", 0)
+    quota.hears(deleting("dying"))
+
+    outputs = [
+        event
+        for pool in ("unknown", "invalid", "dying")
+        for event in SERVICE.on_failure(quota.state, unreadable(pool))
+    ]
+
+    assert outputs == []

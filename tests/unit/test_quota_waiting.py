@@ -101,17 +101,21 @@ def test_a_newcomer_in_the_same_batch_as_a_release_does_not_overtake_a_pool_that
 
     # when the release and the newcomer come one right after the other
     outputs = [
-        *quota.process(acknowledged("train", 1, generation=2)),
-        *quota.process(specified("newcomer", 3)),
+        quota.process(acknowledged("train", 1, generation=2)),
+        quota.process(specified("newcomer", 3)),
     ]
 
-    # then the one that waited is served in the step of the newcomer, and before it
+    # then the one that waited is served in the step of the release
     text = exceeds(3, 4, "4 used by 2 other pools")
     assert outputs == [
-        released("train", granted=1, used=1),
-        verdict("waiting", Quota.UNDER, granted=3, limit=4, used=4),
-        verdict("newcomer", Quota.OVER, granted=0, limit=4, used=4, message=text),
-        warning("newcomer", text),
+        [
+            released("train", granted=1, used=1),
+            verdict("waiting", Quota.UNDER, granted=3, limit=4, used=4),
+        ],
+        [
+            verdict("newcomer", Quota.OVER, granted=0, limit=4, used=4, message=text),
+            warning("newcomer", text),
+        ],
     ]
 
 
