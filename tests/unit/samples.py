@@ -402,6 +402,12 @@ SAMPLES: tuple[Message, ...] = (
     NodeObserved(zone=ZONE, machine=MACHINE, assignment=7, unschedulable=True, cordon=2),
     DeleteQuota(org="acme", zone=ZONE, instance_type=KIND),
     QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=6),
+    ApplyNodePool(
+        **OF,
+        metadata=ManifestMetadata(name="train.v1"),
+        spec=NodePoolSpec(instance_type=KIND, target_nodes=2),
+        create_only=True,
+    ),
 )
 
 
