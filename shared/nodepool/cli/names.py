@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.hints import similar
+
 if TYPE_CHECKING:
     from nodepool.client import Bucket
 
@@ -17,30 +19,44 @@ class Kind:
     bucket: the bucket of the read model that holds its objects.
     singular: its name in messages.
     full: its name in output, as `full/name`.
+    title: its `kind` in an object.
+    short: how it may be abbreviated; empty where it may not.
     spellings: every way to write it, in lower case.
     """
 
     bucket: "Bucket"
     singular: str
     full: str
+    title: str
+    short: str
     spellings: frozenset[str]
 
 
-def _kind(bucket: "Bucket", singular: str, full: str, *others: str) -> Kind:
-    return Kind(bucket, singular, full, frozenset((bucket, singular, full, *others)))
+def _kind(bucket: "Bucket", singular: str, title: str, short: str, *others: str) -> Kind:
+    """A type; the last of its other spellings, if any, is its name in output."""
+    full = others[-1] if others else singular
+    spellings = frozenset(filter(None, (bucket, singular, short, *others)))
+    return Kind(bucket, singular, full, title, short, spellings)
 
 
 NODEPOOL = _kind(
     "nodepools",
     "nodepool",
-    "nodepool.compute.coreweave.com",
+    "NodePool",
     "np",
     "nodepools.compute.coreweave.com",
+    "nodepool.compute.coreweave.com",
 )
-NODE = _kind("nodes", "node", "node", "no")
-QUOTA = _kind("quotas", "quota", "quota")
-CAPACITY = _kind("capacity", "capacity", "capacity", "capacities")
+NODE = _kind("nodes", "node", "Node", "no")
+QUOTA = _kind("quotas", "quota", "Quota", "")
+CAPACITY = _kind("capacity", "capacity", "Capacity", "", "capacities", "capacity")
 KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY)
+ELSEWHERE = {
+    NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
+    QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
+    CAPACITY: "'nodepool fleet add' adds machines",
+}
+"""What to use instead, where a command does not support a type."""
 
 
 def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[Kind, list[str]]:
@@ -74,7 +90,18 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
     for kind in allowed:
         if spelling.lower() in kind.spellings:
             return kind
-    raise click.UsageError(f"TYPE: {spelling!r} is not supported; use {_listed(allowed)}")
+    hint = _instead(spelling, allowed)
+    listed = f"use {_listed(allowed)}{'; ' if hint else ''}{hint}"
+    raise click.UsageError(f"TYPE: {spelling!r} is not supported; {listed}")
+
+
+def _instead(spelling: str, allowed: Sequence[Kind]) -> str:
+    """What may be meant by a type that is not supported; empty where that is unknown."""
+    for kind in KINDS:
+        if spelling.lower() in kind.spellings:
+            return ELSEWHERE.get(kind, "")
+    names = [name for kind in allowed for name in (kind.bucket, kind.singular)]
+    return similar(spelling, names, cutoff=0.75)
 
 
 def _listed(kinds: Sequence[Kind]) -> str:

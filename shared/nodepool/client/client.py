@@ -2,10 +2,11 @@
 
 from nodepool.client.commands import Commands
 from nodepool.client.event_stream import EventStream
+from nodepool.client.stored import StoredPools
 from nodepool.client.waiting import Waiting
 
 
-class Client(Commands, Waiting, EventStream):
+class Client(Commands, Waiting, EventStream, StoredPools):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
     url: the NATS server.
