@@ -5,10 +5,15 @@ from collections.abc import Sequence
 import click
 
 from nodepool.cli import INTERRUPTED
+from nodepool.cli.commands.api_resources import api_resources, api_versions
 from nodepool.cli.commands.apply import apply, create, replace
+from nodepool.cli.commands.completion import complete, completion
 from nodepool.cli.commands.delete import delete
 from nodepool.cli.commands.describe import describe
+from nodepool.cli.commands.diff import diff
+from nodepool.cli.commands.edit import edit
 from nodepool.cli.commands.events import events
+from nodepool.cli.commands.explain import explain
 from nodepool.cli.commands.fleet import fleet
 from nodepool.cli.commands.get import get
 from nodepool.cli.commands.label import annotate, label
@@ -16,7 +21,7 @@ from nodepool.cli.commands.patch import patch
 from nodepool.cli.commands.preempt import preempt
 from nodepool.cli.commands.scale import scale
 from nodepool.cli.commands.setup import register, set_
-from nodepool.cli.commands.system import completion, up, version
+from nodepool.cli.commands.system import up, version
 from nodepool.cli.commands.wait import wait
 from nodepool.cli.errors import DONE, USAGE, report
 from nodepool.cli.hints import about_flag, about_verb
@@ -49,6 +54,7 @@ for command in (
     apply,
     create,
     replace,
+    edit,
     patch,
     label,
     annotate,
@@ -58,11 +64,16 @@ for command in (
     delete,
     events,
     wait,
+    diff,
+    explain,
+    api_resources,
+    api_versions,
     preempt,
     set_,
     register,
     fleet,
     completion,
+    complete,
     version,
 ):
     cli.add_command(command)

@@ -66,38 +66,52 @@ async def _sent(client: "Client", command: "ApplyNodePool", dry_run: DryRun) -> 
     raise outcome
 
 
-async def change_each(
-    client: "Client",
-    pools: Sequence[str],
-    revise: Revise,
-    verb: Callable[[str, str], str],
-    output: Output,
-) -> int:
-    """Changes NodePools one after the other and reports each; returns the exit code.
+Verb = Callable[[str, str], str]
+"""What the report says of a changed NodePool, from its name and the result."""
 
-    verb: what the report says of a NodePool, from its name and the result.
-    """
+
+async def change_each(
+    client: "Client", pools: Sequence[str], revise: Revise, verb: Verb, output: Output
+) -> int:
+    """Changes NodePools one after the other and reports each; returns the exit code."""
     code, printed = DONE, []
     for pool in pools:
         try:
-            command, outcome = await change(client, pool, revise, output.dry_run)
+            printed += await _changed(client, pool, revise, verb, output)
         except (ClientError, CliError, ManifestError) as error:
-            about = "" if isinstance(error, ManifestError | NotFound) else f'nodepool "{pool}"'
-            code = report(error, about)
-            continue
-        if output.form in ("json", "yaml"):
-            command = client.addressed(command)
-            printed.append(await resulting_document(client, command, output.dry_run))
-        elif output.form == "name":
-            print_text(f"{NODEPOOL.full}/{pool}")
-        else:
-            line = said(pool, verb(pool, outcome.result))
-            print_text(f"{line}{output.dry_run.suffix}")
-        if output.dry_run is DryRun.NONE:
-            warn(await client.stored(pool))
-    if printed:
-        print_text(formatted(NODEPOOL, printed, output.form, single=True))
+            names_it = isinstance(error, ManifestError | NotFound)
+            code = report(error, "" if names_it else f'nodepool "{pool}"')
+    _print(printed, output)
     return code
+
+
+async def change_one(
+    client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
+) -> int:
+    """Changes one NodePool and reports it; raises the error of a change that is not possible."""
+    _print(await _changed(client, pool, revise, verb, output), output)
+    return DONE
+
+
+async def _changed(
+    client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
+) -> "list[Document]":
+    """Changes a NodePool and prints the report; returns the object where that is to be printed."""
+    command, outcome = await change(client, pool, revise, output.dry_run)
+    if output.form == "name":
+        print_text(f"{NODEPOOL.full}/{pool}")
+    elif not output.form:
+        print_text(f"{said(pool, verb(pool, outcome.result))}{output.dry_run.suffix}")
+    if output.dry_run is DryRun.NONE:
+        warn(await client.stored(pool))
+    if output.form in ("json", "yaml"):
+        return [await resulting_document(client, client.addressed(command), output.dry_run)]
+    return []
+
+
+def _print(documents: "Sequence[Document]", output: Output) -> None:
+    if documents:
+        print_text(formatted(NODEPOOL, documents, output.form, single=True))
 
 
 def _metadata(document: "Document") -> "Document":

@@ -95,7 +95,7 @@ def _scope(field: str, name: str) -> str:
 
 def _apply_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
     """Puts the value of a common option into the settings."""
-    if value is None or context.resilient_parsing:
+    if value is None:
         return
     settings = context.find_object(Settings) or from_environment()
     match option.name:
