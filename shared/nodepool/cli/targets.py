@@ -75,14 +75,33 @@ def target_options(
     trailing: whether `KEY=VALUE` and `KEY-` may follow, which become the parameter `trailing`.
     """
     pairs = " [KEY=VALUE|KEY-]..." if trailing else ""
-    options = (
-        click.argument("what", nargs=-1, metavar=f"[{kinds[0].singular} NAME...]{pairs}"),
+    options = _selection(verb, f"[{kinds[0].singular} NAME...]{pairs}")
+
+    def decorated(function: F) -> Callable[..., object]:
+        @wraps(function)
+        def command(
+            *args: object, what: Sequence[str], files: Files = NO_FILES, **rest: object
+        ) -> object:
+            if trailing:
+                rest["trailing"] = [word for word in what if _is_pair(word)]
+                what = [word for word in what if not _is_pair(word)]
+            given = [rest.pop(name) for name in ("selector", "fields", "everything")]
+            targets = _targets(what, files, kinds, str(given[0]), str(given[1]), bool(given[2]))
+            return function(*args, targets=targets, **rest)
+
+        wrapped = files_options(f"{verb} the NodePools in these manifests.")(command)
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorated
+
+
+def _selection(verb: str, what: str) -> "Sequence[Callable[[F], F]]":
+    return (
+        click.argument("what", nargs=-1, metavar=what),
         click.option(
-            "-l",
-            "--selector",
-            default="",
-            metavar="LABELS",
-            help=f"{verb} all with these labels.",
+            "-l", "--selector", default="", metavar="LABELS", help=f"{verb} all with these labels."
         ),
         click.option(
             "--field-selector",
@@ -94,30 +113,24 @@ def target_options(
         click.option("--all", "everything", is_flag=True, help=f"{verb} all of the cluster."),
     )
 
-    def decorated(function: F) -> Callable[..., object]:
-        @wraps(function)
-        def command(
-            *args: object, what: Sequence[str], files: Files = NO_FILES, **rest: object
-        ) -> object:
-            chosen = {name: rest.pop(name) for name in ("selector", "fields", "everything")}
-            if trailing:
-                rest["trailing"] = [word for word in what if _is_pair(word)]
-                what = [word for word in what if not _is_pair(word)]
-            kind, names = parse_names(what, kinds) if what else (NODEPOOL, [])
-            if files.names and (names or any(chosen.values())):
-                raise click.UsageError("-f: cannot be combined with names, --all or a selector")
-            if files.names:
-                names = [each.command.metadata.name for each in files.manifests()]
-            targets = Targets(kind, names, **chosen)  # type: ignore[arg-type]
-            targets.check()
-            return function(*args, targets=targets, **rest)
 
-        wrapped = files_options(f"{verb} the NodePools in these manifests.")(command)
-        for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return decorated
+def _targets(
+    what: Sequence[str],
+    files: Files,
+    kinds: Sequence[Kind],
+    selector: str,
+    fields: str,
+    everything: bool,
+) -> Targets:
+    """The choice that a command line makes; raises a usage error for none, and for several."""
+    kind, names = parse_names(what, kinds) if what else (NODEPOOL, [])
+    if files.names and (names or selector or fields or everything):
+        raise click.UsageError("-f: cannot be combined with names, --all or a selector")
+    if files.names:
+        names = [each.command.metadata.name for each in files.manifests()]
+    targets = Targets(kind, names, selector, fields, everything)
+    targets.check()
+    return targets
 
 
 def _is_pair(word: str) -> bool:

@@ -86,12 +86,12 @@ def check_names(environment: Mapping[str, str]) -> None:
 def _unknown(variable: str) -> str:
     from difflib import get_close_matches
 
-    own = [f"{PREFIX}{slot.upper()}" for slot in Settings.__slots__]
-    others = [f"{PREFIX}{name}" for name in sorted(OTHERS)]
-    matches = get_close_matches(variable, [*own, *others], n=1, cutoff=0.8)
+    known = [*map(str.upper, Settings.__slots__), *sorted(OTHERS)]
+    matches = get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=0.7)
     if matches:
-        return f"{variable} is no setting; did you mean {matches[0]}?"
-    return f"{variable} is no setting; the settings are {', '.join([*own, *others])}"
+        return f"{variable} is no setting; did you mean {PREFIX}{matches[0]}?"
+    listed = ", ".join(f"{PREFIX}{name}" for name in known)
+    return f"{variable} is no setting; the settings are {listed}"
 
 
 def address_fault(url: str) -> str | None:

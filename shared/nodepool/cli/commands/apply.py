@@ -17,7 +17,7 @@ from nodepool.cli.sending import Reporting, said, send
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
@@ -62,7 +62,9 @@ def create(
     what: tuple[str, ...],
     files: Files,
     output: Output,
-    **flags: str | int | None,
+    instance_type: str | None,
+    target: int | None,
+    compute_class: str | None,
 ) -> int:
     """Create NodePools that do not exist yet, from manifests or from flags.
 
@@ -70,6 +72,11 @@ def create(
 
     With --dry-run=client -o yaml it prints a manifest, and needs no server.
     """
+    flags = {
+        "instance_type": instance_type,
+        "target": target,
+        "compute_class": compute_class,
+    }
     commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
     if output.dry_run is DryRun.CLIENT and output.form:
         return _print_manifests(commands, output.form)
@@ -107,7 +114,7 @@ def _places(manifests: "Sequence[Manifest]") -> list[str]:
 
 
 def _created(
-    names: "Sequence[str]", files: Files, flags: dict[str, str | int | None]
+    names: "Sequence[str]", files: Files, flags: "Mapping[str, object]"
 ) -> "tuple[list[ApplyNodePool], list[str]]":
     """The commands that create the NodePools, and where each is written."""
     from nodepool.client.manifests import parse_manifest

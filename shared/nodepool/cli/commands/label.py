@@ -98,16 +98,7 @@ def _command(name: str, kind: str, help: str) -> click.Command:
         if not trailing:
             raise click.UsageError(f"KEY=VALUE: is required; or KEY- to remove a {kind}")
 
-        async def work(client: "Client") -> int:
-            from nodepool.cli.changing import change_each
-
-            def verb(_: str, result: str) -> str:
-                return f"not {pairs.past}" if result == "unchanged" else pairs.past
-
-            names = await targets.find(client)
-            return await change_each(client, names, pairs.revise, verb, output)
-
-        return settings.run(work)
+        return settings.run(lambda client: _change(client, targets, pairs, output))
 
     return command
 
@@ -149,6 +140,15 @@ def _pairs(words: Sequence[str], kind: str) -> tuple[dict[str, str], list[str]]:
         if key in values:
             raise click.UsageError(f"{key}: cannot be set and removed at once")
     return values, removed
+
+
+async def _change(client: "Client", targets: Targets, pairs: Pairs, output: Output) -> int:
+    from nodepool.cli.changing import change_each
+
+    def verb(_: str, result: str) -> str:
+        return f"not {pairs.past}" if result == "unchanged" else pairs.past
+
+    return await change_each(client, await targets.find(client), pairs.revise, verb, output)
 
 
 async def _list(client: "Client", targets: Targets, pairs: Pairs) -> int:

@@ -1,5 +1,6 @@
 """`nodepool patch`: changes some fields of NodePools."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +67,7 @@ def patch(
 def _content(file: str) -> str:
     try:
         if file == "-":
-            return click.get_text_stream("stdin").read()
+            return sys.stdin.read()
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is not UTF-8"
