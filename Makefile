@@ -65,6 +65,9 @@ bench: setup ## Measure throughput and latency
 simulation: setup ## Run the longer simulation of faults (SEEDS=1000)
 	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
 
+commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
+	@PYTHONPATH=tests $(BIN)/python -m support.commands_page
+
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \

@@ -1,7 +1,7 @@
 """The status of NodePools, quotas and machines as gauges, computed at each scrape.
 
-What does not exist has no gauge, such as a limit that is not set, or an instance type that is not in
-the catalog.
+What does not exist has no gauge, such as a limit that is not set, or an instance type that is not
+in the catalog.
 """
 
 from collections.abc import Iterator
