@@ -7,6 +7,7 @@ from pathlib import Path
 from nodepool.contract import commands
 from nodepool.contract.messages import (
     Command,
+    Message,
     OfCluster,
     OfMachine,
     OfOrg,
@@ -18,7 +19,7 @@ from nodepool.contract.subjects import subject_of, token
 from unit.samples import SAMPLES
 
 PAGE = Path(__file__).parents[2] / "shared" / "COMMANDS.md"
-IDENTITIES = (OfOrg, OfCluster, OfPool, OfZone, OfMachine)
+IDENTITIES: tuple[type[Message], ...] = (OfOrg, OfCluster, OfPool, OfZone, OfMachine)
 HEAD = """\
 # Commands
 
@@ -51,7 +52,7 @@ def identity(kind: type[Command]) -> set[str]:
 
 def subject(kind: type[Command]) -> str:
     """The subject of a command, with what it is about in angle brackets."""
-    message = kind.model_construct(**{name: f"<{name}>" for name in identity(kind)})
+    message = kind.model_construct(None, **{name: f"<{name}>" for name in identity(kind)})
     return ".".join(("np", "cmd", *map(token, message.path), kind.__name__))
 
 

@@ -16,7 +16,7 @@ from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from quota import Hears
+from quota import Hears, Says
 from quota.decide import SERVICE
 from quota.state import State
 from support.proposals import NOON, command_entry, wake_entry
@@ -40,7 +40,7 @@ class Bench:
         self.telemetry = telemetry
         self.committing = self._committing()
 
-    def _committing(self) -> Committing[State, Hears, object]:
+    def _committing(self) -> Committing[State, Hears, Says]:
         return Committing(
             self.replica,
             self._commit,

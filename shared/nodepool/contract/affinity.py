@@ -61,7 +61,7 @@ class _Shape(BaseModel):
 class NodeSelectorRequirement(_Shape):
     """One comparison of one label; operator and values may be any text, which is checked later.
 
-    key, operator, values: a label; In, NotIn, Exists, DoesNotExist, Gt or Lt; what it compares with.
+    key, operator, values: a label; In, NotIn, Exists, DoesNotExist, Gt or Lt; what it is held to.
     """
 
     key: str

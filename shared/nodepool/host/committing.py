@@ -73,7 +73,8 @@ class Committing(Generic[S, I, O]):
     async def run(self) -> int:
         """Processes and commits what is open; how many inputs were processed.
 
-        Returns early where a commit was not stored: what is read next decides. Raises Stale.
+        Returns early where a commit was not stored: what is read next decides. A replica that has
+        nothing to process, and has met no other for a while, makes an empty commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
         before, now = self._processed, self._clock()
@@ -88,7 +89,7 @@ class Committing(Generic[S, I, O]):
                 return self._processed - before
         if replica.quiet and self._clock() >= self._quiet_since + QUIET_S:
             await self._commit_batch(even_if_quiet=True)
-        if not replica.open and not replica.quiet and leadership.claim_is_due(self._clock()):
+        if not replica.quiet and leadership.claim_is_due(self._clock()):
             await self._store(replica.claim())
         return self._processed - before
 
