@@ -5,7 +5,7 @@ import getpass
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from nats.errors import Error as NatsError
 
@@ -17,6 +17,9 @@ from nodepool.nats.connection import RETRY_S, Connection, connect
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
+
+if TYPE_CHECKING:
+    from nodepool.contract.messages import Event
 
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
@@ -147,12 +150,9 @@ class Session:
             raise not_responding(self.url)
         return entries
 
-    async def _last_event(self, name: str, pool: str) -> Entry | None:
-        """The newest event of the validator on this cluster and `pool`, which is a subject token.
-
-        name: the name of its class.
-        """
-        subject = f"np.evt.validator.{self.org}.{self.cluster}.{pool}.{name}"
+    async def _last_event(self, kind: "type[Event]", pool: str) -> Entry | None:
+        """The newest event of a kind on this cluster and `pool`, which is one subject token."""
+        subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
         with translated(self.url):
             return await api.last_message(self._connection, STREAM, subject)
 

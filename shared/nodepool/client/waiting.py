@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 READ_MODEL_LAG_S: Final = 0.2
 """A NodePool that the read model has not shown for so many seconds is looked up in the log."""
-VALIDATED: Final = "NodePoolValidated"
-DELETED: Final = "CWNodePoolDeleted"
 
 Waited = Literal["nodepools", "nodes"]
 """The buckets whose objects can be waited for."""
@@ -134,7 +132,9 @@ class Waiting(ReadModel):
 
     async def _accepted(self, pool: str) -> Accepted | None:
         """The newest generation of a NodePool in the log; None where it never existed."""
-        entry = await self._last_event(VALIDATED, token(checked("name", pool)))
+        from nodepool.contract.events import NodePoolValidated
+
+        entry = await self._last_event(NodePoolValidated, token(checked("name", pool)))
         return accepted_in(entry) if entry is not None else None
 
     async def _changes(
@@ -160,8 +160,10 @@ class Waiting(ReadModel):
 
     async def _exists_in_log(self, pool: str) -> bool:
         """Whether the NodePool was created and not deleted since, as the log has it."""
-        created = await self._last_event(VALIDATED, token(pool))
-        deleted = await self._last_event(DELETED, token(pool))
+        from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
+
+        created = await self._last_event(NodePoolValidated, token(pool))
+        deleted = await self._last_event(CWNodePoolDeleted, token(pool))
         return created is not None and (deleted is None or deleted.position < created.position)
 
     def _not_found(self, bucket: Waited, name: str) -> NotFound:
