@@ -23,6 +23,12 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except OSError as error:
+        # Only output has no file name here: files and the server have errors of their own.
+        if error.filename is not None:
+            raise
+        _report(error)
+        code = 1
     sys.exit(_flushed(code))
 
 
@@ -38,10 +44,14 @@ def _flushed(code: int) -> int:
     except OSError as error:
         _drop_output()
         if not code:
-            with suppress(OSError):
-                sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
+            _report(error)
         return code or 1
     return code
+
+
+def _report(error: OSError) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
 
 
 def _drop_output() -> None:

@@ -17,7 +17,7 @@ from nodepool.cli.layout import Table, visible
 from nodepool.cli.output import as_json, as_list, as_yaml
 
 Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
-FORMATS = ("json", "yaml", "wide", "name", "jsonpath=...", "custom-columns=...")
+FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH")
 FORMATS_HELP = (
     "Output format: json, yaml, wide, name, jsonpath=TEMPLATE, jsonpath-file=FILE,"
     " custom-columns=TITLE:PATH,... or custom-columns-file=FILE."
@@ -78,6 +78,10 @@ class Format:
     def custom_cells(self, document: Document) -> list[str]:
         """The cells of an object in the custom columns."""
         return [_custom_cell(document, path) for _, path in self.columns]
+
+
+TABLE = Format()
+"""A table with the columns of the type."""
 
 
 def _custom_cell(document: Document, path: Path) -> str:

@@ -46,7 +46,9 @@ def parse_path(text: str) -> Path:
     Raises `JsonPathError`, which names the place.
     """
     inner = text.strip()
-    if inner.startswith("{") and inner.endswith("}"):
+    if inner.startswith("{"):
+        if not inner.endswith("}"):
+            raise JsonPathError(f"{text!r} has no '}}' at its end")
         inner = inner[1:-1].strip()
     if not inner.startswith((".", "$", "@", "[")):
         inner = f".{inner}"

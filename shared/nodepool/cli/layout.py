@@ -80,8 +80,8 @@ class Table:
     """A table that can be printed in parts: its columns may become wider, and never narrower.
 
     Where the first part is too wide for the screen, the columns move closer together, and those
-    are left out that say nothing new. A column that was left out appears, below a new header, as soon
-    as it says something.
+    are left out that say nothing new. A column that was left out appears, below a new header, as
+    soon as it says something.
     """
 
     def __init__(self, headings: Sequence[Heading | str], screen: Screen | None = None) -> None:
@@ -176,7 +176,7 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """As `visible`, for a text of one line: a line end is made visible too, and a tab is a blank."""
+    """As `visible`, for a text of one line: a line end is visible too, and a tab is a blank."""
     return visible(text).replace("\t", " ").replace("\n", "\\n")
 
 

@@ -131,7 +131,7 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
             return kind
     if any(spelling.lower() in kind.spellings for kind in KINDS):
         raise click.UsageError(f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}")
-    close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1)
+    close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1, cutoff=0.75)
     hint = f"did you mean {close[0]}?" if close else f"use {_listed(allowed)}"
     raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")
 

@@ -1,6 +1,5 @@
 """Running a command that only reads, and what it says about the server and the place it reads."""
 
-from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,8 @@ from nodepool.cli.output import print_note
 from nodepool.cli.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from nodepool.client import ReadingClient
 
 

@@ -6,15 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cli.documents import Document, field, text
-from nodepool.cli.errors import CliError
 from nodepool.cli.event_table import counted, event_document, occurred_once
-from nodepool.cli.names import EVENT, INSTANCE_TYPE, NODE, NODEPOOL, ZONE, Kind
+from nodepool.cli.names import EVENT, INSTANCE_TYPE, KINDS, NODE, NODEPOOL, ZONE, Kind
 
 if TYPE_CHECKING:
     from nodepool.client import Object, ReadingClient
 
 EVENTS_KEPT = timedelta(hours=1)
 """How old an event may be; Kubernetes deletes its events after this time."""
+WATCHED = tuple(kind for kind in KINDS if kind.bucket is not None or kind is EVENT)
+"""The types whose changes can be read."""
 COUNTS = ("free", "assigned", "triage")
 _PLACE_PARTS = {"cluster": 2, "organisation": 1, "cell": 0}
 
@@ -53,7 +54,10 @@ async def read(
 async def watch(
     client: "ReadingClient", kind: Kind, *, everywhere: bool = False
 ) -> AsyncGenerator[Item | EndOfList, None]:
-    """Every object of a type, `EndOfList`, then each change; it never ends by itself."""
+    """Every object of a type, `EndOfList`, then each change; it never ends by itself.
+
+    kind: one of those in `WATCHED`.
+    """
     from nodepool.client import Listed
 
     if kind is EVENT:
@@ -61,8 +65,7 @@ async def watch(
             async for item in items:
                 yield item
         return
-    if kind.bucket is None:
-        raise CliError(f"--watch: {kind.plural} cannot be watched; leave it out")
+    assert kind.bucket is not None, f"{kind.plural} cannot be watched"
     async with aclosing(client.watch(kind.bucket, everywhere=everywhere)) as changes:
         async for change in changes:
             if isinstance(change, Listed):

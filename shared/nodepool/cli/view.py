@@ -11,8 +11,9 @@ import click
 from nodepool.cli import tables
 from nodepool.cli.documents import Document, labels
 from nodepool.cli.errors import DONE, REFUSED
-from nodepool.cli.formats import ABSENT, Format
+from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.jsonpath import JsonPathError, Path
+from nodepool.cli.jsonpath_parser import parse_path
 from nodepool.cli.layout import Heading, Table
 from nodepool.cli.names import CAPACITY, EVENT, QUOTA, Kind
 from nodepool.cli.output import formatted, is_named, name_of, print_error, print_text
@@ -42,7 +43,7 @@ class View:
     selector, fields: the labels and the fields of the objects to show.
     headers: whether a table has a line of titles.
     everywhere: whether to show the objects of all organisations and clusters.
-    sort_by: the field to sort by; None for the order of their names.
+    sort_by: the field to sort by; empty for the order of their names.
     show_labels: whether a table has a column with all labels.
     label_columns: the labels that have a column of their own.
     typed: whether names in a table are written with their type.
@@ -50,19 +51,20 @@ class View:
 
     kind: Kind
     names: Sequence[str] = ()
-    format: Format = Format()
+    format: Format = TABLE
     selector: str = ""
     fields: str = ""
     headers: bool = True
     everywhere: bool = False
-    sort_by: Path | None = None
+    sort_by: str = ""
     show_labels: bool = False
     label_columns: Sequence[str] = ()
     typed: bool = False
 
     def check(self) -> None:
-        """Raises a usage error where the selectors cannot be read or name no field."""
+        """Raises a usage error for a selector or path that cannot be read or names no field."""
         selects(self.selector, {})
+        _sort_path(self.sort_by)
         roots = _ROOTS.get(self.kind, _OBJECT)
         for path in field_paths(self.fields):
             root = path.partition(".")[0]
@@ -93,11 +95,12 @@ class View:
         Raises a usage error where none has the field to sort by.
         """
         chosen = [item for item in items if self.includes(item.document or {})]
-        if self.sort_by is None or not chosen:
+        path = _sort_path(self.sort_by)
+        if path is None or not chosen:
             return chosen
-        keys = [_sort_key(self.sort_by, item.document or {}) for item in chosen]
+        keys = [_sort_key(path, item.document or {}) for item in chosen]
         if not any(keys):
-            raise click.UsageError("--sort-by: no object has this field; write it as .spec.x")
+            raise click.UsageError(f"--sort-by: no object has the field {self.sort_by!r}")
         return [chosen[number] for number in sorted(range(len(chosen)), key=lambda at: keys[at])]
 
     def table(self) -> Table:
@@ -122,7 +125,7 @@ class View:
         now, wide = datetime.now(UTC), self.format.form == "wide"
         cells = tables.row(self.kind, document, now, wide=wide)
         if self.typed and tables.header(self.kind, wide=True)[0] == "NAME":
-            cells[0] = f"{self.kind.full}/{cells[0]}"
+            cells[0] = f"{self.kind.singular}/{cells[0]}"
         own = labels(document)
         cells += [own.get(key, ABSENT) for key in self.label_columns]
         if self.show_labels:
@@ -133,6 +136,13 @@ class View:
     def print_names(self, documents: Sequence[Document]) -> None:
         """Prints the names of objects."""
         print_text(formatted(self.kind, documents, "name", single=False))
+
+
+def _sort_path(text: str) -> Path | None:
+    try:
+        return parse_path(text) if text else None
+    except JsonPathError as error:
+        raise click.UsageError(f"--sort-by: {error}") from None
 
 
 def _sort_key(path: Path, document: Document) -> tuple[int, float, str] | tuple[()]:

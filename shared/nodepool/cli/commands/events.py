@@ -11,7 +11,6 @@ from nodepool.cli import tables
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.event_table import counted, event_document, occurred_once
 from nodepool.cli.formats import Format, parse_format
-from nodepool.cli.layout import Table
 from nodepool.cli.names import EVENT, NODE, NODEPOOL, parse_required_names
 from nodepool.cli.options import no_headers_option, seconds
 from nodepool.cli.output import print_error, print_note, print_text
@@ -20,6 +19,7 @@ from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
     from nodepool.cli.documents import Document
+    from nodepool.cli.layout import Table
     from nodepool.client import ObjectEvent, ReadingClient
 
 SINCE_MAX_S = 1e9

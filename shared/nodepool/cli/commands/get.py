@@ -10,14 +10,12 @@ import click
 from nodepool.cli.changes import Changes
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.formats import FORMATS_HELP, parse_format
-from nodepool.cli.jsonpath import JsonPathError, Path
-from nodepool.cli.jsonpath_parser import parse_path
 from nodepool.cli.names import NODEPOOL, Selection, parse_selections
 from nodepool.cli.options import files_option, no_headers_option
 from nodepool.cli.output import print_error, print_note, print_text
 from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
-from nodepool.cli.sources import EndOfList, Item, read, watch
+from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
 from nodepool.cli.view import View, report_missing
 
 if TYPE_CHECKING:
@@ -90,6 +88,8 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
         )
     if len(views) > 1:
         raise click.UsageError("--watch: shows objects of one type; name a single TYPE")
+    if views[0].kind not in WATCHED:
+        raise click.UsageError(f"--watch: {views[0].kind.plural} cannot be watched; leave it out")
     if options["sort_by"]:
         raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
     changes = Changes(views[0], only_changes=options["watch_only"])
@@ -104,7 +104,7 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
         fields=options["fields"],
         headers=not options["no_headers"],
         everywhere=options["everywhere"],
-        sort_by=_sort_path(options["sort_by"]),
+        sort_by=options["sort_by"],
         show_labels=options["show_labels"],
         label_columns=[key for text in options["label_columns"] for key in text.split(",") if key],
         typed=len(selections) > 1,
@@ -115,13 +115,6 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
             raise click.UsageError("--all-namespaces: shows all objects; leave the names out")
         each.check()
     return views
-
-
-def _sort_path(text: str) -> Path | None:
-    try:
-        return parse_path(text) if text else None
-    except JsonPathError as error:
-        raise click.UsageError(f"--sort-by: {error}") from None
 
 
 def _selected_in(files: Sequence[str]) -> list[Selection]:
