@@ -119,10 +119,11 @@ class Table:
         return header + [self._line(row) for row in cells]
 
     def _reveal(self, cells: Sequence[Sequence[str]]) -> None:
-        """Shows each column that was left out and says something now."""
-        shown = {column for column in self._hidden if not self._is_usual(column, cells)}
-        self._hidden -= shown
-        self._prints_header |= bool(shown)
+        """Begins the table anew if a column that was left out says something now."""
+        if not all(self._is_usual(column, cells) for column in self._hidden):
+            self._hidden.clear()
+            self._prints_header = True
+            self._began = False
 
     def _is_usual(self, column: int, cells: Sequence[Sequence[str]]) -> bool:
         usual = self._headings[column].usual
