@@ -226,6 +226,15 @@ def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     )
 
 
+def test_reading_loads_no_models_of_messages() -> None:
+    script = (
+        "import sys; from nodepool.client import ReadingClient; import nodepool.cli.commands.get;"
+        "sys.exit(bool({'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 # Errors.
 
 

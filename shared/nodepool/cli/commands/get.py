@@ -184,7 +184,8 @@ async def _watch(client: "ReadingClient", changes: Changes) -> int:
             missing = changes.finish_list()
             if missing:
                 return await report_missing(client, view.kind, missing)
-            place = None if view.everywhere else await unknown_place(client, view.kind)
-            if changes.is_empty and place is not None:
-                raise CliError(place)
+            if changes.is_empty and not view.everywhere:
+                place = await unknown_place(client, view.kind)
+                if place is not None:
+                    raise CliError(place)
     return DONE
