@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodepool.cli import tables, terminal
+from nodepool.cli import terminal
 from nodepool.cli.documents import Document
 from nodepool.cli.layout import Heading, Screen, Table
-from nodepool.cli.names import CLUSTER, MACHINE, NODEPOOL
+from nodepool.cli.names import CLUSTER, INSTANCE_TYPE, MACHINE, NODEPOOL, ZONE
 from nodepool.cli.sources import instance_types, zones
 from nodepool.cli.tables import header, paint, row
 from nodepool.contract.conditions import HEALTHY
@@ -169,8 +169,8 @@ def test_zones_and_instance_types_show_their_machines() -> None:
     cells = {
         each[0]: each[1:]
         for kind, documents in (
-            (tables.ZONE, zones(capacity)),
-            (tables.INSTANCE_TYPE, instance_types(capacity)),
+            (ZONE, zones(capacity)),
+            (INSTANCE_TYPE, instance_types(capacity)),
         )
         for each in (row(kind, document, NOW, wide=False) for document in documents)
     }
