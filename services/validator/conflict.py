@@ -37,6 +37,8 @@ def apply_conflict(command: ApplyNodePool, pool: Pool | None) -> Refusal | None:
     metadata = command.metadata
     if pool is None:
         return _not_found(metadata, command.pool)
+    if command.create_only:
+        return Refusal("metadata.name", f"NodePool {command.pool} exists already", "Conflict")
     version, generation = metadata.resource_version, metadata.generation
     return (
         _another(metadata.uid, pool)

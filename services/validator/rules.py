@@ -66,7 +66,7 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
 def _metadata(metadata: ManifestMetadata, name: str) -> Iterator[Refusal]:
     if metadata.name != name:
         yield Refusal("metadata.name", f"is {metadata.name!r}, but the subject names {name!r}")
-    if reason := grammar.dns1123_subdomain(metadata.name):
+    if reason := grammar.pool_name(metadata.name):
         yield Refusal("metadata.name", reason)
     yield from _labels("metadata.labels", metadata.labels)
     yield from _annotations("metadata.annotations", metadata.annotations)

@@ -118,7 +118,7 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
             ["wait", "np", "a", "--for", "delete", "--timeout", "9"],
             "error: --timeout: '9' is not a dur",
         ),
-        (["delete"], "error: NAME: write either nodepool NAME or -f FILE"),
+        (["delete"], "error: NAME: is required; write nodepool NAME, -f FILE"),
         (
             ["events", "--types", "Bad"],
             "error: --types: 'bad' is not an event type; use Normal or Warning",
@@ -128,7 +128,11 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["fleet", "add", "Z", "t", "1", "--label", "x"], "error: --label: 'x' must be KEY=VALUE"),
         (["--org", "A*", "get", "np"], "error: --org: 'A*' must be lower case letters"),
         (["get", "np", "--cluster", "a.b"], "error: --cluster: 'a.b' must be lower case letters"),
-        (["get", "np", "--timeout", "0"], "error: --timeout: 0 is out of range"),
+        (["get", "np", "--request-timeout", "0"], "error: --request-timeout: 0 is out of range"),
+        (
+            ["get", "np", "--timeout", "5"],
+            "error: No such option '--timeout': it is how long a c",
+        ),
     ],
 )
 def test_a_usage_error_is_one_line_and_exits_with_2(

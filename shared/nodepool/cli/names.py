@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
+
+from nodepool.cli.hints import similar
 
 if TYPE_CHECKING:
     from nodepool.client.read_model import Readable
@@ -21,7 +22,7 @@ class Kind:
     plural, singular, short: its names.
     title: its `kind` in an object.
     scope: whose objects they are.
-    bucket: the bucket of the read model that holds its objects; None where there is none.
+    stored_in: the bucket of the read model that holds its objects; None where there is none.
     group: the API group that its name is written with, as in `nodepool.<group>/training`.
     """
 
@@ -30,8 +31,14 @@ class Kind:
     title: str
     short: str
     scope: Scope
-    bucket: "Readable | None" = None
+    stored_in: "Readable | None" = None
     group: str = ""
+
+    @property
+    def bucket(self) -> "Readable":
+        """The bucket of the read model that holds its objects, where there is one."""
+        assert self.stored_in is not None, f"no bucket holds {self.plural}"
+        return self.stored_in
 
     @property
     def full(self) -> str:
@@ -65,6 +72,12 @@ EVENT = Kind("events", "event", "Event", "ev", "cluster")
 KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT)
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 """What `all` stands for."""
+ELSEWHERE = {
+    NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
+    QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
+    CAPACITY: "'nodepool fleet add' adds machines",
+}
+"""What to use instead, where a command does not support a type."""
 
 
 class Selection(NamedTuple):
@@ -129,10 +142,16 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
     for kind in allowed:
         if spelling.lower() in kind.spellings:
             return kind
-    if any(spelling.lower() in kind.spellings for kind in KINDS):
-        raise click.UsageError(f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}")
-    close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1, cutoff=0.75)
-    hint = f"did you mean {close[0]}?" if close else f"use {_listed(allowed)}"
+    for kind in KINDS:
+        if spelling.lower() in kind.spellings:
+            hint = f"; {ELSEWHERE[kind]}" if kind in ELSEWHERE else ""
+            raise click.UsageError(
+                f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}{hint}"
+            )
+    hint = (
+        similar(spelling, [kind.plural for kind in allowed], cutoff=0.75)
+        or f"use {_listed(allowed)}"
+    )
     raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")
 
 

@@ -110,7 +110,8 @@ class NodePoolSpec(Value):
 
     instance_type: the type of its Nodes.
     target_nodes: how many Nodes it is to have.
-    min_nodes, max_nodes, autoscaling: the bounds within which an autoscaler may set the target.
+    autoscaling: whether an autoscaler may set the target.
+    min_nodes, max_nodes: the bounds within which it may; they mean nothing without autoscaling.
     lifecycle: how Nodes leave it.
     node_labels, node_annotations, node_taints: what each of its Nodes carries.
     image: what its Nodes boot.

@@ -1,0 +1,148 @@
+"""Which NodePools a command changes: by name, by manifest, by label or field, or all of them."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from nodepool.cli.documents import Document, text
+from nodepool.cli.names import NODEPOOL, Kind, parse_names
+from nodepool.cli.options import NO_FILES, Files, files_options
+from nodepool.cli.output import name_of, print_note
+from nodepool.cli.selectors import selects
+
+if TYPE_CHECKING:
+    from nodepool.client import Client
+
+F = TypeVar("F", bound=Callable[..., object])
+_FIELD = re.compile(r"([A-Za-z][\w.]*)(==|=|!=)(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """A choice of objects of one type.
+
+    names: their names, where they are chosen by name.
+    selector, fields: the labels and the fields that they have.
+    everything: whether all of the cluster are chosen.
+    """
+
+    kind: Kind = NODEPOOL
+    names: Sequence[str] = ()
+    selector: str = ""
+    fields: str = ""
+    everything: bool = False
+
+    def check(self) -> None:
+        """Raises a usage error unless the objects are chosen in exactly one way."""
+        by_selector = bool(self.selector or self.fields)
+        if self.kind is not NODEPOOL and by_selector:
+            raise click.UsageError(f"NAME: a {self.kind.singular} is chosen by NAME or --all")
+        if not (self.names or by_selector or self.everything):
+            message = "NAME: is required; write nodepool NAME, -f FILE, -l SELECTOR or --all"
+            raise click.UsageError(message)
+        if self.names and (by_selector or self.everything):
+            raise click.UsageError("NAME: write either names, or --all or a selector")
+        selects(self.selector, {})  # Raises for one that cannot be read, before anything is sent.
+        has_fields(self.fields, {})
+
+    async def find(self, client: "Client") -> Sequence[str]:
+        """The names of the NodePools; those chosen by name may not exist.
+
+        Prints a note where none is chosen.
+        """
+        if self.names:
+            return self.names
+        names = [
+            name_of(NODEPOOL, document)
+            for document in await documents(client)
+            if selects(self.selector, document) and has_fields(self.fields, document)
+        ]
+        if not names:
+            print_note("No resources found")
+        return names
+
+
+def target_options(
+    verb: str, kinds: Sequence[Kind] = (NODEPOOL,), *, trailing: bool = False
+) -> Callable[[F], Callable[..., object]]:
+    """`TYPE NAME...`, `-l`, `--field-selector`, `--all` and `-f`, as the parameter `targets`.
+
+    verb: what the command does with them, for the help.
+    trailing: whether `KEY=VALUE` and `KEY-` may follow, which become the parameter `trailing`.
+    """
+    pairs = " [KEY=VALUE|KEY-]..." if trailing else ""
+    options = (
+        click.argument("what", nargs=-1, metavar=f"[{kinds[0].singular} NAME...]{pairs}"),
+        click.option(
+            "-l",
+            "--selector",
+            default="",
+            metavar="LABELS",
+            help=f"{verb} all with these labels.",
+        ),
+        click.option(
+            "--field-selector",
+            "fields",
+            default="",
+            metavar="FIELD=VALUE",
+            help=f"{verb} all with these values, such as spec.computeClass!=spot.",
+        ),
+        click.option("--all", "everything", is_flag=True, help=f"{verb} all of the cluster."),
+    )
+
+    def decorated(function: F) -> Callable[..., object]:
+        @wraps(function)
+        def command(
+            *args: object, what: Sequence[str], files: Files = NO_FILES, **rest: object
+        ) -> object:
+            chosen = {name: rest.pop(name) for name in ("selector", "fields", "everything")}
+            if trailing:
+                rest["trailing"] = [word for word in what if _is_pair(word)]
+                what = [word for word in what if not _is_pair(word)]
+            kind, names = parse_names(what, kinds) if what else (NODEPOOL, [])
+            if files.names and (names or any(chosen.values())):
+                raise click.UsageError("-f: cannot be combined with names, --all or a selector")
+            if files.names:
+                names = [each.command.metadata.name for each in files.manifests()]
+            targets = Targets(kind, names, **chosen)  # type: ignore[arg-type]
+            targets.check()
+            return function(*args, targets=targets, **rest)
+
+        wrapped = files_options(f"{verb} the NodePools in these manifests.")(command)
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorated
+
+
+def _is_pair(word: str) -> bool:
+    """Whether a word is `KEY=VALUE` or `KEY-`, which no type and no name can be."""
+    return "=" in word or word.endswith("-")
+
+
+async def documents(client: "Client") -> list[Document]:
+    """Each NodePool of the cluster, as the read model has it."""
+    found = await client.list(NODEPOOL.bucket)
+    return [each.document for each in found if each.document is not None]
+
+
+def has_fields(selector: str, document: Document) -> bool:
+    """Whether an object has the values of a selector such as `metadata.name=a,spec.region!=b`.
+
+    Raises a usage error for a selector that cannot be read.
+    """
+    results = []
+    for part in selector.split(",") if selector else ():
+        match = _FIELD.fullmatch(part.strip())
+        if match is None:
+            raise click.UsageError(
+                f"--field-selector: {part!r} is not a field selector; write metadata.name=NAME"
+            )
+        path, operator, value = match.groups()
+        results.append((text(document, *path.split(".")) == value) == (operator != "!="))
+    return all(results)
