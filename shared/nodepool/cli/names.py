@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -21,7 +20,7 @@ class Kind:
     plural, singular, short: its names.
     title: its `kind` in an object.
     scope: whose objects they are.
-    bucket: the bucket of the read model that holds its objects; None where there is none.
+    stored_in: the bucket of the read model that holds its objects; None where there is none.
     group: the API group that its name is written with, as in `nodepool.<group>/training`.
     """
 
@@ -30,8 +29,14 @@ class Kind:
     title: str
     short: str
     scope: Scope
-    bucket: "Readable | None" = None
+    stored_in: "Readable | None" = None
     group: str = ""
+
+    @property
+    def bucket(self) -> "Readable":
+        """The bucket of the read model that holds its objects, where there is one."""
+        assert self.stored_in is not None, f"no bucket holds {self.plural}"
+        return self.stored_in
 
     @property
     def full(self) -> str:
@@ -131,6 +136,8 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
             return kind
     if any(spelling.lower() in kind.spellings for kind in KINDS):
         raise click.UsageError(f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}")
+    from difflib import get_close_matches
+
     close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1, cutoff=0.75)
     hint = f"did you mean {close[0]}?" if close else f"use {_listed(allowed)}"
     raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EVENTS_KEPT = timedelta(hours=1)
 """How old an event may be; Kubernetes deletes its events after this time."""
-WATCHED = tuple(kind for kind in KINDS if kind.bucket is not None or kind is EVENT)
+WATCHED = tuple(kind for kind in KINDS if kind.stored_in is not None or kind is EVENT)
 """The types whose changes can be read."""
 COUNTS = ("free", "assigned", "triage")
 _PLACE_PARTS = {"cluster": 2, "organisation": 1, "cell": 0}
@@ -41,7 +41,7 @@ async def read(
     client: "ReadingClient", kind: Kind, names: Sequence[str] = (), *, everywhere: bool = False
 ) -> list[Item]:
     """The objects of a type in the order of their keys; some types only those with these names."""
-    if kind.bucket is None:
+    if kind.stored_in is None:
         documents = await _computed(client, kind)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
     if kind in (NODEPOOL, NODE) and names and not everywhere:
@@ -65,7 +65,6 @@ async def watch(
             async for item in items:
                 yield item
         return
-    assert kind.bucket is not None, f"{kind.plural} cannot be watched"
     async with aclosing(client.watch(kind.bucket, everywhere=everywhere)) as changes:
         async for change in changes:
             if isinstance(change, Listed):
