@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nodepool.cli.documents import Document, condition, field, items
-from nodepool.cli.jsonpath import JsonPathError, Path, text_of
-from nodepool.cli.jsonpath_parser import parse_path
+
+if TYPE_CHECKING:
+    from nodepool.cli.jsonpath import Path
 
 STATUSES = {"true": "True", "false": "False", "unknown": "Unknown"}
 FORMS = "condition=TYPE[=STATUS], jsonpath='{.PATH}'[=VALUE], create or delete"
@@ -71,6 +72,9 @@ def present_condition(document: Document, kind: str) -> str:
 
 
 def _jsonpath(text: str) -> Awaited:
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_path
+
     path_text, value = _split(text)
     try:
         path = parse_path(path_text)
@@ -96,13 +100,15 @@ def _split(text: str) -> tuple[str, str | None]:
     return path, value.strip("'\"") if sign else None
 
 
-def _value(document: Document, path: Path) -> str:
+def _value(document: Document, path: "Path") -> str:
+    from nodepool.cli.jsonpath import JsonPathError, text_of
+
     try:
         return " ".join(map(text_of, path.find(document)))
     except JsonPathError:
         return ""
 
 
-def _has_value(document: Document, path: Path, value: str | None) -> bool:
+def _has_value(document: Document, path: "Path", value: str | None) -> bool:
     found = _value(document, path)
     return bool(found) if value is None else found == value

@@ -4,17 +4,17 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path as FilePath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nodepool.cli.documents import Document
-from nodepool.cli.jsonpath import JsonPathError, Path, Template, rendered, text_of
-from nodepool.cli.jsonpath_parser import parse_path, parse_template
 from nodepool.cli.layout import Table, visible
 from nodepool.cli.output import as_json, as_list, as_yaml
+
+if TYPE_CHECKING:
+    from nodepool.cli.jsonpath import Path, Template
 
 Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
 FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH")
@@ -40,8 +40,8 @@ class Format:
     """
 
     form: Form = ""
-    template: Template = ()
-    columns: tuple[tuple[str, Path], ...] = ()
+    template: "Template" = ()
+    columns: "tuple[tuple[str, Path], ...]" = ()
 
     @property
     def is_table(self) -> bool:
@@ -64,6 +64,9 @@ class Format:
             return as_json(value)
         if self.form == "yaml":
             return as_yaml(value)
+        # Imported here and below, because few commands need it.
+        from nodepool.cli.jsonpath import JsonPathError, rendered
+
         try:
             text = rendered(self.template, value)
         except JsonPathError as error:
@@ -84,7 +87,9 @@ TABLE = Format()
 """A table with the columns of the type."""
 
 
-def _custom_cell(document: Document, path: Path) -> str:
+def _custom_cell(document: Document, path: "Path") -> str:
+    from nodepool.cli.jsonpath import JsonPathError, text_of
+
     try:
         values = path.find(document)
     except JsonPathError:
@@ -110,12 +115,17 @@ def parse_format(text: str) -> Format:
             raise click.UsageError(
                 f"--output: {word} is not supported; use jsonpath, as in -o {example}"
             )
+    from difflib import get_close_matches
+
     close = get_close_matches(word, [each.partition("=")[0] for each in FORMATS], n=1)
     hint = f"did you mean {close[0]}?" if close else f"use {', '.join(FORMATS)}"
     raise click.UsageError(f"--output: {text!r} is not a format; {hint}")
 
 
 def _with_argument(form: str, argument: str) -> Format:
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_template
+
     try:
         if form == "jsonpath":
             return Format("jsonpath", template=parse_template(argument))
@@ -124,8 +134,11 @@ def _with_argument(form: str, argument: str) -> Format:
         raise click.UsageError(f"--output: {form}: {error}") from None
 
 
-def _custom_columns(text: str) -> list[tuple[str, Path]]:
+def _custom_columns(text: str) -> "list[tuple[str, Path]]":
     """The columns in `TITLE:PATH,...`, or in a file with a line of titles and one of paths."""
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_path
+
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) == 2:
         pairs = list(zip(lines[0].split(), lines[1].split(), strict=False))

@@ -1,6 +1,5 @@
 """Running a command that only reads, and what it says about the server and the place it reads."""
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from nodepool.cli.names import Kind
@@ -65,6 +64,8 @@ async def unknown_place(client: "ReadingClient", kind: Kind) -> str | None:
 def _nearest(name: str, known: set[str]) -> str:
     if not known:
         return "; register one with 'nodepool register cluster NAME --zone ZONE'"
+    from difflib import get_close_matches
+
     close = get_close_matches(name, sorted(known), n=1)
     if close:
         return f"; did you mean {close[0]!r}?"

@@ -52,6 +52,10 @@ def _at(*path: str) -> Cell:
     return lambda document: text_at(document, *path)
 
 
+def _flag(*path: str) -> Cell:
+    return lambda document: str(field(document, *path)).lower()
+
+
 def _condition(kind: str, name: str) -> Cell:
     return lambda document: condition(document, kind, name)
 
@@ -183,7 +187,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("VCPU", _at("spec", "vcpu")),
         Column("FREE", _at("status", "free")),
         Column("RACK SIZE", _at("spec", "rackSize"), wide=True),
-        Column("SUPERCHIP", _at("spec", "superchip"), wide=True),
+        Column("SUPERCHIP", _flag("spec", "superchip"), wide=True),
         Column("ZONES", _listed("spec", "zones"), wide=True),
     ),
     EVENT: (

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +11,6 @@ from nodepool.cli import tables
 from nodepool.cli.documents import Document, labels
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import ABSENT, TABLE, Format
-from nodepool.cli.jsonpath import JsonPathError, Path
-from nodepool.cli.jsonpath_parser import parse_path
 from nodepool.cli.layout import Heading, Table
 from nodepool.cli.names import CAPACITY, EVENT, QUOTA, Kind
 from nodepool.cli.output import formatted, is_named, name_of, print_error, print_text
@@ -22,6 +19,7 @@ from nodepool.cli.selectors import field_paths, has_fields, selects
 from nodepool.cli.sources import Item, read
 
 if TYPE_CHECKING:
+    from nodepool.cli.jsonpath import Path
     from nodepool.client import ReadingClient
 
 _PLACES = {"cluster": ("ORG", "CLUSTER"), "organisation": ("ORG",), "cell": ()}
@@ -69,6 +67,8 @@ class View:
         for path in field_paths(self.fields):
             root = path.partition(".")[0]
             if root not in roots:
+                from difflib import get_close_matches
+
                 close = get_close_matches(root, roots, n=1)
                 hint = f"did you mean {close[0]}?" if close else f"use {', '.join(roots)}"
                 raise click.UsageError(f"--field-selector: {path!r} is not a field; {hint}")
@@ -138,15 +138,22 @@ class View:
         print_text(formatted(self.kind, documents, "name", single=False))
 
 
-def _sort_path(text: str) -> Path | None:
+def _sort_path(text: str) -> "Path | None":
+    if not text:
+        return None
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_path
+
     try:
-        return parse_path(text) if text else None
+        return parse_path(text)
     except JsonPathError as error:
         raise click.UsageError(f"--sort-by: {error}") from None
 
 
-def _sort_key(path: Path, document: Document) -> tuple[int, float, str] | tuple[()]:
+def _sort_key(path: "Path", document: Document) -> tuple[int, float, str] | tuple[()]:
     """What to sort an object by: numbers by their value, other values as texts, nothing first."""
+    from nodepool.cli.jsonpath import JsonPathError
+
     try:
         values = path.find(document)
     except JsonPathError:
@@ -163,6 +170,8 @@ def _sort_key(path: Path, document: Document) -> tuple[int, float, str] | tuple[
 
 async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
     """Prints an error for each name that no object has, and returns the exit code."""
+    from difflib import get_close_matches
+
     if not names:
         return DONE
     place = await unknown_place(client, kind)
