@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal."""
+BROKEN_PIPE = 141
+"""The exit code where the reader of a pipe has gone, by the same convention."""
 _FAILED = 1
 _OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
@@ -19,7 +21,8 @@ _OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 def main() -> None:
     """Runs the command and exits.
 
-    The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C.
+    The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C,
+    141 for a pipe that was closed.
     """
     # At once, wherever the program is: what was sent is in the log, and nothing else is kept here.
     signal.signal(signal.SIGINT, _interrupted)
@@ -46,6 +49,7 @@ def _flushed(code: int) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         _discard(sys.stdout)
+        return code or BROKEN_PIPE
     except OSError as error:
         return _cannot_write(error)
     return code

@@ -19,6 +19,7 @@ from nodepool.cli.commands.get import get
 from nodepool.cli.commands.label import annotate, label
 from nodepool.cli.commands.patch import patch
 from nodepool.cli.commands.preempt import preempt
+from nodepool.cli.commands.rollout import rollout
 from nodepool.cli.commands.scale import scale
 from nodepool.cli.commands.setup import register, set_
 from nodepool.cli.commands.system import up, version
@@ -64,6 +65,7 @@ for command in (
     delete,
     events,
     wait,
+    rollout,
     diff,
     explain,
     api_resources,

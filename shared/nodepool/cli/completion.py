@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
-from nodepool.cli.names import KINDS, NODE, NODEPOOL, QUOTA, Kind
+from nodepool.cli.names import INSTANCE_TYPE, KINDS, NODE, NODEPOOL, QUOTA, ZONE, Kind
 from nodepool.cli.settings import Settings, from_environment
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ TYPES: dict[str, Sequence[Kind]] = {
     "wait": (NODEPOOL, NODE),
 }
 """The types that a verb takes; all others take NodePools alone."""
-OTHER_TYPES = ("clusters", "machines", "instancetypes", "zones")
 CONDITIONS = ("Validated", "Capacity", "Quota", "AtTarget", "NodesRemoved")
 
 
@@ -102,9 +101,7 @@ def _objects(context: click.Context, words: Sequence[str], text: str) -> Iterato
     elif context.info_name == "events":
         yield from (f"{kind.singular}/" for kind in kinds)
     elif not words:
-        yield from (kind.bucket for kind in kinds)
-        if kinds is KINDS:
-            yield from OTHER_TYPES
+        yield from (kind.plural for kind in kinds)
     elif "/" not in words[0]:
         for kind in kinds:
             if words[0].lower() in kind.spellings:
@@ -115,6 +112,8 @@ def _names(context: click.Context, kind: Kind) -> Sequence[str]:
     """The names of the objects of a type; none where the server does not say them in time."""
     import asyncio
 
+    if kind.stored_in is None:
+        return {ZONE: _zones, INSTANCE_TYPE: _instance_types}.get(kind, list[str])()
     names: list[str] = []
 
     async def collect(client: "Client") -> None:

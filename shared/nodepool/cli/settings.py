@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.arguments import normalised
 from nodepool.cli.times import duration_s
 from nodepool.host.settings import SettingsError, address_fault, check_names
@@ -156,11 +157,11 @@ class Command(click.Command):
         return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the command and returns its exit code; 0 where the reader of a pipe has gone."""
+        """Runs the command and returns its exit code; click would end the program at a pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            return 0
+            return BROKEN_PIPE
 
 
 class Group(click.Group):

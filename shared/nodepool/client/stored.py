@@ -10,9 +10,9 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import rfc3339
 from nodepool.contract.decode import decode
 from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
+from nodepool.contract.keys import token
 from nodepool.contract.messages import Envelope
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
-from nodepool.contract.subjects import token
 
 
 class StoredPools(Session):

@@ -19,7 +19,7 @@ GROUP_VERSION = "compute.coreweave.com/v1alpha1"
 def api_resources(form: str | None, no_headers: bool) -> int:
     """List the types of objects."""
     if form == "name":
-        print_text("\n".join(f"{kind.bucket}{_group(kind)}" for kind in KINDS))
+        print_text("\n".join(f"{kind.plural}{_group(kind)}" for kind in KINDS))
         return DONE
     is_wide = form == "wide"
     table = Table((*HEADER, "VERBS") if is_wide else HEADER)
@@ -40,7 +40,7 @@ def api_versions() -> int:
 def _line(kind: Kind) -> tuple[str, ...]:
     # Quotas, capacity and so on have no format that Kubernetes knows.
     versions = {NODEPOOL: GROUP_VERSION, NODE: "v1"}
-    return (kind.bucket, kind.short, versions.get(kind, ""), "false", kind.title)
+    return (kind.plural, kind.short, versions.get(kind, ""), "false", kind.title)
 
 
 def _group(kind: Kind) -> str:
