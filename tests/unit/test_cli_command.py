@@ -128,6 +128,10 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["delete", "np", "a", "--force"], "error: No such option '--force': nothing can be"),
         (["delete", "np", "a", "--zone", "Z"], "error: --zone: a NodePool has the zone of its"),
         (["delete", "np", "--field-selector", "x"], "error: --field-selector: 'x' is not a field"),
+        (
+            ["delete", "np", "--field-selector", "spec.comuteClass!=spot"],
+            "error: --field-selector: spec.comuteClass is no field of a NodePool; did you mean",
+        ),
         (["apply", "-k", "."], "error: No such option '-k': render it with 'kubectl kustomize"),
         (["apply", "-f", "x", "-n", "y"], "error: No such option '-n': NodePools have no name"),
         (["apply", "-f", "x", "--dry-run=maybe"], "error: Invalid value for '--dry-run'"),

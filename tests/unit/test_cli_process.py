@@ -43,7 +43,7 @@ def test_an_error_that_cannot_be_written_is_an_exit_code() -> None:
             [*PROGRAM, "get", "pods"], stderr=errors, env=ENVIRONMENT, check=False
         )
 
-    assert done.returncode == 1
+    assert done.returncode == 2
 
 
 @pytest.mark.parametrize(

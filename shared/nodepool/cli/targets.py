@@ -1,6 +1,5 @@
 """Which NodePools a command changes: by name, by manifest, by label or field, or all of them."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -8,17 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from nodepool.cli.documents import Document, text
+from nodepool.cli.documents import Document
+from nodepool.cli.hints import similar
 from nodepool.cli.names import NODEPOOL, Kind, parse_names
 from nodepool.cli.options import NO_FILES, Files, files_options
 from nodepool.cli.output import name_of, print_note
-from nodepool.cli.selectors import selects
+from nodepool.cli.selectors import field_paths, has_fields, selects
 
 if TYPE_CHECKING:
     from nodepool.client import Client
 
 F = TypeVar("F", bound=Callable[..., object])
-_FIELD = re.compile(r"([A-Za-z][\w.]*)(==|=|!=)(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,8 @@ class Targets:
         if self.names and (by_selector or self.everything):
             raise click.UsageError("NAME: write either names, or --all or a selector")
         selects(self.selector, {})  # Raises for one that cannot be read, before anything is sent.
-        has_fields(self.fields, {})
+        for path in field_paths(self.fields):
+            _check_field(path)
 
     async def find(self, client: "Client") -> Sequence[str]:
         """The names of the NodePools; those chosen by name may not exist.
@@ -144,18 +144,17 @@ async def documents(client: "Client") -> list[Document]:
     return [each.document for each in found if each.document is not None]
 
 
-def has_fields(selector: str, document: Document) -> bool:
-    """Whether an object has the values of a selector such as `metadata.name=a,spec.region!=b`.
+def _check_field(path: str) -> None:
+    """Raises a usage error for a field that no NodePool has.
 
-    Raises a usage error for a selector that cannot be read.
+    A misspelt one would be missing everywhere, and `!=` would choose every NodePool.
     """
-    results = []
-    for part in selector.split(",") if selector else ():
-        match = _FIELD.fullmatch(part.strip())
-        if match is None:
-            raise click.UsageError(
-                f"--field-selector: {part!r} is not a field selector; write metadata.name=NAME"
-            )
-        path, operator, value = match.groups()
-        results.append((text(document, *path.split(".")) == value) == (operator != "!="))
-    return all(results)
+    from nodepool.cli.schema import nodepool
+
+    field, names = nodepool(), path.split(".")
+    while names and not field.type.startswith("map["):
+        inner = {each.name: each for each in field.fields}
+        if names[0] not in inner:
+            hint = similar(names[0], inner) or f"{field.name} has {', '.join(inner) or 'no fields'}"
+            raise click.UsageError(f"--field-selector: {path} is no field of a NodePool; {hint}")
+        field = inner[names.pop(0)]
