@@ -188,5 +188,5 @@ def test_machines_and_clusters_show_a_dash_for_what_is_missing() -> None:
     cluster = {"metadata": {"name": "prod"}, "spec": {"org": "acme", "zone": "Z"}}
 
     assert row(MACHINE, machine, NOW, wide=True) == ["g1", "Z", "t", "Triage", "-", "boot", "disk"]
-    assert row(CLUSTER, cluster, NOW, wide=False) == ["prod", "acme", "Z", "-"]
+    assert row(CLUSTER, cluster, NOW, wide=True) == ["prod", "acme", "Z", "-"]
     assert row(MACHINE, {}, NOW, wide=False) == ["-"] * 6

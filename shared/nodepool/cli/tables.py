@@ -157,7 +157,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
     ),
     CLUSTER: (
         _NAME,
-        Column("ORG", _at("spec", "org")),
+        Column("ORG", _at("spec", "org"), wide=True),
         Column("ZONE", _at("spec", "zone")),
         _AGE,
     ),

@@ -11,7 +11,7 @@ from nodepool.cli import tables
 from nodepool.cli.documents import Document, labels
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import ABSENT, TABLE, Format
-from nodepool.cli.layout import Heading, Table
+from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, EVENT, QUOTA, Kind
 from nodepool.cli.output import formatted, is_named, name_of, print_error, print_text
 from nodepool.cli.reading import unknown_place
@@ -109,10 +109,15 @@ class View:
         return table if self.headers else table.without_header()
 
     def _table(self) -> Table:
-        headings: list[Heading | str] = [*_PLACES[self.kind.scope]] if self.everywhere else []
-        headings += tables.header(self.kind, wide=self.format.form == "wide")
+        headings = tables.header(self.kind, wide=self.format.form == "wide")
+        headings = [*self._places(), *headings]
         headings += [key.rpartition("/")[2].upper() for key in self.label_columns]
         return tables.new_table([*headings, "LABELS"] if self.show_labels else headings)
+
+    def _places(self) -> Sequence[str]:
+        """The titles of the columns that say where an object is, where those of all are shown."""
+        has_own = self.format.form == "wide" and "ORG" in tables.header(self.kind, wide=True)
+        return _PLACES[self.kind.scope] if self.everywhere and not has_own else ()
 
     def print_items(self, table: Table, items: Sequence[Item]) -> None:
         """Prints objects as lines of a table."""
@@ -131,7 +136,7 @@ class View:
         if self.show_labels:
             shown = ",".join(f"{key}={value}" for key, value in sorted(own.items()))
             cells.append(shown or ABSENT)
-        return [*item.place, *cells]
+        return [*item.place[: len(self._places())], *cells]
 
     def print_names(self, documents: Sequence[Document]) -> None:
         """Prints the names of objects."""
