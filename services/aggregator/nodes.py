@@ -38,7 +38,13 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
             return _updated(node, event, context)
         case NodeActivityChanged(active=active, message=work):
             return replace(
-                node, active=active, work=work, active_since=context.time, version=context.position
+                node,
+                active=active,
+                work=work,
+                active_since=node.active_since if active is node.active else context.time,
+                blocking=event.blocking,
+                blocking_count=event.blocking_count,
+                version=context.position,
             )
         case CWNodeRegistered():
             return replace(
