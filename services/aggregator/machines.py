@@ -50,8 +50,9 @@ def changed_hands(
     faults = before.faults
     if faults is not None:
         faults = _in_stay(faults) if isinstance(event, CWNodeAssigned) else _after_stay(faults)
-    left = isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed)
-    cause = event.message if left and after.holder == TRIAGE else ""
+    cause = ""
+    if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
+        cause = event.message
     return replace(before, version=context.position, cause=cause, faults=faults)
 
 

@@ -81,7 +81,9 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     if failure.key:
         waiting = state.offering(OfferingKey(failure.key)).waiting
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(waiting), None)
-    if key in state.pools or (key and failure.input == NodePoolValidated.__name__):
+    if key is None:
+        return
+    if key in state.pools or failure.input == NodePoolValidated.__name__:
         text = f"internal error while checking capacity: {failure.cause}"
         yield CapacityCheckFailed(**pool_fields(key), message=text)
 
