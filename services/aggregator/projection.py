@@ -49,6 +49,8 @@ from nodepool.contract.keys import (
 )
 from nodepool.service import Object, Projection
 
+RENDERING: Final = "2"
+"""Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
 QUOTAS: Final = "quotas"
@@ -174,4 +176,5 @@ PROJECTION: Projection[State, Hears] = Projection(
     keys=keys,
     render=render,
     render_deprecated=render_deprecated,
+    rendering=RENDERING,
 )

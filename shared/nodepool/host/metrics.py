@@ -43,7 +43,9 @@ class Metrics:
         )
         self._commits = self._counter("commits", "Commits by result.", service, "result")
         self._dead_letters = self._counter(
-            "dead_letters", "Inputs parked on the dead-letter subject.", service
+            "dead_letters",
+            "Inputs and objects parked on the dead-letter subject.",
+            service,
         )[()]
         self._reconnects = self._counter("reconnects", "Reconnects to the bus.", service)[()]
         self._age = self._histogram(
@@ -104,6 +106,10 @@ class Metrics:
         self._position.set(committed)
         self._leading.set(leading)
         self._replay_failures.set(failures)
+
+    def parked(self) -> None:
+        """Counts an object of the read model that was parked on the dead-letter subject."""
+        self._dead_letters.inc()
 
     def reconnected(self) -> None:
         """Counts one reconnect."""
