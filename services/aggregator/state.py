@@ -94,8 +94,8 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.node_registered, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _node_left(state, message, context)
-        case MachineAdded():
-            return _machine_changed(state, message, state.inventory.add(message), context)
+        case MachineAdded() | MachineRepaired() | MachineBroken():
+            return _machine_reported(state, message, context)
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
         case QuotaChecked():
@@ -111,17 +111,13 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.nodes_removed, context)
         case CWNodePoolDeleted():
             return _pool_deleted(state, message)
-        case MachineRepaired(machine_key=key):
-            return _machine_changed(state, message, state.inventory.repair(key), context)
-        case MachineBroken():
-            return _machine_broken(state, message, context)
         case ClusterRegistered():
             return _cluster_registered(state, message, context)
-        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed():
-            return _pool_changed(state, message, pools.check_failed, context)
         case AllocationRecovered() | NodeRemovalRecovered():
             return _pool_changed(state, message, pools.recovered, context)
-        case AllocationFailed() | CWNodePoolNodesRemoveError():
+        case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed() | AllocationFailed():
+            return _pool_changed(state, message, pools.check_failed, context)
+        case CWNodePoolNodesRemoveError():
             return _pool_changed(state, message, pools.check_failed, context)
         case _:
             assert_never(message)
@@ -198,6 +194,20 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
         state = replace(state, nodes=state.nodes.delete(key))
         state = _with_busy(state, node.pool, key, is_busy=False)
     return _pool_changed(state, event, pools.node_left, context)
+
+
+def _machine_reported(
+    state: State, event: MachineAdded | MachineRepaired | MachineBroken, context: Context
+) -> State:
+    match event:
+        case MachineAdded():
+            return _machine_changed(state, event, state.inventory.add(event), context)
+        case MachineRepaired(machine_key=key):
+            return _machine_changed(state, event, state.inventory.repair(key), context)
+        case MachineBroken():
+            return _machine_broken(state, event, context)
+        case _:
+            assert_never(event)
 
 
 def _machine_changed(

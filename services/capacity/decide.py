@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from capacity import Hears, Says
-from capacity.state import Pool, Said, State, Warned, evolve
+from capacity.pool import Pool, Said, Warned
+from capacity.state import State, evolve
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.conditions import Capacity

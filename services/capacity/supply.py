@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from capacity.state import Pool, State
+from capacity.pool import Pool
+from capacity.state import State
 from nodepool.contract.catalog import deliverable
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey

@@ -1,6 +1,6 @@
 """The verdict on a NodePool's capacity, and the warning that there are not enough machines."""
 
-from capacity.state import Pool
+from capacity.pool import Pool
 from capacity.supply import Share
 from nodepool.contract.conditions import HEALTHY, Capacity
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
-from capacity.state import Pool, Said, State
+from capacity.pool import Pool, Said
+from capacity.state import State
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
@@ -987,21 +988,17 @@ def any_event(draw: st.DrawFn) -> Hears:
         affinity=on_leaf("l1") if draw(st.booleans()) else None,
     )
     quota = draw(st.sampled_from([Quota.UNDER, Quota.OVER]))
-    event: Hears = draw(
-        st.sampled_from(
-            [
-                validated(pool, generation, spec, draw(reasons)),
-                granted_to(pool, generation, draw(st.integers(0, 4)), quota),
-                assigned(pool, number),
-                deleted(pool, number),
-                registration_failed(pool, number),
-                MachineAdded(zone=ZONE, machine=f"m{number}", instance_type=H100),
-                MachineRepaired(zone=ZONE, machine=f"m{number}"),
-                deleting(pool),
-            ]
-        )
-    )
-    return event
+    events: list[Hears] = [
+        validated(pool, generation, spec, draw(reasons)),
+        granted_to(pool, generation, draw(st.integers(0, 4)), quota),
+        assigned(pool, number),
+        deleted(pool, number),
+        registration_failed(pool, number),
+        MachineAdded(zone=ZONE, machine=f"m{number}", instance_type=H100),
+        MachineRepaired(zone=ZONE, machine=f"m{number}"),
+        deleting(pool),
+    ]
+    return draw(st.sampled_from(events))
 
 
 @given(st.lists(any_event(), max_size=60))

@@ -255,7 +255,8 @@ def test_the_transition_time_of_accepted_is_that_of_its_last_change_of_status(
 ) -> None:
     # given verdicts that follow each other a minute apart
     conditions: dict[str, Condition] = {}
-    kept, since = None, NOON
+    kept: Condition | None = None
+    since = NOON
     for minute, reason in enumerate(reasons):
         now = NOON + timedelta(minutes=minute)
         kind = type(reason).__name__

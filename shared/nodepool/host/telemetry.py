@@ -57,6 +57,7 @@ class Telemetry:
         """Counts and logs an object of the read model that cannot be stored."""
         self.metrics.parked()
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
+        self._log.flush()
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input, which its outputs name as their parent."""
