@@ -771,6 +771,15 @@ def test_only_whole_racks_can_be_had(free: int, expected: str) -> None:
     assert short(story.want_racks("train", 36))[0] == f"train {expected}"
 
 
+def test_a_warning_says_that_a_type_comes_in_racks() -> None:
+    story = Racks()
+    story.add_rack_machines(17)
+
+    assert short(story.want_racks("train", 18))[1] == (
+        f"train: none of 18 wanted Nodes of {GB200} can be had in {ZONE} now, in racks of 18"
+    )
+
+
 def test_a_rack_that_is_too_small_for_one_pool_is_there_for_the_next() -> None:
     story = Racks()
     story.add_rack_machines(20)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
@@ -32,6 +33,8 @@ WRITES_MAX = 512
 RETRY_S = 0.1
 RETRY_MAX_S = 10.0
 """The pause after the first write that failed, and the longest; it doubles with each in a row."""
+KEYS_PER_TURN = 2_000
+"""After so many compared objects other tasks get a turn, so that no commit is delayed."""
 HEADERS_BYTES = 512
 """What the headers of a write take at most; the server counts them with the content."""
 
@@ -159,15 +162,16 @@ class ReadModelWriter(Generic[S, I]):
                 key = key_of_object(bucket, entry.subject)
                 self._stored.note(key, stored_object(entry.headers, entry.position), now)
         self._is_current = True
-        state = self._state
+        state, projection = self._state, self._projection
         if state is None:
             return
-        projection = self._projection
-        wanted = {(b, key) for b in projection.buckets for key in projection.keys(state, b)}
-        for key in sorted(wanted | self._stored.live()):
+        wanted = ((b, key) for b in projection.buckets for key in projection.keys(state, b))
+        for number, key in enumerate(chain(wanted, self._stored.live()), 1):
             stored = self._stored.get(key)
             if (stored.version, stored.rendering) != (self._version(key), projection.rendering):
                 self._changed[key] = None
+            if number % KEYS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     def _version(self, key: ObjectKey) -> int | None:
         """The version of an object; None for one that there is not, or that cannot be made."""
