@@ -130,8 +130,7 @@ def _pool(state: State, pool: NodePoolObject | None) -> NodePoolObject | None:
     """The NodePool with the Nodes that its status names while it shrinks."""
     if pool is None or not pool.is_shrinking:
         return pool
-    nodes = (state.nodes[key] for key in sorted(state.busy.get(pool.key, ())))
-    return replace(pool, busy=tuple(nodes))
+    return replace(pool, busy=tuple(state.nodes[key] for key in state.busy.get(pool.key, ())))
 
 
 def _machine_object(state: State, key: MachineKey) -> MachineObject | None:

@@ -65,10 +65,15 @@ def _missing(pool: NodePoolObject) -> Iterator[str]:
     """What keeps a NodePool from its target."""
     if pool.in_progress:
         yield f"{pool.in_progress} {'is' if pool.in_progress == 1 else 'are'} in progress"
-    found = (pool.conditions.get(kind) for kind in CHECKS)
-    failing = [check for check in found if check is not None and check.status != "True"]
+    checks = (pool.conditions[kind] for kind in CHECKS if kind in pool.conditions)
+    failing = [
+        f"{check.type} is {check.reason}"
+        for check in checks
+        # What was found of an older generation may not hold for this one.
+        if check.status != "True" and check.generation == pool.generation
+    ]
     if failing:
-        yield " and ".join(f"{check.type} is {check.reason}" for check in failing)
+        yield " and ".join(failing)
 
 
 def _surplus(pool: NodePoolObject) -> str:

@@ -400,6 +400,10 @@ def leaves(node: str) -> NodeUpdated:
         ([sample(CWNodeAssigned)], "NodePool has 0 of 2 Nodes; 1 is in progress."),
         ([sample(QuotaChecked)], "NodePool has 0 of 2 Nodes; Quota is Over."),
         (
+            [sample(QuotaChecked), validated(generation=3)],
+            "NodePool has 0 of 2 Nodes.",
+        ),
+        (
             [sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE), sample(QuotaChecked)],
             "NodePool has 0 of 2 Nodes; Quota is Over and Capacity is NoneAvailable.",
         ),
