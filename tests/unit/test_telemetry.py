@@ -111,7 +111,8 @@ def test_an_object_that_cannot_be_stored_is_counted_and_logged(
 
     # then it is counted as a dead letter, and its line says which it is and why
     registry = telemetry.metrics.registry
-    assert registry.get_sample_value("nodepool_dead_letters_total", {"service": "quota"}) == 1
+    labels = {"nodepool_service": "quota"}
+    assert registry.get_sample_value("nodepool_dead_letters_total", labels) == 1
     (line,) = lines(path)
     assert (line["level"], line["event"]) == ("error", "object parked")
     assert (line["bucket"], line["key"], line["cause"]) == (
