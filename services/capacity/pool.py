@@ -6,6 +6,7 @@ from datetime import datetime
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
+from nodepool.state.inventory import in_whole_racks
 from nodepool.state.queue import Queue
 from nodepool.state.ranking import Rank, Ranking, rank
 
@@ -100,8 +101,15 @@ class Pool:
 
     @property
     def restricted(self) -> bool:
-        """Whether it wants Nodes and an affinity says which."""
-        return self.shortfall > 0 and self.spec.affinity is not None
+        """Whether as many free machines as it wants need not be enough for it.
+
+        An affinity may not accept them, or they do not complete a rack.
+        """
+        wanted = self.shortfall
+        if not wanted:
+            return False
+        whole = in_whole_racks(self.spec.instance_type, self.held, wanted)
+        return self.spec.affinity is not None or whole < wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class Offering:
 
     waiting: the NodePools that want machines, first to be served first.
     demand: how many machines they want in all.
-    restricted: how many of them have an affinity.
+    restricted: for how many of them so many machines need not be enough.
     short: the NodePools whose last verdict is that there are not enough machines.
     """
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from capacity.pool import Pool
 from capacity.state import State
-from nodepool.contract.catalog import deliverable
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
+from nodepool.state.inventory import in_whole_racks
 
 
 class Share(NamedTuple):
@@ -84,4 +84,5 @@ def _share(pool: Pool, fitting: int, free: int) -> Share:
 
 
 def _deliverable(pool: Pool, machines: int) -> int:
-    return deliverable(pool.spec.instance_type, pool.held, pool.shortfall, machines)
+    count = min(machines, pool.shortfall)
+    return in_whole_racks(pool.spec.instance_type, pool.held, count)

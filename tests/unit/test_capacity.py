@@ -19,7 +19,6 @@ from nodepool.contract.affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from nodepool.contract.catalog import deliverable
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityChecked,
@@ -43,7 +42,7 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
-from nodepool.state.inventory import Inventory
+from nodepool.state.inventory import Inventory, in_whole_racks
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -801,12 +800,21 @@ def test_a_machine_that_a_rack_has_lost_is_replaced_alone() -> None:
     assert short(story.wake_until_idle()) == ["train Sufficient 1/1"]
 
 
-@given(st.integers(0, 80), st.integers(0, 80), st.integers(0, 80))
-def test_what_is_delivered_completes_racks(held: int, wanted: int, free: int) -> None:
-    delivered = deliverable(GB200, held, wanted, free)
+def test_what_completes_no_rack_cannot_be_had_however_many_machines_are_free() -> None:
+    story = Racks()
+    story.add_rack_machines(40)
+    story.specify("train", 36, instance_type=GB200)
 
-    assert 0 <= delivered <= min(wanted, free)
-    assert delivered == wanted or not delivered or (held + delivered) % 18 == 0
+    assert short(story.grant("train", 17, Quota.OVER))[0] == "train NoneAvailable 0/17"
+
+
+@given(st.integers(0, 80), st.integers(0, 80))
+def test_what_is_given_of_a_rack_type_makes_whole_racks(held: int, free: int) -> None:
+    given_ = in_whole_racks(GB200, held, free)
+
+    assert 0 <= given_ <= free
+    assert not given_ or (held + given_) % 18 == 0
+    assert in_whole_racks(H100, held, free) == free
 
 
 # The rules for counting.

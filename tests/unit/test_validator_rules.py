@@ -171,7 +171,9 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
         pytest.param(
             manifest(pool="a" * 64),
             Refusal(
-                "metadata.name", f"name has 64 characters, more than the 63 allowed; it {NAME_RULE}"
+                "metadata.name",
+                "name has 64 characters, more than the 63 allowed; it becomes the value of a label"
+                " of each Node (Kubernetes: Labels and Selectors)",
             ),
             id="a name that is too long for a label",
         ),

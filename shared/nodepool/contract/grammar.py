@@ -58,11 +58,16 @@ def dns1123_subdomain(name: str) -> str | None:
 
 
 def pool_name(name: str) -> str | None:
-    """Why `name` is no DNS subdomain of 1 to 63 characters, or None.
+    """Why `name` cannot be a NodePool's: no DNS subdomain of 1 to 63 characters; or None.
 
-    The name of a NodePool is the value of a label of its Nodes as well.
+    Each Node of the NodePool has the name as the value of a label, which holds no more.
     """
-    return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, LABEL_LIMIT)
+    if LABEL_LIMIT < len(name) <= SUBDOMAIN_LIMIT:
+        return (
+            f"name has {len(name)} characters, more than the {LABEL_LIMIT} allowed; it becomes"
+            " the value of a label of each Node (Kubernetes: Labels and Selectors)"
+        )
+    return dns1123_subdomain(name)
 
 
 def qualified_name(key: str) -> str | None:
