@@ -110,8 +110,6 @@ FOR_PEOPLE = {
     "CWNodeRequestQueued": SHOWN,
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
-    "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
-    "MachineBroken": "folded by the fleet that says it; others see what a fault leads to",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }
