@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 from immutables import Map
 
-from aggregator.objects import NodePoolObject, document
+from aggregator.documents import document
+from aggregator.objects import NodePoolObject
 from nodepool.cli.app import run
 from nodepool.cli.schema import Field, nodepool
 from nodepool.contract.conditions import Validated, changed
