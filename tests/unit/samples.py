@@ -445,6 +445,12 @@ SAMPLES: tuple[Message, ...] = (
         removal=RemovalReason.SCALE_DOWN,
         message="Node g3779b1 is deleted",
     ),
+    ApplyNodePool(
+        **OF,
+        metadata=ManifestMetadata(name="train.v1"),
+        spec=NodePoolSpec(instance_type=KIND, target_nodes=2),
+        create_only=True,
+    ),
     QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
 )
 

@@ -1,17 +1,31 @@
 """The `nodepool` command: the control plane with the verbs and the output of kubectl."""
 
+import errno
 import os
+import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import TextIO
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal."""
+BROKEN_PIPE = 141
+"""The exit code where the reader of a pipe has gone, by the same convention."""
+_FAILED = 1
+_OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
 def main() -> None:
     """Runs the command and exits.
 
-    The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C.
+    The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C,
+    141 for a pipe that was closed.
     """
+    # At once, wherever the program is: what was sent is in the log, and nothing else is kept here.
+    signal.signal(signal.SIGINT, _interrupted)
     try:
         # Imported here, so that Ctrl-C during the imports is handled as later.
         from nodepool.cli.app import run
@@ -19,14 +33,47 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except OSError as error:
+        code = _cannot_write(error)
     sys.exit(_flushed(code))
+
+
+def _interrupted(_: int, __: "FrameType | None") -> None:
+    os._exit(INTERRUPTED)
 
 
 def _flushed(code: int) -> int:
     """The exit code, after all output is written; a pipe that was closed early is no error."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes once more when it exits, and would report the same error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
+        return code or BROKEN_PIPE
+    except OSError as error:
+        return _cannot_write(error)
     return code
+
+
+def _cannot_write(error: OSError) -> int:
+    """Reports that the output cannot be written and returns the exit code; raises any other error.
+
+    An error that names a file is not about the output.
+    """
+    if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+        raise error
+    _discard(sys.stdout)
+    try:
+        sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
+    except OSError:
+        _discard(sys.stderr)
+    return _FAILED
+
+
+def _discard(stream: "TextIO | None") -> None:
+    """Lets what is left of an output go nowhere.
+
+    The interpreter flushes once more when it exits, and would report the same error.
+    """
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

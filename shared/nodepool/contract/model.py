@@ -66,7 +66,12 @@ def _canonical_class(value: object) -> object:
 
 
 class Image(Value):
-    """The boot image of a NodePool's Nodes."""
+    """The boot image of a NodePool's Nodes.
+
+    kernel: the kernel that it has.
+    name: its name.
+    release_train: the channel that it comes from.
+    """
 
     kernel: str | None = None
     name: str | None = None
@@ -85,9 +90,13 @@ class Lifecycle(Value):
 
 
 class Taint(Value):
-    """A taint of a Node; an absent value and an empty one are the same.
+    """A taint of a Node.
 
     See https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+
+    key: its key.
+    value: its value; absent and empty are the same.
+    effect: what it does to Pods without a toleration: NoSchedule, PreferNoSchedule or NoExecute.
     """
 
     key: str
@@ -95,8 +104,28 @@ class Taint(Value):
     effect: str
 
 
+CPU_TAINT: Final = Taint(key="is_cpu_compute", effect="NoSchedule")
+GPU_TAINT: Final = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that Kubernetes itself gives to a cordoned Node."""
+MANAGED_TAINTS: Final = (
+    CPU_TAINT,
+    GPU_TAINT,
+    CORDON,
+    Taint(key="node.coreweave.cloud/reserved", effect="NoExecute"),
+    Taint(key="sunk.coreweave.com/lock", effect="NoExecute"),
+)
+"""The taints, by key and effect, that the control plane sets and a NodePool cannot ask for.
+
+See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+"""
+
+
 class SchedulingPriority(Value):
-    """Which NodePool gets machines first when they are short: the one with the higher value."""
+    """Which NodePool gets machines first when they are short.
+
+    value: the NodePool with the higher one comes first.
+    """
 
     value: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
 
@@ -110,7 +139,8 @@ class NodePoolSpec(Value):
 
     instance_type: the type of its Nodes.
     target_nodes: how many Nodes it is to have.
-    min_nodes, max_nodes, autoscaling: the bounds within which an autoscaler may set the target.
+    autoscaling: whether an autoscaler may set the target.
+    min_nodes, max_nodes: the bounds within which it may; they mean nothing without autoscaling.
     lifecycle: how Nodes leave it.
     node_labels, node_annotations, node_taints: what each of its Nodes carries.
     image: what its Nodes boot.
@@ -144,11 +174,11 @@ class NodePoolSpec(Value):
 class ManifestMetadata(Value):
     """The metadata that a manifest may have.
 
-    name, labels, annotations: what the object gets.
+    name: the name of the object.
+    labels, annotations: what the object gets.
     resource_version: the version that it was edited from; it must still be the newest.
-
-    The other fields are owned by the control plane: a manifest that was read from it and is applied
-    again has them, and they are ignored.
+    uid, generation, creation_timestamp, deletion_timestamp, finalizers: ignored; what was read from
+        the control plane has them, and may be applied as it is.
     """
 
     name: str
@@ -176,7 +206,9 @@ class PodClass(StrEnum):
 class Pod(Value):
     """A Pod on a Node, as far as it decides when the Node may leave.
 
-    daemon_set, verification: whether it belongs to a DaemonSet, or checks the Node's health.
+    name: its name.
+    daemon_set: whether it belongs to a DaemonSet.
+    verification: whether it checks the Node's health.
     interruption: how it may be interrupted.
     grace_s: its termination grace period, in seconds.
     terminating: whether it is in its grace period.

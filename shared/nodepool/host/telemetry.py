@@ -7,23 +7,27 @@ from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
-from nodepool.host.metrics import Metrics, Samples
+from nodepool.host.metrics import Metrics, Source
 from nodepool.host.settings import Settings
 from nodepool.host.spans import Spans
-from nodepool.service import I, S
+from nodepool.nats.stored_objects import ObjectKey
+from nodepool.service import AnyService, I, S
 
 
 class Telemetry:
     """The telemetry of one replica; decisions do not depend on it.
 
+    source: what a scrape reads from the replica.
+
     Raises SettingsError where the log file cannot be opened.
     """
 
-    def __init__(self, service: str, settings: Settings, samples: Samples | None = None) -> None:
-        self.metrics = Metrics(service, samples)
+    def __init__(self, service: AnyService, settings: Settings, source: Source) -> None:
+        messages = {*service.inputs, *service.outputs}
+        self.metrics = Metrics(service.name, messages, source)
         self._settings = settings
-        self._log = ServiceLog(service, settings)
-        self._spans = Spans(service, settings)
+        self._log = ServiceLog(service.name, settings)
+        self._spans = Spans(service.name, settings)
         self._pages: HealthServer | None = None
 
     @property
@@ -51,6 +55,12 @@ class Telemetry:
             if log.shows_messages:
                 log.message(item, name, result, age, time)
         log.flush()
+
+    def parked(self, key: ObjectKey, cause: str) -> None:
+        """Counts and logs an object of the read model that cannot be stored."""
+        self.metrics.parked()
+        self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
+        self._log.flush()
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input, which its outputs name as their parent."""
