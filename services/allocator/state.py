@@ -47,7 +47,7 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
 from nodepool.state.ranking import Ranking
@@ -79,20 +79,18 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     match message:
         case NodePoolValidated():
             return _specified(state, message)
-        case NodePoolDeleting(key=key, uid=uid):
-            return _deleting(state, state.pool(key, uid))
-        case CWNodePoolDeleted(key=key, uid=uid):
-            return _deleted(state, state.pool(key, uid))
+        case NodePoolDeleting() | CWNodePoolDeleted():
+            return _deleted(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message)
-        case CapacityChecked(key=key, uid=uid):
-            check = Check(message.generation, message.granted, message.since)
+        case CapacityChecked(key=key, uid=uid, generation=generation, granted=granted):
+            check = Check(generation, granted, message.since)
             return _checked(state, state.pool(key, uid), check)
         case CapacityCheckFailed(key=key):
             return _checked(state, state.pools.get(key), None)
-        case MachineAdded():
+        case MachineAdded(zone=zone, instance_type=kind):
             state = replace(state, inventory=state.inventory.add(message))
-            return _offered(state, state.inventory.machines[message.machine_key].offering)
+            return _offered(state, offering_key(zone, kind))
         case MachineRepaired():
             return _repaired(state, message)
         case CWNodeAssigned():
@@ -105,12 +103,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _member_changed(state, message)
         case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved():
             return _announced(state, message)
-        case CWNodeDeliverFail():
+        case CWNodePoolScaledDown() | CWNodeDeliverFail():
             return _announced(state, message)
         case AllocationFailed() | AllocationRecovered():
-            return _retried(_announced(state, message), message, context)
+            return _retried(state, message, context)
         case CWNodePoolNodesRequestFailed():
             return state
         case _:
@@ -128,17 +126,16 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     return _stored(state, pool)
 
 
-def _deleting(state: State, pool: Pool | None) -> State:
-    """The state with a deleted NodePool, which may have nothing more; a removal begins anew."""
-    if pool is None or pool.stage is not Stage.ACTIVE:
-        return state
-    return _stored(state, replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None))
-
-
-def _deleted(state: State, pool: Pool | None) -> State:
+def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State:
+    """The state without a NodePool that is gone; one that is to go may have nothing more."""
+    pool = state.pool(event.key, event.uid)
     if pool is None:
         return state
-    return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
+    if isinstance(event, CWNodePoolDeleted):
+        return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
+    if pool.stage is not Stage.ACTIVE:
+        return state
+    return _stored(state, replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None))
 
 
 def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
@@ -208,6 +205,7 @@ def _retried(
     """The state with a NodePool that failed due to be reconciled again, until that succeeds."""
     if event.key not in state.pools:
         return state
+    state = _announced(state, event)
     if isinstance(event, AllocationFailed):
         return replace(state, work=state.work.failed(event.key, context.time))
     return replace(state, work=state.work.succeeded(event.key))

@@ -91,7 +91,13 @@ def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> di
 
 
 def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
-    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool."""
+    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool.
+
+    Kubernetes allows one taint of a key and effect on a Node, and its own controller takes the
+    taint of a cordon away from a Node without one. So what is managed here wins over the NodePool.
+    """
     gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
     kind = GPU_TAINT if gpu else CPU_TAINT
-    return (kind, *((CORDON,) if cordoned else ()), *template.node_taints)
+    managed = {(taint.key, taint.effect) for taint in (kind, CORDON)}
+    own = (taint for taint in template.node_taints if (taint.key, taint.effect) not in managed)
+    return (kind, *((CORDON,) if cordoned else ()), *own)
