@@ -351,7 +351,7 @@ def test_a_preemption_during_a_scale_down_costs_one_node(world: WorldHarness) ->
     world.given_data_center(machines=3)
     world.apply("cheap", 3, computeClass="spot", lifecycle=PREFER_IDLE)
     for node in ("n1", "n2", "n3"):
-        world.run_pod(node, graceS=60)
+        world.run_pod(node, graceS=60, interruption="graceful")
     world.scale("cheap", 2)
     world.start_recording()
 
