@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# For a new .venv only; for another Python than it has: make clean setup PYTHON=python3.12
+# For a new .venv only; for another Python than it has: make distclean setup PYTHON=python3.12
 PYTHON ?= python3
 SEEDS ?= 1000
 ARGS ?=
@@ -17,7 +17,7 @@ NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
 fail = { echo "$(1)" >&2; exit 1; }
 
-.PHONY: help setup python run test lint format types bench simulation lock check clean
+.PHONY: help setup python run test lint format types bench simulation commands lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -65,18 +65,24 @@ bench: setup ## Measure throughput and latency
 simulation: setup ## Run the longer simulation of faults (SEEDS=1000)
 	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
 
+commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
+	@PYTHONPATH=tests $(BIN)/python -m support.commands_page
+
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		$(call fail,lock: needs the oldest Python: make clean lock PYTHON=python3.11)
+		$(call fail,lock: needs the oldest Python: make distclean lock PYTHON=python3.11)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
 		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --extra otlp \
+		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
 check: lint types test ## All that must pass before a change goes in
 
-clean: ## Remove .venv, caches and the data of local runs
-	@rm -rf .venv .setup-lock .nodepool build dist
+clean: ## Remove the data of local runs, and caches
+	@rm -rf .nodepool build dist
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find shared services tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv as well
+	@rm -rf .venv .setup-lock

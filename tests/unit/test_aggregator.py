@@ -591,7 +591,7 @@ def test_another_bucket_is_refused() -> None:
 
 def test_gauges_show_counts_conditions_limits_and_machines() -> None:
     story = with_node().heard(sample(QuotaSet, limit=8, granted=1))
-    pool = {"org": "acme", "cluster": "prod", "pool": "train.v1"}
+    pool = {"org": "acme", "nodepool_cluster": "prod", "pool": "train.v1"}
     ledger = {"org": "acme", "zone": ZONE, "instance_type": KIND}
     offering = {"zone": ZONE, "instance_type": KIND}
 

@@ -10,12 +10,13 @@ from nodepool.contract.log import Entry
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import QUIET_S, Committing, Stale
-from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
+from nodepool.host.leadership import CLAIM_S, STALE_S, STANDBY_S, Leadership
+from nodepool.host.metrics import Source
 from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
-from quota import Hears
+from quota import Hears, Says
 from quota.decide import SERVICE
 from quota.state import State
 from support.proposals import NOON, command_entry, wake_entry
@@ -35,13 +36,17 @@ class Bench:
         self.error: Exception | None = None
         self.replica = Replica(SERVICE)
         self.leadership = Leadership()
+        self.leadership.caught_up(self.now)
         self.telemetry = telemetry
-        self.committing = Committing(
+        self.committing = self._committing()
+
+    def _committing(self) -> Committing[State, Hears, Says]:
+        return Committing(
             self.replica,
             self._commit,
             self.leadership,
             Projector(None),
-            telemetry,
+            self.telemetry,
             lambda: self.now,
         )
 
@@ -78,19 +83,29 @@ class Bench:
         assert self.replica.read(Entry(self.position, NOON, "np.commit.quota", content, {}))
         self.committing.followed(self.now, caught_up=True)
 
+    def restarted(self) -> "Bench":
+        """A replica that has read the same log in a new process."""
+        fresh = Bench(self.telemetry)
+        fresh.now, fresh.position = self.now, self.position
+        fresh.replica = Replica(
+            SERVICE, self.replica.safe, self.replica.committed, self.replica.expected_sequence
+        )
+        fresh.committing = fresh._committing()
+        return fresh
+
     def run(self) -> int:
         """What the runtime does in each turn; how many inputs were processed."""
         return asyncio.run(self.committing.run())
 
     def results(self, result: str) -> float | None:
         """How many commits ended like this."""
-        labels = {"service": "quota", "result": result}
+        labels = {"nodepool_service": "quota", "result": result}
         return self.telemetry.metrics.registry.get_sample_value("nodepool_commits_total", labels)
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    telemetry = Telemetry("quota", Settings(log_file=str(tmp_path / "quota.log")))
+    telemetry = Telemetry(SERVICE, Settings(log_file=str(tmp_path / "quota.log")), Source())
     yield Bench(telemetry)
     telemetry.close()
 
@@ -197,6 +212,62 @@ def test_a_replica_that_stops_commits_its_quiet_inputs(bench: Bench) -> None:
     assert bench.replica.committed == position
 
 
+# --- claiming -----------------------------------------------------------------------------------
+
+
+def test_a_replica_that_meets_no_other_says_by_an_empty_commit_that_it_leads(bench: Bench) -> None:
+    # given a replica that has processed a command in an earlier life, and has nothing to do
+    position = bench.command()
+    bench.run()
+    fresh = bench.restarted()
+
+    # when no replica commits for a while
+    fresh.now += CLAIM_S
+    assert fresh.run() == 0
+
+    # then it leads, and nothing else has changed
+    assert fresh.leadership.leading
+    assert fresh.replica.committed == position
+    assert [(it.position, it.messages) for it in fresh.commits] == [(position, [])]
+
+    # and it says so once
+    fresh.now += CLAIM_S
+    assert fresh.run() == 0
+    assert len(fresh.commits) == 1
+
+
+def test_of_two_replicas_that_claim_at_once_the_one_that_is_refused_follows(bench: Bench) -> None:
+    # given two idle replicas that wait equally long
+    bench.now += CLAIM_S
+    bench.error = Conflict("the other one was first")
+
+    # when the commit of this one is refused
+    bench.run()
+
+    # then it follows, and does not claim again
+    assert not bench.leadership.leading
+    assert bench.leadership.following
+    bench.read_commit_of_another(0)
+    bench.now += 2 * CLAIM_S
+    bench.run()
+    assert bench.commits == []
+
+
+def test_a_replica_with_inputs_commits_them_instead_of_a_claim(bench: Bench) -> None:
+    # given a replica that has waited long, and an input without outputs that has not
+    bench.now += CLAIM_S
+    position = bench.quiet_input()
+
+    # when it has its turns
+    bench.run()
+    bench.now += QUIET_S
+    bench.run()
+
+    # then its one commit covers the input
+    assert [proposal.position for proposal in bench.commits] == [position]
+    assert bench.leadership.leading
+
+
 # --- following ----------------------------------------------------------------------------------
 
 
@@ -290,10 +361,10 @@ def test_after_a_commit_in_doubt_the_same_is_proposed_again(bench: Bench) -> Non
     # when the replica has its turn
     assert bench.run() == 0
 
-    # then nothing is taken for committed, and it still leads
+    # then nothing is taken for committed, and it follows no other
     assert bench.results("in_doubt") == 1
     assert bench.replica.committed == 0
-    assert bench.leadership.leading
+    assert not bench.leadership.following
 
     # and the next turn commits the same inputs
     assert bench.run() == 1

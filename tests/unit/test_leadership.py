@@ -1,6 +1,6 @@
 """Leading and following: which replica processes an input at once, and which one waits."""
 
-from nodepool.host.leadership import STALE_S, STANDBY_S, Leadership
+from nodepool.host.leadership import CLAIM_S, STALE_S, STANDBY_S, Leadership
 
 NOW = 1_000.0
 SOON = NOW + STANDBY_S / 2
@@ -14,21 +14,80 @@ def follower() -> Leadership:
     return leadership
 
 
-def test_a_new_replica_leads() -> None:
+def leader() -> Leadership:
+    """A replica that has caught up, and has committed."""
+    leadership = Leadership()
+    leadership.caught_up(NOW)
+    leadership.committed()
+    return leadership
+
+
+def test_a_new_replica_may_commit_at_once_and_does_not_lead() -> None:
     # given a new replica
     leadership = Leadership()
+    leadership.caught_up(NOW)
 
     # when an input arrives
     leadership.input_arrived(NOW)
 
-    # then it may commit at once
-    assert leadership.leading
+    # then it may commit at once, and leads once it has
     assert leadership.may_commit(NOW)
+    assert not leadership.leading
+    assert not leadership.committed()
+    assert leadership.leading
+
+
+def test_of_two_idle_replicas_the_one_that_committed_last_leads() -> None:
+    # given two replicas, the first of which has committed
+    one, other = leader(), Leadership()
+    other.caught_up(NOW)
+    other.followed(NOW, caught_up=True)
+
+    # when the second takes over, and the first reads that
+    assert other.committed()
+    one.followed(SOON, caught_up=True)
+
+    # then the second leads, and the first does not
+    assert (one.leading, other.leading) == (False, True)
+
+
+def test_a_new_replica_claims_to_lead_once_it_has_heard_no_other_for_a_while() -> None:
+    # given a replica that has caught up
+    leadership = Leadership()
+    leadership.caught_up(NOW)
+
+    # when nothing happens
+    # then it is to claim after a while, and not before
+    assert not leadership.claim_is_due(NOW + CLAIM_S - 0.1)
+    assert leadership.claim_is_due(NOW + CLAIM_S)
+
+
+def test_neither_a_leader_nor_a_follower_claims_however_quiet_it_is() -> None:
+    assert not leader().claim_is_due(NOW + 1_000)
+    assert not follower().claim_is_due(NOW + 1_000)
+
+
+def test_after_a_commit_in_doubt_it_is_open_who_leads() -> None:
+    # given a leader with a commit in doubt
+    leadership = leader()
+    leadership.in_doubt()
+
+    # when it reads a commit, which may be that one
+    leadership.followed(SOON, caught_up=True)
+
+    # then it does not lead, and waits for nobody either
+    assert not leadership.leading
+    assert not leadership.following
+    assert leadership.claim_is_due(SOON + CLAIM_S)
+
+    # and after the next commit that is not its own it follows
+    leadership.followed(SOON, caught_up=True)
+    assert leadership.following
 
 
 def test_a_replica_that_reads_a_commit_of_another_one_follows() -> None:
-    # given a replica that leads and has caught up
-    leadership = Leadership()
+    # given a replica that leads
+    leadership = leader()
 
     # when it reads a commit of another one
     leadership.followed(NOW, caught_up=True)
@@ -45,8 +104,8 @@ def test_a_commit_read_before_catching_up_is_history() -> None:
     # when it reads a commit of another one, or of its own earlier life
     leadership.followed(NOW, caught_up=False)
 
-    # then it still leads
-    assert leadership.leading
+    # then it follows nobody
+    assert not leadership.following
 
 
 def test_a_follower_takes_over_what_the_leader_leaves_unprocessed() -> None:
@@ -77,7 +136,7 @@ def test_a_follower_waits_anew_after_each_commit_of_the_leader() -> None:
 
 def test_a_conflict_makes_a_leader_follow() -> None:
     # given a replica that leads
-    leadership = Leadership()
+    leadership = leader()
 
     # when its commit is refused because another replica came first
     leadership.conflicted(NOW)

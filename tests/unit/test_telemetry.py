@@ -7,8 +7,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from nodepool.host.metrics import Source
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
+from quota.decide import SERVICE
 from support.proposals import proposed
 
 
@@ -19,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def telemetry(path: Path) -> Iterator[Telemetry]:
-    made = Telemetry("quota", Settings(log_file=str(path), metrics_port=0))
+    made = Telemetry(SERVICE, Settings(log_file=str(path), metrics_port=0), Source())
     yield made
     made.close()
 
@@ -29,7 +31,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 def processed(telemetry: Telemetry, outcome: str) -> float | None:
-    labels = {"service": "quota", "message": "SetQuota", "outcome": outcome}
+    labels = {"nodepool_service": "quota", "message": "SetQuota", "outcome": outcome}
     registry = telemetry.metrics.registry
     return registry.get_sample_value("nodepool_messages_processed_total", labels)
 
@@ -66,7 +68,7 @@ def test_an_input_that_failed_is_a_failure_whatever_became_of_its_batch(
 
 def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path) -> None:
     # given a service that logs errors only
-    quiet = Telemetry("quota", Settings(log_file=str(path), log_level="error"))
+    quiet = Telemetry(SERVICE, Settings(log_file=str(path), log_level="error"), Source())
 
     # when it has processed an input
     quiet.processed(proposed().processed, "stored")
@@ -87,12 +89,12 @@ def test_what_is_counted_is_served(telemetry: Telemetry) -> None:
     # then the page of metrics says so
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
         text = response.read().decode()
-    assert 'nodepool_messages_processed_total{message="SetQuota",outcome="stored"' in text
+    assert 'nodepool_messages_processed_total{message="SetQuota",nodepool_service="quota"' in text
 
 
 def test_settings_without_a_port_serve_nothing(path: Path) -> None:
     # given settings without a port
-    telemetry = Telemetry("quota", Settings(log_file=str(path), metrics_port=-1))
+    telemetry = Telemetry(SERVICE, Settings(log_file=str(path), metrics_port=-1), Source())
 
     # when the pages are to be served
     # then there are none

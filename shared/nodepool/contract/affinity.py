@@ -59,7 +59,10 @@ class _Shape(BaseModel):
 
 
 class NodeSelectorRequirement(_Shape):
-    """One comparison of one label; operator and values may be any text, which `fault` checks."""
+    """One comparison of one label; operator and values may be any text, which is checked later.
+
+    key, operator, values: a label; In, NotIn, Exists, DoesNotExist, Gt or Lt; what it is held to.
+    """
 
     key: str
     operator: str
@@ -72,8 +75,7 @@ class NodeSelectorTerm(_Shape):
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: Any = Field(default=None, exclude=True)
 
-    # Of the field, not of the model: a validator of the model would get the JSON list, which strict
-    # mode does not accept as a tuple.
+    # Of the field: one of the model would get the JSON list, which strict mode takes for no tuple.
     @field_validator("match_fields")
     @classmethod
     def _only_labels(cls, _value: object) -> None:
@@ -93,7 +95,7 @@ class NodeAffinity(_Shape):
 
 
 class Affinity(_Shape):
-    """The affinity of a NodePool."""
+    """Which machines a NodePool accepts."""
 
     node_affinity: NodeAffinity | None = None
 

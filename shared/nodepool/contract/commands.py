@@ -16,7 +16,10 @@ MACHINES_MAX = 500
 
 
 class RegisterCluster(Command, OfCluster):
-    """Registers a cluster; the zone that it is in never changes."""
+    """Registers a cluster.
+
+    zone: the zone that it is in, which never changes.
+    """
 
     zone: str
 
@@ -24,8 +27,9 @@ class RegisterCluster(Command, OfCluster):
 class ApplyNodePool(Command, OfPool):
     """Creates a NodePool, or changes it to what the manifest says; the data is the manifest itself.
 
-    api_version, kind, metadata, spec: as in the manifest; a `metadata.resourceVersion` that is not
-        the newest is refused.
+    api_version, kind: the version and the type of the manifest.
+    metadata: the name of the NodePool, and what else a manifest says about the object.
+    spec: its desired state.
     status: accepted and ignored, so that an object can be applied as it was read.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
@@ -41,6 +45,7 @@ class ApplyNodePool(Command, OfPool):
 class ScaleNodePool(Command, OfPool):
     """Changes `spec.targetNodes` alone.
 
+    target_nodes: how many Nodes the NodePool is to have.
     resource_version: refused where it is not the newest.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
@@ -62,7 +67,11 @@ class DeleteNodePool(Command, OfPool):
 
 
 class SetQuota(Command, OfOrg):
-    """Sets how many Nodes of a type an organisation may have in a zone, in all its clusters."""
+    """Sets how many Nodes of a type an organisation may have in a zone, in all its clusters.
+
+    zone, instance_type: what is limited.
+    limit: the most Nodes.
+    """
 
     zone: str
     instance_type: str
@@ -73,6 +82,8 @@ class DeleteQuota(Command, OfOrg):
     """Unsets a limit, so that it is as if it had never been set: NodePools wait, none is removed.
 
     Refused as `NotFound` where no limit is set.
+
+    zone, instance_type: what is limited.
     """
 
     zone: str
@@ -80,7 +91,10 @@ class DeleteQuota(Command, OfOrg):
 
 
 class PreemptNode(Command, OfPool):
-    """Preempts a spot Node: the seven minutes that it has left begin now."""
+    """Preempts a spot Node: the seven minutes that it has left begin now.
+
+    node: its name.
+    """
 
     node: str
 
@@ -88,8 +102,9 @@ class PreemptNode(Command, OfPool):
 class AddMachines(Command, OfZone):
     """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
-    instance_type, labels: their type and their topology labels.
-    count: how many; at most `MACHINES_MAX`.
+    instance_type: their type.
+    labels: their topology labels.
+    count: how many.
     boot_seconds: how long each takes to boot, in seconds.
     """
 
@@ -117,13 +132,19 @@ class BreakMachine(Command, OfMachine):
 
 
 class RunPod(Command, OfMachine):
-    """Starts a Pod on a simulated Node; refused where it is cordoned or in no cluster."""
+    """Starts a Pod on a simulated Node; refused where it is cordoned or in no cluster.
+
+    pod: the Pod.
+    """
 
     pod: Pod
 
 
 class StopPod(Command, OfMachine):
-    """Ends a Pod on a simulated Node, as if its work were done."""
+    """Ends a Pod on a simulated Node, as if its work were done.
+
+    name: the name of the Pod.
+    """
 
     name: str
 

@@ -66,7 +66,12 @@ def _canonical_class(value: object) -> object:
 
 
 class Image(Value):
-    """The boot image of a NodePool's Nodes."""
+    """The boot image of a NodePool's Nodes.
+
+    kernel: the kernel that it has.
+    name: its name.
+    release_train: the channel that it comes from.
+    """
 
     kernel: str | None = None
     name: str | None = None
@@ -85,9 +90,13 @@ class Lifecycle(Value):
 
 
 class Taint(Value):
-    """A taint of a Node; an absent value and an empty one are the same.
+    """A taint of a Node.
 
     See https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+
+    key: its key.
+    value: its value; absent and empty are the same.
+    effect: what it does to Pods without a toleration: NoSchedule, PreferNoSchedule or NoExecute.
     """
 
     key: str
@@ -96,7 +105,10 @@ class Taint(Value):
 
 
 class SchedulingPriority(Value):
-    """Which NodePool gets machines first when they are short: the one with the higher value."""
+    """Which NodePool gets machines first when they are short.
+
+    value: the NodePool with the higher one comes first.
+    """
 
     value: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
 
@@ -144,11 +156,11 @@ class NodePoolSpec(Value):
 class ManifestMetadata(Value):
     """The metadata that a manifest may have.
 
-    name, labels, annotations: what the object gets.
+    name: the name of the object.
+    labels, annotations: what the object gets.
     resource_version: the version that it was edited from; it must still be the newest.
-
-    The other fields are owned by the control plane: a manifest that was read from it and is applied
-    again has them, and they are ignored.
+    uid, generation, creation_timestamp, deletion_timestamp, finalizers: ignored; what was read from
+        the control plane has them, and may be applied as it is.
     """
 
     name: str
@@ -176,7 +188,9 @@ class PodClass(StrEnum):
 class Pod(Value):
     """A Pod on a Node, as far as it decides when the Node may leave.
 
-    daemon_set, verification: whether it belongs to a DaemonSet, or checks the Node's health.
+    name: its name.
+    daemon_set: whether it belongs to a DaemonSet.
+    verification: whether it checks the Node's health.
     interruption: how it may be interrupted.
     grace_s: its termination grace period, in seconds.
     terminating: whether it is in its grace period.

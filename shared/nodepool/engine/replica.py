@@ -163,6 +163,20 @@ class Replica(Generic[S, I, O]):
             worth_storing=bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX,
         )
 
+    def claim(self) -> Proposal[S, I]:
+        """A proposal without inputs: its commit record shows other replicas that one is at work.
+
+        For a replica without open or quiet inputs only.
+        """
+        return Proposal(
+            service=self.service.name,
+            processed=(),
+            position=self.committed,
+            expected_sequence=self.expected_sequence,
+            folded=self.safe,
+            worth_storing=True,
+        )
+
     def _step(self, item: Input[I]) -> Step[S, O]:
         message = item.message
         if message is None:

@@ -66,14 +66,15 @@ class Committing(Generic[S, I, O]):
         waits = []
         if replica.quiet:
             waits.append(self._quiet_since + QUIET_S - now)
-        if not leadership.leading and (replica.open or replica.quiet):
+        if leadership.following and (replica.open or replica.quiet):
             waits.append(leadership.takeover_at - now)
         return min(waits, default=None)
 
     async def run(self) -> int:
         """Processes and commits what is open; how many inputs were processed.
 
-        Returns early where a commit was not stored: what is read next decides. Raises Stale.
+        Returns early where a commit was not stored: what is read next decides. A replica that has
+        nothing to process, and has met no other for a while, makes an empty commit. Raises Stale.
         """
         replica, leadership = self._replica, self._leadership
         before, now = self._processed, self._clock()
@@ -84,15 +85,17 @@ class Committing(Generic[S, I, O]):
         if not leadership.may_commit(now):
             return 0
         while replica.open:
-            if not await self._commit_batch(even_if_quiet=not leadership.leading):
+            if not await self._commit_batch(even_if_quiet=leadership.following):
                 return self._processed - before
         if replica.quiet and self._clock() >= self._quiet_since + QUIET_S:
             await self._commit_batch(even_if_quiet=True)
+        if not replica.quiet and leadership.claim_is_due(self._clock()):
+            await self._store(replica.claim())
         return self._processed - before
 
     async def finish(self) -> None:
         """Commits inputs without an output, so that nothing processes them again."""
-        if self._replica.quiet and self._leadership.leading:
+        if self._replica.quiet and not self._leadership.following:
             await self._commit_batch(even_if_quiet=True)
 
     async def _commit_batch(self, *, even_if_quiet: bool) -> bool:
@@ -143,6 +146,7 @@ class Committing(Generic[S, I, O]):
 
     def _after_doubt(self, error: InDoubt) -> None:
         self._replica.in_doubt()
+        self._leadership.in_doubt()
         # Whatever made the server lose a reply may have made it lose writes of the read model.
         self._projector.invalidate()
         self._telemetry.log.warning("commit in doubt", cause=str(error))

@@ -1,59 +1,98 @@
 """Whether a replica leads or stands by, and when a follower may take over; pure.
 
 Leadership only saves work: of two replicas that commit the same inputs, the log refuses one. So
-there is no lease and no election. A replica that commits leads; one that reads a commit of another
-replica follows, and processes only what the leader has left unprocessed for a while.
+there is no lease and no election. The replica that committed last leads; one that reads a commit of
+another replica follows, and processes only what the leader has left unprocessed for a while. A
+replica that has met no other is a candidate: it processes inputs at once, but does not lead yet.
 """
+
+from enum import Enum, auto
 
 STANDBY_S = 0.5
 """How long a follower leaves an input to the leader."""
 STALE_S = 5.0
 """A replica whose commit was refused reads the other replica's commit long before this."""
+CLAIM_S = 5.0
+"""How long a candidate without inputs waits for a commit of another replica before it claims."""
+
+
+class _Role(Enum):
+    CANDIDATE = auto()
+    LEADER = auto()
+    FOLLOWER = auto()
 
 
 class Leadership:
-    """Leading or following. Every `now` is in seconds of the same monotonic clock.
+    """Leading, following, or neither. Every `now` is in seconds of the same monotonic clock.
 
-    A new replica leads until it meets another one.
+    A new replica is a candidate. Of several replicas at most one leads, but for the moments until
+    the others have read its commit.
     """
 
     def __init__(self) -> None:
-        self._leading = True
+        self._role = _Role.CANDIDATE
+        self._has_followed = False
+        self._is_in_doubt = False
         self._leader_heard_at = 0.0
         self._oldest_input_at = 0.0
         self._conflicted_at = 0.0
 
     @property
     def leading(self) -> bool:
-        """Whether this replica processes inputs as soon as they arrive."""
-        return self._leading
+        """Whether the last commit that this replica knows of is its own."""
+        return self._role is _Role.LEADER
+
+    @property
+    def following(self) -> bool:
+        """Whether it leaves inputs to another replica for a while."""
+        return self._role is _Role.FOLLOWER
+
+    def caught_up(self, now: float) -> None:
+        """The log is read as far as it went at the start; from now on another replica is heard."""
+        self._leader_heard_at = now
 
     def input_arrived(self, now: float) -> None:
         """An input has arrived while no other was open."""
         self._oldest_input_at = now
 
     def followed(self, now: float, *, caught_up: bool) -> None:
-        """A commit of another replica was read.
+        """A commit was read that is not known to be one of this replica.
 
         While this replica is not `caught_up`, that is history and says nothing about the present.
+        After a commit in doubt it may be that one; then too it is open who leads.
         """
         self._leader_heard_at = now
-        if caught_up:
-            self._leading = False
+        self._has_followed = self._has_followed or caught_up
+        is_another = caught_up and not self._is_in_doubt
+        self._role = _Role.FOLLOWER if is_another else _Role.CANDIDATE
+        self._is_in_doubt = False
 
     def conflicted(self, now: float) -> None:
         """A commit of this replica was refused, because another replica committed first."""
-        self._leading = False
+        self._role = _Role.FOLLOWER
+        self._has_followed = True
         self._leader_heard_at = self._conflicted_at = now
 
+    def in_doubt(self) -> None:
+        """A commit of this replica may or may not be stored."""
+        self._is_in_doubt = True
+
     def committed(self) -> bool:
-        """A commit of this replica is stored, so it leads; True where it did not lead before."""
-        took_over, self._leading = not self._leading, True
+        """A commit of this replica is stored, so it leads; True where it has followed before."""
+        took_over, self._has_followed = self._has_followed, False
+        self._role, self._is_in_doubt = _Role.LEADER, False
         return took_over
 
+    def claim_is_due(self, now: float) -> bool:
+        """Whether a replica that is caught up and idle is to commit, so that it is known to lead.
+
+        Without that, replicas that start on a quiet log would not know which of them does.
+        """
+        return self._role is _Role.CANDIDATE and now - self._leader_heard_at >= CLAIM_S
+
     def may_commit(self, now: float) -> bool:
-        """Whether to process what is open: the leader at once, a follower after STANDBY_S."""
-        return self._leading or now >= self.takeover_at
+        """Whether to process what is open: a follower after STANDBY_S, any other at once."""
+        return not self.following or now >= self.takeover_at
 
     @property
     def takeover_at(self) -> float:

@@ -12,6 +12,7 @@ from nats.errors import Error as NatsError
 
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import BACK_OFF_S, Stale
+from nodepool.host.metrics import Progress, Source
 from nodepool.host.session import Host, Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
@@ -39,9 +40,8 @@ class Runtime(Generic[S, I, O]):
         self.service = service
         self.settings = settings
         self.replica: Replica[S, I, O] = Replica(service)
-        self.telemetry = Telemetry(
-            service.name, settings, lambda: service.gauges(self.replica.state)
-        )
+        source = Source(self._progress, lambda: service.gauges(self.replica.state))
+        self.telemetry = Telemetry(service, settings, source)
         self.ready = asyncio.Event()
         self.port = -1
         snapshots = Snapshots(snapshot_after, self.telemetry.log)
@@ -73,6 +73,9 @@ class Runtime(Generic[S, I, O]):
         """Whether it has caught up with the log and is connected."""
         session = self._session
         return self.ready.is_set() and session is not None and session.connection.is_connected
+
+    def _progress(self) -> Progress | None:
+        return None if self._session is None else self._session.progress
 
     async def _run_session(self, stop: asyncio.Event) -> None:
         connection = await _connected(self.settings.url, self.service.name, stop)

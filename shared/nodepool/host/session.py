@@ -15,6 +15,7 @@ from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.host.committing import Committing
 from nodepool.host.leadership import Leadership
+from nodepool.host.metrics import Progress
 from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
@@ -114,6 +115,19 @@ class Session(Generic[S, I, O]):
         connection.on_reconnect.append(reader.arrived.set)
         connection.on_reconnect.append(self._projector.invalidate)
 
+    @property
+    def progress(self) -> Progress | None:
+        """How far the replica is; None while it is not connected."""
+        if not self.connection.is_connected:
+            return None
+        replica = self.replica
+        return Progress(
+            pending=self._reader.pending + replica.open,
+            committed=replica.committed,
+            leading=self._leadership.leading,
+            failures=replica.failures,
+        )
+
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then leaves nothing half done.
 
@@ -141,17 +155,12 @@ class Session(Generic[S, I, O]):
             return
         if not self._host.ready.is_set():
             self._projector.compare(self.replica)
+            self._leadership.caught_up(self._clock())
             self._host.ready.set()
         self._host.snapshots.count(await self.committing.run())
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
-        self._host.telemetry.metrics.progress(
-            self._reader.pending + self.replica.open,
-            self.replica.committed,
-            self._leadership.leading,
-            self.replica.failures,
-        )
 
     async def _wait(self) -> None:
         """Until messages arrive, or something is due."""
@@ -192,7 +201,7 @@ class Session(Generic[S, I, O]):
         return self._timers.seconds_left(
             due,
             self.replica.read_to,
-            leading=self._leadership.leading,
+            leading=not self._leadership.following,
             wall=datetime.now(UTC),
             now=now,
         )
@@ -212,7 +221,7 @@ class Session(Generic[S, I, O]):
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
-        if self._host.snapshots.is_due() and self._leadership.leading:
+        if self._host.snapshots.is_due() and not self._leadership.following:
             self._host.snapshots.start(
                 save(self.connection, self._publisher, self._host.service, self.replica)
             )

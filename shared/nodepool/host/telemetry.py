@@ -7,23 +7,26 @@ from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
-from nodepool.host.metrics import Metrics, Samples
+from nodepool.host.metrics import Metrics, Source
 from nodepool.host.settings import Settings
 from nodepool.host.spans import Spans
-from nodepool.service import I, S
+from nodepool.service import AnyService, I, S
 
 
 class Telemetry:
     """The telemetry of one replica; decisions do not depend on it.
 
+    source: what a scrape reads from the replica.
+
     Raises SettingsError where the log file cannot be opened.
     """
 
-    def __init__(self, service: str, settings: Settings, samples: Samples | None = None) -> None:
-        self.metrics = Metrics(service, samples)
+    def __init__(self, service: AnyService, settings: Settings, source: Source) -> None:
+        messages = {*service.inputs, *service.outputs}
+        self.metrics = Metrics(service.name, messages, source)
         self._settings = settings
-        self._log = ServiceLog(service, settings)
-        self._spans = Spans(service, settings)
+        self._log = ServiceLog(service.name, settings)
+        self._spans = Spans(service.name, settings)
         self._pages: HealthServer | None = None
 
     @property

