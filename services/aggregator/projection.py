@@ -13,6 +13,7 @@ from aggregator.state import State
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWDrainNode,
@@ -29,6 +30,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
     QuotaReleased,
@@ -72,6 +74,8 @@ def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
             | CapacityCheckFailed()
             | AllocationFailed()
             | CWNodePoolNodesRemoveError()
+            | AllocationRecovered()
+            | NodeRemovalRecovered()
         ):
             yield POOLS, message.key
         case _:

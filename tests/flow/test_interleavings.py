@@ -21,7 +21,6 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
-from support.constants import PREFER_IDLE
 from support.world_harness import WorldHarness
 
 MACHINES = 12
@@ -108,11 +107,12 @@ class Expected:
         self.lost += 1
 
 
-def given_a_spot_pool(count: int, boot_s: float = 0, **spec: object) -> WorldHarness:
-    """A spot NodePool of so many Nodes, and some free machines."""
+def given_a_spot_pool(boot_s: float = 0, lifecycle: str = "IdleOnly") -> WorldHarness:
+    """A spot NodePool of three Nodes with this strategy, and some free machines."""
     world = WorldHarness()
     world.given_data_center(machines=MACHINES, boot_s=boot_s)
-    world.apply("cheap", count, computeClass="spot", **spec)
+    strategy = {"scaleDownStrategy": lifecycle}
+    world.apply("cheap", 3, computeClass="spot", lifecycle=strategy)
     world.pass_time(seconds=boot_s)
     world.start_recording()
     return world
@@ -138,7 +138,7 @@ def act(world: WorldHarness, what: str, value: int, pods: Sequence[str] = ("job"
 def test_every_action_alone_costs_the_nodes_that_it_must_and_no_other(
     sequence: list[Action],
 ) -> None:
-    world, expected = given_a_spot_pool(3), Expected(target=3)
+    world, expected = given_a_spot_pool(), Expected(target=3)
     expected.fit()
 
     for what, value in sequence:
@@ -159,7 +159,7 @@ def test_services_that_lag_behind_come_to_the_same_end(
 ) -> None:
     # given any actions, while each service reads on whenever chance will have it
     random = Random(seed)
-    world = given_a_spot_pool(3, boot_s, **({"lifecycle": PREFER_IDLE} if prefer_idle else {}))
+    world = given_a_spot_pool(boot_s, "PreferIdle" if prefer_idle else "IdleOnly")
     target, wrong = 3, set[str]()
     with world.sent_together():
         for _ in range(STEPS):
