@@ -1,6 +1,7 @@
 """Where is each Node on its way?"""
 
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -44,6 +45,7 @@ Says = (
     NodeUpdated
     | NodeActivityChanged
     | NodeKept
+    | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
     | CWDrainNode

@@ -1,12 +1,12 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import assert_never
 
 from lifecycle import Hears, Says
-from lifecycle.node import ANSWER_WITHIN_S, Node
+from lifecycle.node import ANSWER_WITHIN, Node
 from lifecycle.node_events import registered, registration_failed, updated
 from lifecycle.removal import cancelled, next_step, observed, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
@@ -47,13 +47,8 @@ NodeMessage = (
 """The messages that lead to the next step of a Node."""
 
 
-def decide(
-    state: State, message: Hears, _context: Context, *, answer_s: int = ANSWER_WITHIN_S
-) -> Iterator[Says]:
-    """The next step of the Node that a message is about; a message on an earlier stay has none.
-
-    A machine that is to be cordoned has `answer_s` seconds to answer from then on.
-    """
+def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
+    """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
         case (
             MachineBooted()
@@ -68,16 +63,14 @@ def decide(
         ):
             node = state.node(message)
             if node is not None:
-                yield from _next_step(state.templates[node.pool], node, message, answer_s)
+                yield from _next_step(state.templates[node.pool], node, message)
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def _next_step(
-    template: NodeTemplate, node: Node, message: NodeMessage, answer_s: int
-) -> Iterator[Says]:
+def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
     match message:
         case MachineBooted():
             if node.booting:
@@ -86,9 +79,9 @@ def _next_step(
             if node.booting:
                 yield registration_failed(template, node, cause)
         case NodeObserved():
-            yield from observed(template, node, answer_s)
+            yield from observed(template, node)
         case CWNodeDeletionRequestSuccess():
-            yield from requested(template, node, answer_s)
+            yield from requested(template, node)
         case NodeRemovalCancelled():
             yield from cancelled(template, node)
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
@@ -102,17 +95,20 @@ def reconcile(
     key: PoolKey | MachineKey,
     context: Context,
     *,
-    answer_s: int = ANSWER_WITHIN_S,
+    patience: timedelta = ANSWER_WITHIN,
 ) -> Iterator[Says]:
-    """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
+    """What is missing for a NodePool that changed or failed, or for a Node whose time is up.
+
+    A machine that does not answer has `patience` to do so.
+    """
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)
         if pool in state.failures:
-            yield from _tried_again(state, pool, context, answer_s)
+            yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:
         node = state.nodes[machine]
-        yield from _overdue(state.templates[node.pool], node, context.time)
+        yield from _overdue(state.templates[node.pool], node, context.time, patience)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -143,19 +139,23 @@ def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
     yield CWNodePoolMetadata(**pool_fields(key), message=f"metadata of NodePool {pool} is updated")
 
 
-def _tried_again(state: State, key: PoolKey, context: Context, answer_s: int) -> Iterator[Says]:
+def _tried_again(
+    state: State, key: PoolKey, context: Context, patience: timedelta
+) -> Iterator[Says]:
     """The steps that its Nodes did not take because of a failure; then that it is over."""
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
-        late = tuple(_overdue(template, node, context.time))
-        yield from late or next_step(template, node, answer_s)
+        late = tuple(_overdue(template, node, context.time, patience))
+        yield from late or next_step(template, node)
     yield NodeRemovalRecovered(**pool_fields(key))
 
 
-def _overdue(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+def _overdue(
+    template: NodeTemplate, node: Node, now: datetime, patience: timedelta
+) -> Iterator[Says]:
     if not node.booting:
-        yield from overdue(template, node, now)
+        yield from overdue(template, node, now, patience)
     elif node.boot_by <= now:
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
@@ -198,10 +198,10 @@ def _failed_node(state: State, failure: Failure) -> Node | None:
     return state.nodes.get(MachineKey(failure.key) or reported)
 
 
-def service(answer_s: int) -> Service[State, Hears, Says]:
-    """The lifecycle service, where a machine has so many seconds to answer a cordon or a drain.
+def service(answer_within: timedelta) -> Service[State, Hears, Says]:
+    """The lifecycle service, in which a machine has so long to answer a cordon or a drain.
 
-    That goes into what is said when a cordon begins. So replicas with different settings fold the
+    That goes into what is said when its time begins. So replicas with different settings fold the
     same state: the setting of the one that stored that message counts.
     """
     return Service(
@@ -210,10 +210,10 @@ def service(answer_s: int) -> Service[State, Hears, Says]:
         says=Says,
         initial=State(),
         evolve=evolve,
-        decide=partial(decide, answer_s=answer_s),
-        reconciler=Reconciler(partial(reconcile, answer_s=answer_s), concerns),
+        decide=decide,
+        reconciler=Reconciler(partial(reconcile, patience=answer_within), concerns),
         on_failure=on_failure,
     )
 
 
-SERVICE: Service[State, Hears, Says] = service(ANSWER_WITHIN_S)
+SERVICE: Service[State, Hears, Says] = service(ANSWER_WITHIN)

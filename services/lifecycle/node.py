@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, assert_never
 
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
@@ -19,8 +20,10 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, Pod, PodClass, RemovalReason
 
-ANSWER_WITHIN_S = 30 * 60
-"""How many seconds a machine has to answer a cordon or a drain, unless a setting says otherwise."""
+ANSWER_WITHIN = timedelta(minutes=30)
+"""How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
+USUALLY = timedelta(seconds=1)
+"""A machine that answers within this, as it usually does, has no deadline published."""
 
 
 class Workload(NamedTuple):
@@ -52,8 +55,9 @@ class Node:
     cordon: how often it was cordoned.
     observed: the number of the cordon that its machine reported last; 0 for none.
     evicted_at: when its drain for a preemption began; None without one.
-    answer_s: how many seconds its machine may take to answer; None where no answer is awaited.
-    answer_by: when it is deleted if its machine has not answered; None while nothing is due.
+    has_timetable: whether it is preempted by a timetable, which ends its stay whatever happens.
+    ask_after: when the time of its machine begins, if it has not answered by then.
+    answer_by: when it is given up, if its machine has not answered by then.
     """
 
     name: str
@@ -71,7 +75,8 @@ class Node:
     cordon: int = 0
     observed: int = 0
     evicted_at: datetime | None = None
-    answer_s: int | None = None
+    has_timetable: bool = False
+    ask_after: datetime | None = None
     answer_by: datetime | None = None
 
     @property
@@ -99,8 +104,8 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When it is given up unless its machine boots, or answers; None while nothing is due."""
-        return self.boot_by if self.booting else self.answer_by
+        """When its machine is given up, or its time to answer begins; None while neither is."""
+        return self.boot_by if self.booting else self.answer_by or self.ask_after
 
 
 NodeChange = (
@@ -108,6 +113,7 @@ NodeChange = (
     | NodeUpdated
     | NodeObserved
     | NodeActivityChanged
+    | AnswerAwaited
     | CWDrainNode
     | CWNodeDeletionRequestSuccess
     | NodePreempted
@@ -129,40 +135,39 @@ def changed(node: Node, message: NodeChange, now: datetime) -> Node:
             return replace(node, phase=NodePhase.PRODUCTION)
         case NodeUpdated():
             return _updated(node, message, now)
+        case AnswerAwaited(answer_by=answer_by):
+            return replace(node, ask_after=None, answer_by=answer_by)
         case NodeObserved():
             return _observed(node, message, now)
         case NodeActivityChanged():
             return replace(node, published=node.workloads)
         case CWDrainNode():
-            return _awaited(replace(node, phase=NodePhase.DRAINING), now)
+            return _asked(replace(node, phase=NodePhase.DRAINING), now)
         case CWNodeDeletionRequestSuccess():
             return _requested(node, message)
-        case NodePreempted():
-            return _leaving_for_certain(node)
-        case PreemptionPending():
-            return _preempted(node)
-        case PreemptionInProgress(evicted_at=moment):
-            return replace(node, evicted_at=moment)
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
+            return _preempted(node, message)
         case _:
             assert_never(message)
 
 
 def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
-    begins = event.cordon > node.cordon and event.removal is not RemovalReason.PREEMPTED
+    begins = event.cordon > node.cordon
     node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
     if not node.cordoned:
-        return replace(node, answer_s=None, answer_by=None)
-    if not begins:
-        return node
-    answer_s = ANSWER_WITHIN_S if event.answer_s is None else event.answer_s
-    return _awaited(replace(node, answer_s=answer_s), now)
+        return replace(node, ask_after=None, answer_by=None)
+    return _asked(node, now) if begins else node
 
 
-def _awaited(node: Node, now: datetime, grace_s: int = 0) -> Node:
-    """The Node, whose machine has to answer from now on; so many seconds later than usual."""
-    if node.answer_s is None:
-        return node
-    return replace(node, answer_by=now + timedelta(seconds=node.answer_s + grace_s))
+def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
+    """The Node, whose machine is to do something now that takes so many seconds.
+
+    When that is stored, and the machine hears of it, is not known here: the replica may be late.
+    So its time begins at the first `Wake` after this, which is stored later.
+    """
+    if node.removal is RemovalReason.PREEMPTED:
+        return replace(node, ask_after=None, answer_by=None)
+    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
 
 
 def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
@@ -178,8 +183,8 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
     if node.phase is not NodePhase.DRAINING:
         return node
     if not node.is_forced and any(workload.blocks for workload in node.workloads):
-        return replace(node, answer_by=None)
-    return _awaited(node, now, max((pod.grace_s for pod in working), default=0))
+        return replace(node, ask_after=None, answer_by=None)
+    return _asked(node, now, max((pod.grace_s for pod in working), default=0))
 
 
 def _blocks(pod: Pod) -> bool:
@@ -193,25 +198,27 @@ def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
     return replace(node, removal=event.removal, idle_only=event.idle_only, request=event.request)
 
 
-def _leaving_for_certain(node: Node) -> Node:
-    """The Node, if it boots or leaves already, as one that is not kept whatever happens.
-
-    One that is in production was kept in the meantime; its preemption then gets a timetable.
-    """
-    is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
-    if not node.booting and not is_spareable:
-        return node
-    return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
-
-
-def _preempted(node: Node) -> Node:
-    """The Node with a timetable that ends its stay; one that goes with its pool needs none."""
-    if node.removal is RemovalReason.POOL_DELETED:
-        return node
-    return replace(
-        node,
-        removal=RemovalReason.PREEMPTED,
-        idle_only=False,
-        answer_s=None,
-        answer_by=None,
-    )
+def _preempted(node: Node, event: NodePreempted | PreemptionPending | PreemptionInProgress) -> Node:
+    """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
+    match event:
+        case NodePreempted():
+            # One in production was kept in the meantime; its preemption then gets a timetable.
+            is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
+            if not node.booting and not is_spareable:
+                return node
+            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+        case PreemptionPending():
+            if node.removal is RemovalReason.POOL_DELETED:
+                return node
+            return replace(
+                node,
+                removal=RemovalReason.PREEMPTED,
+                idle_only=False,
+                has_timetable=True,
+                ask_after=None,
+                answer_by=None,
+            )
+        case PreemptionInProgress(evicted_at=moment):
+            return replace(node, evicted_at=moment)
+        case _:
+            assert_never(event)

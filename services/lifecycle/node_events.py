@@ -1,8 +1,11 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
+from datetime import datetime
+
 from lifecycle.node import Node, Workload, is_cordoned
 from lifecycle.template import NodeTemplate, labels, taints
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeleted,
     CWNodePoolNodesRemoveError,
@@ -49,16 +52,9 @@ def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNod
 
 
 def updated(
-    template: NodeTemplate,
-    node: Node,
-    phase: NodePhase,
-    removal: RemovalReason | None,
-    answer_s: int | None = None,
+    template: NodeTemplate, node: Node, phase: NodePhase, removal: RemovalReason | None
 ) -> NodeUpdated:
-    """The Node as it should look from now on, in this phase and with this reason to leave.
-
-    With `answer_s`, a removal begins in which its machine has so long to answer.
-    """
+    """The Node as it should look from now on, in this phase and with this reason to leave."""
     cordoned = is_cordoned(phase)
     marks = {}
     if removal is RemovalReason.PREEMPTED:
@@ -74,7 +70,6 @@ def updated(
         annotations=template.node_annotations,
         taints=taints(template, cordoned=cordoned),
         removal=removal,
-        answer_s=answer_s,
     )
 
 
@@ -129,16 +124,20 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
     )
 
 
+def answer_awaited(template: NodeTemplate, node: Node, answer_by: datetime) -> AnswerAwaited:
+    """The machine of the Node is given up unless it answers by then."""
+    return AnswerAwaited(**_fields(template, node), answer_by=answer_by)
+
+
 def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:
     """The machine of the Node did not answer in time, and is taken for dead."""
     step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
-    minutes = f"{(node.answer_s or 0) / 60:g}"
     return CWNodePoolNodesRemoveError(
         **pool_fields(template.key),
         node=node.name,
         message=(
-            f"Node {node.name} is deleted: its machine did not answer a {step} within"
-            f" {minutes} minutes and goes to triage"
+            f"Node {node.name} is deleted: its machine did not answer a {step} in time and goes to"
+            " triage"
         ),
     )
 

@@ -1,13 +1,14 @@
 """How a Node leaves its NodePool: cordoned, drained, deleted; or kept after all."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from lifecycle import Says
 from lifecycle.node import Node
 from lifecycle.node_events import (
     activity_changed,
+    answer_awaited,
     deleted,
     draining,
     kept,
@@ -27,17 +28,15 @@ from nodepool.contract.model import NodePhase, RemovalReason
 Preemption = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
 
 
-def next_step(template: NodeTemplate, node: Node, answer_s: int) -> Iterator[Says]:
-    """The next step of a removal, if what it waits for has come; `answer_s` is for a new cordon."""
+def next_step(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    """The next step of a removal, if what it waits for has come."""
     if node.removal is None:
         return
     match node.phase:
         case NodePhase.BOOTING:
             yield deleted(template, node)
         case NodePhase.PRODUCTION:
-            has_timetable = node.removal is RemovalReason.PREEMPTED
-            awaited = None if has_timetable else answer_s
-            yield updated(template, node, NodePhase.CORDONED, node.removal, awaited)
+            yield updated(template, node, NodePhase.CORDONED, node.removal)
         case NodePhase.CORDONED:
             yield from _cordoned(template, node)
         case NodePhase.DRAINING:
@@ -49,13 +48,13 @@ def next_step(template: NodeTemplate, node: Node, answer_s: int) -> Iterator[Say
             assert_never(node.phase)
 
 
-def requested(template: NodeTemplate, node: Node, answer_s: int) -> Iterator[Says]:
+def requested(template: NodeTemplate, node: Node) -> Iterator[Says]:
     """A Node is to leave; one that was leaving already goes with its NodePool from now on.
 
     One that is preempted goes by its timetable.
     """
     if not node.cordoned:
-        yield from next_step(template, node, answer_s)
+        yield from next_step(template, node)
     elif node.removal is not RemovalReason.PREEMPTED:
         yield updated(template, node, node.phase, node.removal)
         if node.phase is NodePhase.DRAINING:
@@ -91,7 +90,7 @@ def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator
             assert_never(event)
 
 
-def observed(template: NodeTemplate, node: Node, answer_s: int) -> Iterator[Says]:
+def observed(template: NodeTemplate, node: Node) -> Iterator[Says]:
     """What follows from the Pods on a Node: its activity, and the next step of its removal."""
     if node.booting:
         return
@@ -99,20 +98,25 @@ def observed(template: NodeTemplate, node: Node, answer_s: int) -> Iterator[Says
     if activity is not None:
         yield activity
     if node.cordoned:
-        yield from next_step(template, node, answer_s)
+        yield from next_step(template, node)
 
 
-def overdue(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
-    """The end of a Node whose machine is taken for dead; nothing while it has time left."""
-    if node.answer_by is not None and node.answer_by <= now:
-        yield unanswered(template, node)
-        yield deleted(template, node, triage=True)
+def overdue(
+    template: NodeTemplate, node: Node, now: datetime, patience: timedelta
+) -> Iterator[Says]:
+    """The end of a Node whose machine is taken for dead, or the beginning of its time to answer."""
+    if node.answer_by is not None:
+        if node.answer_by <= now:
+            yield unanswered(template, node)
+            yield deleted(template, node, triage=True)
+    elif node.ask_after is not None and node.ask_after <= now:
+        yield answer_awaited(template, node, now + patience)
 
 
 def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:
     """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has."""
     if node.removal is RemovalReason.PREEMPTED:
-        if node.evicted_at is not None or node.answer_s is not None:
+        if node.evicted_at is not None or not node.has_timetable:
             yield from _drained(template, node)
     elif not node.has_answered:
         return

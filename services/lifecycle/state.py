@@ -10,6 +10,7 @@ from lifecycle import Hears, Says
 from lifecycle.node import Node, NodeChange, changed
 from lifecycle.template import NodeTemplate, first, following
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -86,7 +87,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _looks_current(state, message, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
-        case NodeObserved() | NodeActivityChanged() | CWDrainNode():
+        case NodeObserved() | NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
             return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)

@@ -250,10 +250,10 @@ def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_
 
     assert before == (1, 0, 2)
     assert world.timed_events("train")[2:6] == [
-        "30:00 CWNodePoolNodesRemoveError n2",
-        "30:00 CWNodeDeleted n2",
-        "30:00 CWNodePoolNodesRemoved 1 1",
-        "30:00 CWNodePoolScaledDown 2 1",
+        "30:01 CWNodePoolNodesRemoveError n2",
+        "30:01 CWNodeDeleted n2",
+        "30:01 CWNodePoolNodesRemoved 1 1",
+        "30:01 CWNodePoolScaledDown 2 1",
     ]
     assert world.nodes("train") == ["n1"]
     assert world.conditions("train")["Capacity"] == "NoneAvailable"

@@ -31,6 +31,7 @@ from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    AnswerAwaited,
     CapacityChecked,
     CapacityCheckFailed,
     ClusterRegistered,
@@ -446,20 +447,7 @@ SAMPLES: tuple[Message, ...] = (
         message="Node g3779b1 is deleted",
     ),
     NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
-    NodeUpdated(
-        **OF,
-        zone=ZONE,
-        node=MACHINE,
-        assignment=7,
-        phase=NodePhase.CORDONED,
-        unschedulable=True,
-        cordon=1,
-        labels=LABELS,
-        annotations={},
-        taints=TAINTS,
-        removal=RemovalReason.SCALE_DOWN,
-        answer_s=1800,
-    ),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
 )
 
 

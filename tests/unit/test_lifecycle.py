@@ -6,12 +6,13 @@ from immutables import Map
 
 from lifecycle import Hears, Says
 from lifecycle.decide import SERVICE, service
-from lifecycle.node import Node, Workload, changed
+from lifecycle.node import USUALLY, Node, Workload, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
 from lifecycle.template import CORDON, GPU_TAINT, NodeTemplate, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -33,6 +34,7 @@ from nodepool.contract.events import (
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
+    Wake,
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
@@ -52,6 +54,7 @@ OF: PoolFields = pool_fields(POOL)
 RED = Taint(key="team", value="red", effect="NoSchedule")
 PENDING_PREEMPTION = "qos.coreweave.cloud/pending-preemption"
 THIRTY = timedelta(minutes=30)
+TICK = timedelta(milliseconds=1)
 EVICTED_AT = "qos.coreweave.cloud/evicted-at"
 
 
@@ -75,7 +78,7 @@ class Story(SingleService[State, Hears, Says]):
     """The lifecycle service alone, with the messages that it hears in short."""
 
     def __init__(self, service: Service[State, Hears, Says] = SERVICE) -> None:
-        super().__init__(service)
+        super().__init__(service, TICK)
 
     def outputs(self, *messages: Hears) -> list[str]:
         """What is said to these messages and the wakes that they lead to, in short."""
@@ -188,6 +191,16 @@ def gone(node: str, removal: RemovalReason, *, triage: bool = True) -> CWNodeDel
     )
 
 
+def unanswered(step: str) -> CWNodePoolNodesRemoveError:
+    """The machine of the Node `n1` did not answer this step of its removal."""
+    return CWNodePoolNodesRemoveError(
+        **OF,
+        node="n1",
+        message=f"Node n1 is deleted: its machine did not answer a {step} in time and goes to"
+        " triage",
+    )
+
+
 def short(event: Message) -> str:
     """An event as its name, its Node, and the phase where it has one."""
     name = type(event).__name__
@@ -247,9 +260,8 @@ def test_a_machine_that_does_not_boot_in_time_is_given_up() -> None:
     story.hears(specified(), assigned("n1"))
     due = story.now + BOOT_MAX
 
-    story.now = due - timedelta(seconds=2)
+    story.now = due - 2 * TICK
     early = story.wake()
-    story.now = due - timedelta(seconds=1)
     (late,) = story.wake()
 
     assert early == []
@@ -501,24 +513,36 @@ def test_a_node_that_goes_with_its_pool_is_not_kept() -> None:
 
 @pytest.mark.parametrize("removal", [RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED])
 def test_a_machine_that_does_not_answer_a_cordon_is_taken_for_dead(removal: RemovalReason) -> None:
+    # given a Node that is cordoned, and a wake after that
     story = Story()
     story.given_nodes("n1")
     story.hears(requested("n1", removal))
+    story.now += USUALLY
+    awaited = story.wake()
     due = story.now + THIRTY
 
-    story.now = due - timedelta(seconds=2)
+    # when its machine says nothing for half an hour from then on
+    story.now = due - 2 * TICK
     early = story.wake()
     late = story.wake()
 
-    text = (
-        "Node n1 is deleted: its machine did not answer a cordon within 30 minutes and goes to"
-        " triage"
-    )
+    assert awaited == [AnswerAwaited(**of("n1"), answer_by=due)]
     assert early == []
-    assert late[0] == CWNodePoolNodesRemoveError(**OF, node="n1", message=text)
-    assert late[1:] == [gone("n1", removal)]
+    assert late == [unanswered("cordon"), gone("n1", removal)]
     assert story.state.nodes == Map()
     assert story.state.work.next() is None
+
+
+def test_the_time_of_a_machine_begins_once_its_cordon_is_stored_however_late_that_is() -> None:
+    # given a replica that is an hour late with a cordon
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+    story.now += timedelta(hours=1)
+
+    outputs = story.wake()
+
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
 
 
 def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
@@ -529,18 +553,15 @@ def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
     report = seen("n1", "train-0", cordon=1)
     ending = Pod(name="train-0", grace_s=120, terminating=True)
     story.hears(report, report.model_copy(update={"pods": (ending,)}))
-    due = story.now + timedelta(minutes=2) + THIRTY
 
     # when nothing more is reported
-    story.now = due - timedelta(seconds=2)
-    early = story.wake()
+    story.now += timedelta(minutes=2) + USUALLY
+    awaited = story.wake()
+    story.now += THIRTY
     late = story.wake()
 
-    assert early == []
-    assert [short(event) for event in late] == [
-        "CWNodePoolNodesRemoveError n1",
-        "CWNodeDeleted n1",
-    ]
+    assert [short(event) for event in awaited] == ["AnswerAwaited n1"]
+    assert late == [unanswered("drain"), gone("n1", RemovalReason.POOL_DELETED)]
 
 
 def test_a_pod_that_blocks_a_scale_down_blocks_it_without_a_deadline() -> None:
@@ -575,16 +596,20 @@ def test_the_timetable_of_a_preemption_replaces_the_deadline_of_a_removal() -> N
     assert story.state.work.next() is None
 
 
-def test_the_deadline_of_a_removal_is_that_of_the_replica_that_began_it() -> None:
-    # given a removal that a replica with a deadline of five minutes has begun
-    story, other = Story(service(300)), Story(service(60))
+def test_the_deadline_of_a_removal_is_that_of_the_replica_that_published_it() -> None:
+    # given two replicas with deadlines of five minutes and of one, and a Node that is cordoned
+    story, other = Story(service(timedelta(minutes=5))), Story(service(timedelta(minutes=1)))
     for each in (story, other):
         each.given_nodes("n1")
-    outputs = story.hears(requested("n1"))
+        each.hears(requested("n1"))
 
-    # when one with a deadline of a minute folds what was said
-    context = Context(other.position + 1, story.now)
-    replayed = replay(other.service, other.folded, requested("n1"), outputs, context)
+    # when one folds what the other published
+    story.now += USUALLY
+    outputs = story.wake()
+    wake = Wake(service="lifecycle", due=story.now)
+    replayed = replay(
+        other.service, other.folded, wake, outputs, Context(other.position + 1, story.now)
+    )
 
     # then both have the same state
     assert replayed.folded == story.folded

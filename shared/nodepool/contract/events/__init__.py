@@ -31,6 +31,7 @@ from nodepool.contract.events.fleet import (
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeleted,
     CWNodePoolMetadata,
@@ -74,6 +75,7 @@ from nodepool.contract.events.validator import (
 __all__ = [
     "AllocationFailed",
     "AllocationRecovered",
+    "AnswerAwaited",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",

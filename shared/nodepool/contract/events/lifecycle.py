@@ -1,6 +1,7 @@
 """What the lifecycle service says: where each Node is between its assignment and its deletion."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
@@ -19,8 +20,6 @@ class NodeUpdated(Event, OfNode):
     cordon: counts the cordons in this assignment.
     labels, annotations, taints: those of the Node object.
     removal: why it is to leave; None for a Node that stays.
-    answer_s: how many seconds its machine has to answer from now on, each time that it is to do
-        something; None where this does not begin a removal, or its timetable ends it.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -32,7 +31,6 @@ class NodeUpdated(Event, OfNode):
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
     removal: RemovalReason | None = None
-    answer_s: int | None = None
 
 
 class NodeActivityChanged(Event, OfNode):
@@ -51,6 +49,14 @@ class NodeActivityChanged(Event, OfNode):
     message: str
     blocking: tuple[BlockingPod, ...] = ()
     blocking_count: int = 0
+
+
+class AnswerAwaited(Event, OfNode):
+    """A machine has not answered a cordon or a drain yet; it is given up at `answer_by`."""
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    answer_by: datetime
 
 
 class NodeKept(Event, OfNode):
