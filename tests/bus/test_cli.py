@@ -163,6 +163,9 @@ def test_what_does_not_exist_is_an_error_for_each_name(nodepool: Nodepool) -> No
         'error: nodepool "nosuch" not found in demo/demo\n'
         'error: nodepool "missing" not found in demo/demo\n'
     )
+    close = 'error: nodepool "trainin" not found in demo/demo; did you mean training?\n'
+    assert nodepool("get", "np", "trainin") == (1, "", close)
+    assert nodepool("get", "np", "nosuch", "--ignore-not-found") == (0, "", "")
     assert nodepool("get", "np", "nosuch", "-o", "json").out == ""
     assert nodepool("delete", "np", "nosuch").code == 1
     assert nodepool("delete", "np", "nosuch", "--ignore-not-found") == (0, "", "")
@@ -234,7 +237,12 @@ def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
 def test_a_wait_that_takes_too_long_exits_with_3(nodepool: Nodepool) -> None:
     done = nodepool("wait", "np", "training", "--for", "condition=Quota=False", "--timeout", "0")
 
-    assert done == (3, "", "error: timed out waiting for Quota=False on nodepool/training\n")
+    assert done == (
+        3,
+        "",
+        "error: timed out waiting for Quota=False on nodepool/training; "
+        "it is True (Under): NodePool is within instance type quota.\n",
+    )
 
 
 def test_quotas_are_set_in_the_zone_of_the_cluster(nodepool: Nodepool) -> None:
@@ -278,6 +286,111 @@ def test_a_watch_prints_the_list_and_each_change_until_ctrl_c(
     assert listed[0].startswith("NAME      INSTANCE TYPE")
     assert listed[1].split()[:3] == ["watched", H100, "0"]
     assert code == 130
+
+
+def test_an_organisation_or_cluster_that_is_not_known_is_an_error(nodepool: Nodepool) -> None:
+    nodepool("register", "cluster", "empty", "--zone", ZONE)
+
+    organisation = nodepool("get", "np", "--org", "demmo")
+    cluster = nodepool("get", "nodes", "--cluster", "emty", "-o", "json")
+    events = nodepool("events", "--cluster", "emty")
+
+    assert nodepool("get", "np", "--cluster", "empty") == (0, "", "No resources found\n")
+    assert organisation == (
+        1,
+        "",
+        "error: organisation 'demmo' has no clusters; did you mean 'demo'?\n",
+    )
+    unknown = "error: cluster 'emty' of 'demo' is not registered; did you mean 'empty'?\n"
+    assert (cluster, events) == ((1, "", unknown), (1, "", unknown))
+
+
+def test_objects_of_several_types_are_listed_selected_and_sorted(nodepool: Nodepool) -> None:
+    several = nodepool("get", "np,qt", "--no-headers").out.split("\n\n")
+    chosen = nodepool("get", "np", "--field-selector", f"spec.instanceType={A100}", "-o", "name")
+    ordered = nodepool("get", "np", "batch", "training", "--sort-by", ".spec.targetNodes")
+    everywhere = nodepool("get", "np", "-A", "--no-headers").out.splitlines()
+    names = nodepool("get", "np", "batch", "-o", "jsonpath={.metadata.name}{.spec.targetNodes}")
+    types = nodepool("get", "instancetypes", H100, "-o", "custom-columns=N:.metadata.name")
+
+    assert [part.split()[0] for part in several] == ["nodepool/batch", ZONE]
+    assert chosen.out == f"{FULL}/batch\n"
+    assert [line.split()[0] for line in ordered.out.splitlines()[1:]] == ["batch", "training"]
+    assert everywhere[0].split()[:3] == ["demo", "demo", "batch"]
+    assert names.out == "batch2"
+    assert types.out.splitlines() == ["N", H100]
+
+
+def test_quotas_and_zones_are_described_without_events(nodepool: Nodepool) -> None:
+    quota = nodepool("describe", "quota", H100).out
+    zone = nodepool("describe", "zone", ZONE).out
+
+    assert quota.startswith(f"Name:              {ZONE}.{H100}\n")
+    assert "Limit:             64\n" in quota
+    assert zone.startswith(f"Name:         {ZONE}\n")
+    assert "Events:" not in quota + zone
+
+
+def test_events_are_printed_as_objects_too(nodepool: Nodepool) -> None:
+    listed = json.loads(nodepool("events", "--for", "np/training", "-o", "json").out)
+    none = nodepool("get", "events", "--field-selector", "type=Nosuch")
+
+    first = listed["items"][0]
+    assert (first["kind"], first["reason"]) == ("Event", "CWNodePoolCreated")
+    assert first["involvedObject"] == {"kind": "NodePool", "name": "training"}
+    assert none == (0, "", "No resources found\n")
+
+
+def test_a_nodepool_made_anew_is_described_without_the_events_of_the_earlier_one(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    file = manifest("again", target=0)
+    nodepool("apply", "-f", file)
+    nodepool("delete", "-f", file)
+    nodepool("apply", "-f", file)
+    nodepool("wait", "np/again", "--for", "create")
+
+    described = nodepool("describe", "np", "again").out
+    all_events = nodepool("events", "--for", "np/again").out
+
+    assert described.count("CWNodePoolCreated") == 1
+    assert "CWNodePoolDeleted" not in described
+    assert "CWNodePoolDeleted" in all_events
+
+
+def test_states_of_nodes_and_values_of_nodepools_are_awaited(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=batch"
+
+    nodes = nodepool("wait", "no", "-l", selector, "--for", "condition=CWRegistered")
+    value = nodepool("wait", "np/batch", "--for", "jsonpath={.spec.targetNodes}=2")
+    created = nodepool("wait", "np/batch", "--for", "create")
+    none = nodepool("wait", "np", "-l", "no=such", "--for", "condition=AtTarget")
+    never = nodepool("wait", "np/nosuch", "--for", "create", "--timeout", "0")
+
+    assert nodes.code == 0
+    assert len(nodes.out.splitlines()) == 2
+    assert value == created == (0, f"{FULL}/batch condition met\n", "")
+    assert none == (1, "", "error: no resources found that could be waited for\n")
+    assert never == (3, "", "error: timed out waiting for nodepool/nosuch to be created\n")
+
+
+def test_a_rollout_is_followed_to_its_end(nodepool: Nodepool, manifest: Callable[..., str]) -> None:
+    nodepool("apply", "-f", manifest("rolled", target=1))
+    nodepool("apply", "-f", manifest("wrong", target=1, type="gd-8xh100"))
+
+    rolled = nodepool("rollout", "status", "np/rolled", "--timeout", "60s")
+    wrong = nodepool("rollout", "status", "np/wrong")
+    missing = nodepool("rollout", "status", "np/nosuch")
+    nodepool("scale", "np", "rolled", "--target", "1000")
+    blocked = nodepool("rollout", "status", "np/rolled", "--timeout", "2s")
+
+    assert (rolled.code, rolled.err) == (0, "")
+    assert rolled.out.splitlines()[-1] == 'nodepool "rolled" successfully rolled out'
+    assert wrong.code == 1
+    assert wrong.err.startswith('error: nodepool "wrong" is invalid: ')
+    assert missing == (1, "", 'error: nodepool "nosuch" not found in demo/demo\n')
+    assert blocked.code == 3
+    assert "1 of 1000 Nodes; Quota is Over: targetNodes 1000 exceeds quota" in blocked.out
 
 
 def test_without_a_server_the_exit_code_is_4(capsys: pytest.CaptureFixture[str]) -> None:

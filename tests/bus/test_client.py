@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,17 @@ from nodepool.client import (
     TimedOut,
     Unreachable,
 )
+from nodepool.client.waiting import has_condition
 from nodepool.contract.commands import DeleteNodePool, RegisterCluster
-from nodepool.contract.events import ClusterRegistered, CommandAccepted, CWOverQuota
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    ClusterRegistered,
+    CommandAccepted,
+    CWOverQuota,
+    NodePoolValidated,
+)
 from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import subject_of
 from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
@@ -31,6 +39,7 @@ from nodepool.nats.connection import Connection
 from validator.decide import SERVICE as VALIDATOR
 
 ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"
+CREATED = datetime(2026, 11, 21, tzinfo=UTC)
 PATIENCE_S = 20.0
 SOON_S = 0.5
 """A time limit for what is not to happen."""
@@ -224,6 +233,64 @@ def test_a_condition_counts_only_for_the_newest_generation(server: NatsServer) -
             return await client.wait("p", "attarget", timeout_s=PATIENCE_S)
 
     assert asyncio.run(story()) == pool("p", generation=2, observed=2)
+
+
+def test_a_read_model_behind_the_log_does_not_end_a_wait(server: NatsServer) -> None:
+    validated = NodePoolValidated(
+        org=ORG,
+        cluster=CLUSTER,
+        pool="p",
+        uid="u",
+        zone=ZONE,
+        generation=2,
+        version=1,
+        created=CREATED,
+        spec=NodePoolSpec(instance_type="gd-8xh100ib-i128", target_nodes=3),
+        reason=Validated.VALID,
+        message="NodePool configuration is valid.",
+    )
+
+    async def story() -> object:
+        async with opened(server) as (client, connection):
+            # given a command that the log has accepted, and an object at its target before that
+            await say(connection, validated)
+            key = f"nodepools.{ORG}.{CLUSTER}.p"
+            await put(connection, key, pool("p", generation=1, observed=1))
+            # when the target is awaited, then it is not met
+            with pytest.raises(TimedOut):
+                await client.wait("p", "AtTarget", timeout_s=SOON_S)
+            # until the read model has caught up
+            await put(connection, key, pool("p", generation=2, observed=2))
+            return await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+
+    assert asyncio.run(story()) == pool("p", generation=2, observed=2)
+
+
+def test_a_node_is_awaited_by_its_conditions(server: NatsServer) -> None:
+    node = {"status": {"conditions": [{"type": "CWRegistered", "status": "True"}]}}
+
+    async def story() -> object:
+        async with opened(server) as (client, connection):
+            waiting = asyncio.create_task(
+                client.wait_until_created("nodes", "g1", timeout_s=PATIENCE_S)
+            )
+            await put(connection, f"nodes.{ORG}.{CLUSTER}.g1", node)
+            assert await waiting == node
+            return await client.wait_for(
+                "nodes", "g1", lambda each: has_condition(each, "CWRegistered", "True"), "x"
+            )
+
+    assert asyncio.run(story()) == node
+
+
+def test_the_clusters_are_those_that_the_log_has(server: NatsServer) -> None:
+    async def story() -> object:
+        async with opened(server) as (client, connection):
+            for org, cluster in (("b", "two"), ("a", "one"), ("b", "one")):
+                await say(connection, ClusterRegistered(org=org, cluster=cluster, zone=ZONE))
+            return await client.clusters()
+
+    assert asyncio.run(story()) == [("a", "one"), ("b", "one"), ("b", "two")]
 
 
 def test_waiting_for_a_nodepool_that_does_not_exist_is_an_error(server: NatsServer) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodepool.contract import commands
+from nodepool.contract.keys import token
 from nodepool.contract.messages import (
     Command,
     Message,
@@ -15,7 +16,7 @@ from nodepool.contract.messages import (
     OfZone,
 )
 from nodepool.contract.reference import Field, described
-from nodepool.contract.subjects import subject_of, token
+from nodepool.contract.subjects import subject_of
 from unit.samples import SAMPLES
 
 PAGE = Path(__file__).parents[2] / "shared" / "COMMANDS.md"

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from nodepool.contract.commands import MACHINES_MAX
-from nodepool.contract.keys import PoolPath
+from nodepool.contract.keys import PoolPath, token
 from nodepool.contract.model import API_VERSION, KIND
-from nodepool.contract.subjects import token
 from nodepool.service import AnyService
 from support.constants import CLUSTER, H100, ORG, ZONE
 from support.event_log import EventLog

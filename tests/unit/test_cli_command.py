@@ -7,20 +7,31 @@ import click
 import pytest
 
 from nodepool.cli.app import run
+from nodepool.cli.changes import Changes
 from nodepool.cli.commands.events import Query
-from nodepool.cli.commands.get import Changes
 from nodepool.cli.errors import REFUSED, TIMEOUT, UNREACHABLE, CliError, report
-from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind, parse_names
+from nodepool.cli.formats import Format
+from nodepool.cli.names import (
+    ALL,
+    CAPACITY,
+    INSTANCE_TYPE,
+    KINDS,
+    NODE,
+    NODEPOOL,
+    QUOTA,
+    Kind,
+    Selection,
+    parse_names,
+    parse_selections,
+)
 from nodepool.cli.options import seconds
 from nodepool.cli.output import formatted, is_named, name_of
-from nodepool.cli.selectors import selects
 from nodepool.cli.settings import Settings, from_environment
+from nodepool.cli.sources import Item
 from nodepool.cli.view import View
-from nodepool.client import NoOutcome, NotFound, Object, ObjectEvent, Refused, TimedOut, Unreachable
+from nodepool.client import NoOutcome, NotFound, ObjectEvent, Refused, TimedOut, Unreachable
 from nodepool.client.manifests import ManifestError
 from nodepool.engine.world import START
-
-LABELLED = {"metadata": {"name": "g1", "labels": {"pool": "a", "empty": ""}}}
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +51,8 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["node/g1"], NODE, ["g1"]),
         (["quota"], QUOTA, []),
         (["capacity"], CAPACITY, []),
+        (["capacities"], CAPACITY, []),
+        (["it/a"], INSTANCE_TYPE, ["a"]),
     ],
 )
 def test_types_and_names_are_understood_in_every_spelling(
@@ -51,8 +64,10 @@ def test_types_and_names_are_understood_in_every_spelling(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "TYPE: is required; use nodepools or nodes or quotas or capacity"),
-        (["pods"], "TYPE: 'pods' is not supported; use nodepools or nodes"),
+        ([], "TYPE: is required; use nodepools (np), nodes (no), quotas (qt), capacities (cap),"),
+        (["pods"], "TYPE: 'pods' is not a type of object; use nodepools (np), nodes (no), quotas"),
+        (["nodpool"], "TYPE: 'nodpool' is not a type of object; did you mean nodepools?"),
+        ([","], "TYPE: is required; use nodepools (np)"),
         (["np/a", "b"], "NAME: 'b' is not TYPE/NAME; write every name that way"),
         (["np/"], "NAME: 'np/' is not TYPE/NAME"),
         (["np/a", "node/b"], "TYPE: all names must be of one type"),
@@ -70,12 +85,27 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
     [
         (["bogus"], "error: No such command 'bogus' (see nodepool --help)"),
         (["get"], "error: TYPE: is required;"),
-        (["get", "np", "-o", "xml"], "error: Invalid value for '-o' / '--output'"),
+        (["get", "np", "-o", "xml"], "error: --output: 'xml' is not a format; use json, yaml"),
+        (["get", "np", "-o", "jsn"], "error: --output: 'jsn' is not a format; did you mean json?"),
+        (["get", "np", "--field-selector", "spec"], "error: --field-selector: 'spec' is not a f"),
+        (["get", "np", "--field-selector", "sepc.x=1"], "error: --field-selector: 'sepc.x' is no"),
+        (["get", "np", "--sort-by", "{.a"], "error: --sort-by: '{.a' has no '}' at its end"),
+        (["get", "np,no", "-w"], "error: --watch: shows objects of one type; name a single TYPE"),
+        (["get", "np", "-w", "--sort-by", ".a"], "error: --sort-by: has no meaning with --watch"),
+        (["get", "zones", "-w"], "error: --watch: zones cannot be watched; leave it out"),
+        (["get", "np", "a", "-A"], "error: --all-namespaces: shows all objects; leave the names"),
+        (["wait", "np", "--for", "delete"], "error: NAME: is required; write nodepool NAME, --all"),
+        (["wait", "np/a", "--all", "--for", "delete"], "error: NAME: write either names, or --all"),
+        (["wait", "np/a", "--for", "jsonpath={.a"], "error: --for: jsonpath: '{.a' has no '}'"),
+        (["wait", "np/a", "--for", "jsonpath={.a}="], "error: --for: 'jsonpath={.a}=' has no val"),
+        (["wait", "qt/a", "--for", "delete"], "error: TYPE: 'qt' is not supported here; use node"),
+        (["rollout", "status", "node/a"], "error: TYPE: 'node' is not supported here; use nodepo"),
+        (["describe", "events"], "error: TYPE: 'events' is not supported here; use nodepools (np)"),
         (["get", "np", "-l", "a=b=c"], "error: --selector: 'a=b=c' is not a label selector"),
         (["scale", "np", "a"], "error: Missing option '--target'"),
         (["scale", "np", "--target", "1"], "error: NAME: is required; write nodepool NAME"),
         (["scale", "np", "a", "--target", "x"], "error: Invalid value for '--target'"),
-        (["scale", "node", "a", "--target", "1"], "error: TYPE: 'node' is not supported; use no"),
+        (["scale", "node", "a", "--target", "1"], "error: TYPE: 'node' is not supported here; use"),
         (
             ["wait", "np", "a", "--for", "done"],
             "error: --for: 'done' is not supported; write condition=",
@@ -143,22 +173,22 @@ def test_an_invalid_port_is_a_usage_error() -> None:
         from_environment({"NODEPOOL_NATS_PORT": "x"})
 
 
-@pytest.mark.parametrize(
-    ("selector", "chosen"),
-    [
-        ("", True),
-        ("pool=a", True),
-        ("pool==a,empty=", True),
-        ("pool=b", False),
-        ("pool!=b", True),
-        ("pool", True),
-        ("!pool", False),
-        ("!other,other!=x", True),
-        ("pool=a,other", False),
-    ],
-)
-def test_selectors_choose_by_labels_as_in_kubectl(selector: str, chosen: bool) -> None:
-    assert selects(selector, LABELLED) is chosen
+def test_several_types_are_named_at_once_and_all_stands_for_several() -> None:
+    assert parse_selections(["np,no,np", "a"]) == [
+        Selection(NODEPOOL, ["a"]),
+        Selection(NODE, ["a"]),
+    ]
+    assert parse_selections(["np/a", "no/b", "np/c"]) == [
+        Selection(NODEPOOL, ["a", "c"]),
+        Selection(NODE, ["b"]),
+    ]
+    assert parse_selections(["all"]) == [Selection(kind, []) for kind in ALL]
+
+
+def test_no_two_types_share_a_name() -> None:
+    spellings = [spelling for kind in KINDS for spelling in kind.spellings]
+
+    assert len(spellings) == len(set(spellings))
 
 
 def test_a_quota_is_named_by_its_zone_its_type_or_both() -> None:
@@ -194,6 +224,15 @@ def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     assert (
         "Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server" in done.stdout
     )
+
+
+def test_reading_loads_no_models_of_messages() -> None:
+    script = (
+        "import sys; from nodepool.client import ReadingClient; import nodepool.cli.commands.get;"
+        "sys.exit(bool({'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules)))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 # Errors.
@@ -241,39 +280,94 @@ def pool(name: str, **labels: str) -> dict[str, object]:
     return {"metadata": {"name": name, "labels": labels}}
 
 
-def test_a_view_includes_objects_by_name_and_label() -> None:
-    view = View(NODEPOOL, ["a", "b", "c"], selector="team=x")
+def test_a_view_includes_objects_by_name_label_and_field() -> None:
+    view = View(NODEPOOL, ["a", "b", "c"], selector="team=x", fields="metadata.name!=c")
 
     assert view.includes(pool("a", team="x"))
     assert not view.includes(pool("a", team="y"))
+    assert not view.includes(pool("c", team="x"))
     assert not view.includes(pool("d", team="x"))
     assert view.missing([pool("b")]) == ["a", "c"]
+
+
+def item(name: str, **spec: object) -> Item:
+    return Item(name, {**pool(name), "spec": spec})
+
+
+def test_objects_are_sorted_by_a_field_numbers_by_their_value() -> None:
+    items = [item("a", n=10), item("b", n=9), item("c"), item("d", n=9)]
+
+    chosen = View(NODEPOOL, sort_by=".spec.n").chosen(items)
+
+    assert [each.key for each in chosen] == ["c", "b", "d", "a"]
+
+
+def test_a_field_to_sort_by_that_no_object_has_is_a_usage_error() -> None:
+    with pytest.raises(click.UsageError, match=r"--sort-by: no object has the field '\.spec\.x'"):
+        View(NODEPOOL, sort_by=".spec.x").chosen([item("a"), item("b")])
+
+
+def test_labels_are_columns_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    view = View(NODEPOOL, label_columns=["example.com/team"], show_labels=True)
+
+    view.print_items(
+        view.table(), [Item("a", pool("a", **{"example.com/team": "x"})), Item("b", pool("b"))]
+    )
+
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split()[-2:] == ["TEAM", "LABELS"]
+    assert first.split()[-2:] == ["x", "example.com/team=x"]
+    assert second.split()[-2:] == ["<none>", "<none>"]
+
+
+def test_objects_of_all_clusters_are_shown_with_their_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = View(NODEPOOL, everywhere=True)
+
+    view.print_items(view.table(), [Item("acme.prod.a", pool("a"), ("acme", "prod"))])
+
+    header, first = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["ORG", "CLUSTER", "NAME"]
+    assert first.split()[:3] == ["acme", "prod", "a"]
+
+
+NAMES = Format("name")
 
 
 def test_a_watch_prints_the_list_in_order_and_then_each_change(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    changes = Changes(View(NODEPOOL, [], "name"))
-    changes.take(Object("b", pool("b"), 1))
-    changes.take(Object("a", pool("a"), 2))
+    changes = Changes(View(NODEPOOL, format=NAMES))
+    changes.take(Item("b", pool("b")))
+    changes.take(Item("a", pool("a")))
     assert capsys.readouterr().out == ""
 
     assert changes.finish_list() == []
     assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/a", f"{NODEPOOL.full}/b"]
 
-    changes.take(Object("c", pool("c"), 3))
+    changes.take(Item("c", pool("c")))
     assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/c"]
 
 
+def test_a_watch_for_changes_alone_leaves_the_list_out(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = Changes(View(NODEPOOL, format=NAMES), only_changes=True)
+    changes.take(Item("a", pool("a")))
+    changes.finish_list()
+    changes.take(Item("b", pool("b")))
+
+    assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/b"]
+
+
 def test_a_watch_prints_a_deleted_object_once_more(capsys: pytest.CaptureFixture[str]) -> None:
-    changes = Changes(View(NODEPOOL, ["a"], "name"))
-    changes.take(Object("a", pool("a"), 1))
-    changes.take(Object("gone", None, 2))
+    changes = Changes(View(NODEPOOL, ["a"], NAMES))
+    changes.take(Item("a", pool("a")))
+    changes.take(Item("gone", None))
     changes.finish_list()
     capsys.readouterr()
 
-    changes.take(Object("a", None, 3))
-    changes.take(Object("a", None, 4))
+    changes.take(Item("a", None))
+    changes.take(Item("a", None))
 
     assert capsys.readouterr().out.split() == [f"{NODEPOOL.full}/a"]
 
@@ -281,8 +375,8 @@ def test_a_watch_prints_a_deleted_object_once_more(capsys: pytest.CaptureFixture
 def test_a_watch_for_an_object_that_does_not_exist_prints_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    changes = Changes(View(NODEPOOL, ["a", "b"], "name"))
-    changes.take(Object("a", pool("a"), 1))
+    changes = Changes(View(NODEPOOL, ["a", "b"], NAMES))
+    changes.take(Item("a", pool("a")))
 
     assert changes.finish_list() == ["b"]
     assert capsys.readouterr().out == ""

@@ -3,7 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodepool.cli.description import described, label
-from nodepool.cli.event_table import counted, event_row, interval, occurred_once
+from nodepool.cli.event_table import counted, event_document, interval, occurred_once
+from nodepool.cli.names import EVENT
+from nodepool.cli.tables import row
 from nodepool.client import ObjectEvent
 from nodepool.contract.conditions import HEALTHY, rfc3339
 
@@ -159,9 +161,9 @@ def test_events_are_a_table_below_the_object() -> None:
 def test_the_same_event_again_is_counted_and_moves_to_its_last_place() -> None:
     events = counted([event("A", 300), event("B", 200), event("A", 60)])
 
-    assert [event_row(each, NOW)[:4] for each in events] == [
-        ("3m20s", "Normal", "B", "NodePool/test-pool"),
-        ("60s (x2 over 5m)", "Normal", "A", "NodePool/test-pool"),
+    assert [row(EVENT, event_document(each), NOW, wide=False) for each in events] == [
+        ["3m20s", "Normal", "B", "NodePool/test-pool", "text"],
+        ["60s (x2 over 5m)", "Normal", "A", "NodePool/test-pool", "text"],
     ]
 
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nodepool.cli.layout import Table, aligned, escaped
+from nodepool.cli.layout import Table, aligned, escaped, visible
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA
 from nodepool.cli.tables import header, pools_table, row
 from nodepool.cli.times import age, duration_s, human
@@ -45,7 +45,7 @@ def test_nodepools_are_listed_as_the_reference_lists_them() -> None:
 
 
 def test_the_wide_columns_stand_before_age_and_show_a_dash_for_what_is_absent() -> None:
-    titles = header(NODEPOOL, wide=True)
+    titles = [str(title) for title in header(NODEPOOL, wide=True)]
 
     cells = dict(zip(titles, row(NODEPOOL, POOL, NOW, wide=True), strict=True))
 
@@ -123,7 +123,11 @@ def test_a_cell_shows_its_first_line_only() -> None:
 
 
 def test_nothing_shown_can_command_the_terminal() -> None:
-    assert escaped("a\x1b[31m\rb\tc") == "a^[[31m\\rb c"
+    assert escaped("a\x1b[31m\rb\tc\n") == "a^[[31m\\rb c\\n"
+    assert visible("bell\a del\x7f csi\x9b31m\u202eback") == (
+        "bell^G del\\u007f csi\\u009b31m\\u202eback"
+    )
+    assert visible("é\t\n") == "é\t\n"
 
 
 def test_a_column_ends_where_a_line_has_no_cell_in_it() -> None:

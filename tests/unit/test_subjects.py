@@ -3,8 +3,9 @@ import pytest
 from nodepool.contract.commands import ScaleNodePool
 from nodepool.contract.decode import decode
 from nodepool.contract.events import MachineAdded
+from nodepool.contract.keys import token
 from nodepool.contract.messages import Message, path_fields
-from nodepool.contract.subjects import Address, address_of, filter_of, subject_of, token
+from nodepool.contract.subjects import Address, address_of, filter_of, subject_of
 from unit.samples import SAMPLES, sample
 
 

@@ -12,6 +12,7 @@ from nodepool.cli.commands.events import events
 from nodepool.cli.commands.fleet import fleet
 from nodepool.cli.commands.get import get
 from nodepool.cli.commands.preempt import preempt
+from nodepool.cli.commands.rollout import rollout
 from nodepool.cli.commands.scale import scale
 from nodepool.cli.commands.setup import register, set_
 from nodepool.cli.commands.system import completion, up, version
@@ -50,6 +51,7 @@ for command in (
     delete,
     events,
     wait,
+    rollout,
     preempt,
     set_,
     register,

@@ -20,16 +20,24 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|-+")
 _LETTERS = re.compile(r"[A-Za-z-]+")
 
 
-def described(document: Document, events: Sequence[CountedEvent], now: datetime) -> str:
-    """The text kubectl prints for this object and its events, without a newline at its end."""
+def described(
+    document: Document, events: Sequence[CountedEvent] | None, now: datetime, *, name: str = ""
+) -> str:
+    """The text kubectl prints for this object and its events, without a newline at its end.
+
+    events: None for an object of a type that has none.
+    name: what the object is called, where its metadata do not say it.
+    """
     shown = without_internals(document)
     lines = [
-        ["Name:", str(field(shown, "metadata", "name"))],
+        ["Name:", escaped(str(field(shown, "metadata", "name") or name))],
         ["Namespace:", ""],
         *_labels(shown),
         *_annotations(shown),
         *_content(shown, 0, ""),
     ]
+    if events is None:
+        return "\n".join(aligned(lines))
     if not events:
         lines.append(["Events:", "<none>"])
         return "\n".join(aligned(lines))
@@ -51,7 +59,10 @@ def without_internals(document: Document) -> Document:
     ]
     if conditions:
         status["conditions"] = conditions
-    return {**document, "metadata": metadata, "status": status}
+    shown = {**document, "metadata": metadata, "status": status}
+    # A section without a field in it says nothing.
+    empty = {"metadata": metadata.keys() <= {"name"}, "status": not status}
+    return {name: part for name, part in shown.items() if not empty.get(name)}
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -94,7 +105,7 @@ def _content(fields: Mapping[str, object], level: int, path: str) -> Iterator[li
         key_path = f"{path}.{key}"
         if key_path in _SKIPPED:
             continue
-        name = f"{_INDENT * level}{label(key)}:"
+        name = f"{_INDENT * level}{escaped(label(key))}:"
         match value:
             case Mapping():
                 yield [name]

@@ -1,7 +1,5 @@
 """Exit codes, and how an error is reported and which of them it ends in."""
 
-from nodepool.cli.output import print_error
-
 DONE, REFUSED, USAGE, TIMEOUT, UNREACHABLE = range(5)
 
 
@@ -15,15 +13,29 @@ def report(error: Exception, about: str = "") -> int:
     `about` names what the error is about, where its own text does not.
     """
     # Imported here because it loads the whole client, which `--help` does without.
-    from nodepool.client import ClientError, NoOutcome, TimedOut, Unreachable
-    from nodepool.client.manifests import ManifestError
+    from nodepool.cli.output import print_error
 
-    if not isinstance(error, ClientError | ManifestError | CliError):
+    code = _code(error)
+    if code is None:
         raise error
     print_error(f"{about}: {error}" if about else str(error))
+    return code
+
+
+def _code(error: Exception) -> int | None:
+    """The exit code of an error; None for a bug."""
+    if isinstance(error, CliError):
+        return REFUSED
+    from nodepool.client.errors import ClientError, NoOutcome, TimedOut, Unreachable
+
     match error:
         case NoOutcome() | TimedOut():
             return TIMEOUT
         case Unreachable():
             return UNREACHABLE
-    return REFUSED
+        case ClientError():
+            return REFUSED
+    # Imported last: reading never raises it, and it loads the models of all commands.
+    from nodepool.client.manifests import ManifestError
+
+    return REFUSED if isinstance(error, ManifestError) else None

@@ -1,17 +1,16 @@
 """Events as kubectl shows them: an event that is repeated is counted."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nodepool.cli.times import human
+from nodepool.cli.documents import Document, field, text
+from nodepool.cli.times import age, human
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nodepool.client import ObjectEvent
-
-EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,7 @@ class CountedEvent:
     object: the object it regards, as `NodePool/training`.
     component: the service that reported it.
     first, last: when it occurred first and last.
+    position: where it lies in the log, the first time.
     """
 
     severity: str
@@ -33,6 +33,7 @@ class CountedEvent:
     first: datetime
     last: datetime
     count: int = 1
+    position: int = 0
 
 
 def occurred_once(event: "ObjectEvent") -> CountedEvent:
@@ -45,6 +46,7 @@ def occurred_once(event: "ObjectEvent") -> CountedEvent:
         message=event.message,
         first=event.time,
         last=event.time,
+        position=event.position,
     )
 
 
@@ -66,6 +68,35 @@ def interval(event: CountedEvent, now: datetime) -> str:
     return f"{human((now - event.last).total_seconds())} (x{event.count} over {first})"
 
 
-def event_row(event: CountedEvent, now: datetime) -> tuple[str, ...]:
-    """The cells of an event below `EVENT_HEADER`."""
-    return (interval(event, now), event.severity, event.reason, event.object, event.message.strip())
+def event_document(event: CountedEvent) -> Document:
+    """The event in the shape of https://kubernetes.io/docs/reference/kubernetes-api/ (Event v1)."""
+    kind, _, name = event.object.partition("/")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{name}.{event.position:x}",
+            "creationTimestamp": _rfc3339(event.first),
+        },
+        "involvedObject": {"kind": kind, "name": name},
+        "reason": event.reason,
+        "message": event.message.strip(),
+        "type": event.severity,
+        "count": event.count,
+        "firstTimestamp": _rfc3339(event.first),
+        "lastTimestamp": _rfc3339(event.last),
+        "source": {"component": event.component},
+    }
+
+
+def last_seen(document: Document, now: datetime) -> str:
+    """As `interval`, of an event's document."""
+    first = age(text(document, "firstTimestamp"), now)
+    count = field(document, "count")
+    if count in (None, 1):
+        return first
+    return f"{age(text(document, 'lastTimestamp'), now)} (x{count} over {first})"
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,13 +1,19 @@
 """Columns as kubectl prints them, by the rules of https://pkg.go.dev/text/tabwriter."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 Line = Sequence[str]
 """The cells of a line; the last one is trailing text and belongs to no column."""
 
 TABLE_MIN_WIDTH = 6
 TABLE_PADDING = 3
+NARROW_PADDING = 2
 DESCRIBE_PADDING = 2
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CARET_MAX = 0x1F
 
 
 def aligned(lines: Sequence[Line], *, padding: int = DESCRIBE_PADDING) -> list[str]:
@@ -46,40 +52,137 @@ def _blocks(widths: list[list[int]], within: range, column: int) -> Iterable[ran
         yield range(begin, within.stop)
 
 
-class Table:
-    """A table that can be printed in parts: its columns may become wider, and never narrower."""
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a column.
 
-    def __init__(self, header: Sequence[str]) -> None:
-        self._header: Sequence[str] | None = header
-        self._widths = [TABLE_MIN_WIDTH] * (len(header) - 1)
+    usual: the text of a cell that says nothing new; a column of such cells alone may be left out
+      where the table is too wide. Empty for a column that is never left out.
+    """
+
+    title: str
+    usual: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What a table is printed on.
+
+    width: how many characters fit on a line; None where lines are not limited.
+    paint: the text of a cell with its colour, from the title of its column and the text.
+    """
+
+    width: int | None = None
+    paint: Callable[[str, str], str] = lambda _, text: text
+
+
+class Table:
+    """A table that can be printed in parts: its columns may become wider, and never narrower.
+
+    Where the first part is too wide for the screen, the columns move closer together, and those
+    are left out that say nothing new. A column that was left out appears, below a new header, as
+    soon as it says something.
+    """
+
+    def __init__(self, headings: Sequence[Heading | str], screen: Screen | None = None) -> None:
+        self._headings = [
+            Heading(heading) if isinstance(heading, str) else heading for heading in headings
+        ]
+        self._screen = screen or Screen()
+        self._has_header = True
+        self._prints_header = True
+        self._padding = TABLE_PADDING
+        self._hidden: set[int] = set()
+        self._contents = [0] * len(self._headings)
+        self._began = False
 
     def without_header(self) -> "Table":
         """This table, to be printed without a header."""
-        self._header = None
+        self._has_header = False
         return self
 
     def lines(self, rows: Iterable[Sequence[str]]) -> list[str]:
         """The rows as lines of text; the header precedes the first of them."""
         cells = [[_first_line(cell) for cell in row] for row in rows]
-        if self._header is not None:
-            cells.insert(0, list(self._header))
-            self._header = None
-        for row in cells:
-            for column, cell in enumerate(row[:-1]):
-                self._widths[column] = max(self._widths[column], len(cell) + TABLE_PADDING)
-        return [
-            "".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=False))
-            + row[-1]
-            for row in cells
-        ]
+        self._reveal(cells)
+        titles = [heading.title for heading in self._headings]
+        prints_header = self._has_header and self._prints_header
+        self._prints_header = False
+        measured = [titles, *cells] if self._has_header else cells
+        for row in measured:
+            for column, cell in enumerate(row):
+                self._contents[column] = max(self._contents[column], len(cell))
+        if not self._began:
+            self._fit(cells)
+        self._began = True
+        header = [self._line(titles, plain=True)] if prints_header else []
+        return header + [self._line(row) for row in cells]
+
+    def _reveal(self, cells: Sequence[Sequence[str]]) -> None:
+        """Begins the table anew if a column that was left out says something now."""
+        if not all(self._is_usual(column, cells) for column in self._hidden):
+            self._hidden.clear()
+            self._prints_header = True
+            self._began = False
+
+    def _is_usual(self, column: int, cells: Sequence[Sequence[str]]) -> bool:
+        usual = self._headings[column].usual
+        return bool(usual) and all(row[column] == usual for row in cells)
+
+    def _fit(self, cells: Sequence[Sequence[str]]) -> None:
+        """Makes the table as narrow as the screen, as far as that loses nothing."""
+        limit = self._screen.width
+        if limit is None or self._width() <= limit:
+            return
+        self._padding = NARROW_PADDING
+        for column in range(len(self._headings)):
+            if self._width() <= limit:
+                return
+            if self._is_usual(column, cells):
+                self._hidden.add(column)
+
+    def _width(self) -> int:
+        *columns, last = self._shown()
+        return sum(self._column_width(column) for column in columns) + self._contents[last]
+
+    def _shown(self) -> list[int]:
+        return [column for column in range(len(self._headings)) if column not in self._hidden]
+
+    def _column_width(self, column: int) -> int:
+        return max(TABLE_MIN_WIDTH, self._contents[column] + self._padding)
+
+    def _line(self, row: Sequence[str], *, plain: bool = False) -> str:
+        shown = self._shown()
+        texts = []
+        for column in shown:
+            text = row[column]
+            painted = text if plain else self._screen.paint(self._headings[column].title, text)
+            blanks = 0 if column == shown[-1] else self._column_width(column) - len(text)
+            texts.append(painted + " " * blanks)
+        return "".join(texts)
 
 
 def _first_line(cell: str) -> str:
-    text = escaped(cell)
+    text = visible(cell).replace("\t", " ")
     first = text.partition("\n")[0]
     return first if first == text else f"{first}..."
 
 
+def visible(text: str) -> str:
+    """The text with characters that control a terminal made visible; line ends and tabs are kept.
+
+    Those are the control characters, and what changes the direction of a text.
+    """
+    return _CONTROL.sub(lambda match: _shown(match[0]), text)
+
+
 def escaped(text: str) -> str:
-    """The text without characters that control a terminal."""
-    return text.replace("\x1b", "^[").replace("\r", "\\r").replace("\t", " ")
+    """As `visible`, for a text of one line: a line end is visible too, and a tab is a blank."""
+    return visible(text).replace("\t", " ").replace("\n", "\\n")
+
+
+def _shown(character: str) -> str:
+    if character == "\r":
+        return "\\r"
+    code = ord(character)
+    return f"^{chr(code + 0x40)}" if code <= _CARET_MAX else f"\\u{code:04x}"

@@ -2,45 +2,97 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
-    from nodepool.client import Bucket
+    from nodepool.client.read_model import Readable
+
+Scope = Literal["cluster", "organisation", "cell"]
+"""Whose objects a type has: those of one cluster, of one organisation, or of all together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A type of object.
 
-    bucket: the bucket of the read model that holds its objects.
-    singular: its name in messages.
-    full: its name in output, as `full/name`.
-    spellings: every way to write it, in lower case.
+    plural, singular, short: its names.
+    title: its `kind` in an object.
+    scope: whose objects they are.
+    stored_in: the bucket of the read model that holds its objects; None where there is none.
+    group: the API group that its name is written with, as in `nodepool.<group>/training`.
     """
 
-    bucket: "Bucket"
+    plural: str
     singular: str
-    full: str
-    spellings: frozenset[str]
+    title: str
+    short: str
+    scope: Scope
+    stored_in: "Readable | None" = None
+    group: str = ""
+
+    @property
+    def bucket(self) -> "Readable":
+        """The bucket of the read model that holds its objects, where there is one."""
+        assert self.stored_in is not None, f"no bucket holds {self.plural}"
+        return self.stored_in
+
+    @property
+    def full(self) -> str:
+        """Its name in output, as `full/name`."""
+        return f"{self.singular}.{self.group}" if self.group else self.singular
+
+    @property
+    def spellings(self) -> frozenset[str]:
+        """Every way to write it, in lower case."""
+        names = {self.plural, self.singular, self.short, self.full}
+        return frozenset(names | {f"{self.plural}.{self.group}"} if self.group else names)
 
 
-def _kind(bucket: "Bucket", singular: str, full: str, *others: str) -> Kind:
-    return Kind(bucket, singular, full, frozenset((bucket, singular, full, *others)))
-
-
-NODEPOOL = _kind(
+NODEPOOL = Kind(
     "nodepools",
     "nodepool",
-    "nodepool.compute.coreweave.com",
+    "NodePool",
     "np",
-    "nodepools.compute.coreweave.com",
+    "cluster",
+    "nodepools",
+    "compute.coreweave.com",
 )
-NODE = _kind("nodes", "node", "node", "no")
-QUOTA = _kind("quotas", "quota", "quota")
-CAPACITY = _kind("capacity", "capacity", "capacity", "capacities")
-KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY)
+NODE = Kind("nodes", "node", "Node", "no", "cluster", "nodes")
+QUOTA = Kind("quotas", "quota", "Quota", "qt", "organisation", "quotas")
+CAPACITY = Kind("capacities", "capacity", "Capacity", "cap", "cell", "capacity")
+CLUSTER = Kind("clusters", "cluster", "Cluster", "cl", "organisation", "clusters")
+MACHINE = Kind("machines", "machine", "Machine", "ma", "cell", "machines")
+ZONE = Kind("zones", "zone", "Zone", "zo", "cell")
+INSTANCE_TYPE = Kind("instancetypes", "instancetype", "InstanceType", "it", "cell")
+EVENT = Kind("events", "event", "Event", "ev", "cluster")
+KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT)
+ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
+"""What `all` stands for."""
+
+
+class Selection(NamedTuple):
+    """Objects of one type by name; all of them where there is no name."""
+
+    kind: Kind
+    names: Sequence[str]
+
+
+def parse_selections(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> list[Selection]:
+    """The objects in `TYPE[,TYPE] NAME...` or `TYPE/NAME...`, by their types.
+
+    There may be no names. Raises a usage error for other words.
+    """
+    if not words:
+        raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
+    if any("/" in word for word in words):
+        return _parse_pairs(words, allowed)
+    spellings = [spelling for spelling in words[0].split(",") if spelling]
+    kinds = [kind for spelling in spellings for kind in _parse_kinds(spelling, allowed)]
+    if not kinds:
+        raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
+    return [Selection(kind, _unique(words[1:])) for kind in dict.fromkeys(kinds)]
 
 
 def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[Kind, list[str]]:
@@ -48,18 +100,10 @@ def parse_names(words: Sequence[str], allowed: Sequence[Kind] = KINDS) -> tuple[
 
     There may be no names. Raises a usage error for other words, and for names of several types.
     """
-    if not any("/" in word for word in words):
-        if not words:
-            raise click.UsageError(f"TYPE: is required; use {_listed(allowed)}")
-        return _parse_kind(words[0], allowed), _unique(words[1:])
-    pairs = [word.partition("/") for word in words]
-    for word, (spelling, _, name) in zip(words, pairs, strict=True):
-        if not spelling or not name or "/" in name:
-            raise click.UsageError(f"NAME: {word!r} is not TYPE/NAME; write every name that way")
-    kinds = [_parse_kind(spelling, allowed) for spelling, _, _ in pairs]
-    if len(set(kinds)) > 1:
+    selections = parse_selections(words, allowed)
+    if len(selections) > 1:
         raise click.UsageError("TYPE: all names must be of one type")
-    return kinds[0], _unique(name for _, _, name in pairs)
+    return selections[0].kind, list(selections[0].names)
 
 
 def parse_required_names(words: Sequence[str], allowed: Sequence[Kind]) -> tuple[Kind, list[str]]:
@@ -70,15 +114,38 @@ def parse_required_names(words: Sequence[str], allowed: Sequence[Kind]) -> tuple
     return kind, names
 
 
+def _parse_pairs(words: Sequence[str], allowed: Sequence[Kind]) -> list[Selection]:
+    names: dict[Kind, list[str]] = {}
+    for word in words:
+        spelling, _, name = word.partition("/")
+        if not spelling or not name or "/" in name:
+            raise click.UsageError(f"NAME: {word!r} is not TYPE/NAME; write every name that way")
+        names.setdefault(_parse_kind(spelling, allowed), []).append(name)
+    return [Selection(kind, _unique(named)) for kind, named in names.items()]
+
+
+def _parse_kinds(spelling: str, allowed: Sequence[Kind]) -> Sequence[Kind]:
+    if spelling.lower() == "all" and set(ALL) <= set(allowed):
+        return ALL
+    return (_parse_kind(spelling, allowed),)
+
+
 def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
     for kind in allowed:
         if spelling.lower() in kind.spellings:
             return kind
-    raise click.UsageError(f"TYPE: {spelling!r} is not supported; use {_listed(allowed)}")
+    if any(spelling.lower() in kind.spellings for kind in KINDS):
+        raise click.UsageError(f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}")
+    from difflib import get_close_matches
+
+    close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1, cutoff=0.75)
+    hint = f"did you mean {close[0]}?" if close else f"use {_listed(allowed)}"
+    raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")
 
 
 def _listed(kinds: Sequence[Kind]) -> str:
-    return " or ".join(kind.bucket for kind in kinds)
+    *others, last = [f"{kind.plural} ({kind.short})" for kind in kinds]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -1,48 +1,71 @@
-"""Printing: texts, errors, and objects as JSON, YAML or names."""
+"""Printing: texts and errors, and objects as JSON, YAML or names."""
 
 import json
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from nodepool.cli.documents import Document, text
-from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
+from nodepool.cli.errors import CliError
+from nodepool.cli.layout import escaped, visible
+from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 
-FORMATS = ("wide", "json", "yaml", "name")
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
-def print_text(text: str) -> None:
-    """Prints a text and a newline, at once even into a pipe."""
-    click.echo(text)
+class NotWritten(CliError):
+    """The output cannot be written, as on a full disk."""
+
+
+def print_text(text: str, *, newline: bool = True) -> None:
+    """Prints a text and a newline, at once even into a pipe.
+
+    Raises `NotWritten`, or `BrokenPipeError` where the reader of a pipe has gone.
+    """
+    if sys.stdout is None:
+        raise NotWritten("the output cannot be written: standard output is closed")
+    try:
+        click.echo(text, nl=newline)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotWritten(f"the output cannot be written: {error.strerror}") from None
 
 
 def print_note(text: str) -> None:
     """Prints a text that is not output, such as that nothing was found, on standard error."""
-    click.echo(text, err=True)
+    # There is no place left to report that standard error cannot be written.
+    with suppress(OSError):
+        click.echo(visible(text), err=True)
 
 
 def print_error(text: str) -> None:
     """Prints an error as one line on standard error."""
-    click.echo(f"error: {' '.join(text.split())}", err=True)
+    print_note(f"error: {' '.join(text.split())}")
 
 
 def name_of(kind: Kind, document: Document) -> str:
     """The name of an object within its type; `<zone>.<type>` for quotas and capacity."""
-    if kind in (NODEPOOL, NODE):
-        return text(document, "metadata", "name")
-    return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
+    if kind in (QUOTA, CAPACITY):
+        return f"{text(document, 'zone')}.{text(document, 'instanceType')}"
+    return text(document, "metadata", "name")
 
 
 def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
     """Whether one of the names is this object's; true where there are no names.
 
-    A quota or capacity may also be named by its zone or by its instance type alone.
+    A quota or capacity may also be named by its zone or by its instance type alone, a machine by
+    its zone.
     """
     if not names:
         return True
     own = {name_of(kind, document)}
     if kind in (QUOTA, CAPACITY):
         own |= {text(document, "zone"), text(document, "instanceType")}
+    if kind is MACHINE:
+        own.add(text(document, "metadata", "labels", ZONE_LABEL))
     return not own.isdisjoint(names)
 
 
@@ -52,14 +75,20 @@ def formatted(kind: Kind, documents: Sequence[Document], form: str, *, single: b
     They are wrapped in a `List`, unless `single` is set and there is just one.
     """
     if form == "name":
-        return "\n".join(f"{kind.full}/{name_of(kind, document)}" for document in documents)
-    value = documents[0] if single and len(documents) == 1 else _list(documents)
-    if form == "json":
-        return json.dumps(value, indent=4, sort_keys=True, ensure_ascii=False)
-    return _yaml(value)
+        return "\n".join(
+            escaped(f"{kind.full}/{name_of(kind, document)}") for document in documents
+        )
+    value = documents[0] if single and len(documents) == 1 else as_list(documents)
+    return as_json(value) if form == "json" else as_yaml(value)
 
 
-def _yaml(document: Document) -> str:
+def as_json(value: object) -> str:
+    """A value as indented JSON, without characters that control a terminal."""
+    return visible(json.dumps(value, indent=4, sort_keys=True, ensure_ascii=False))
+
+
+def as_yaml(document: Document) -> str:
+    """An object as YAML, without a newline at its end or characters that control a terminal."""
     import yaml
 
     class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -68,11 +97,16 @@ def _yaml(document: Document) -> str:
         def ignore_aliases(self, _: object) -> bool:
             return True
 
-    text: str = yaml.dump(document, Dumper=Dumper, allow_unicode=True, width=1 << 30)
-    return text.rstrip("\n")
+    def dumped(*, allow_unicode: bool) -> str:
+        text: str = yaml.dump(document, Dumper=Dumper, allow_unicode=allow_unicode, width=1 << 30)
+        return text.rstrip("\n")
+
+    text = dumped(allow_unicode=True)
+    return text if visible(text) == text else dumped(allow_unicode=False)
 
 
-def _list(documents: Sequence[Document]) -> Document:
+def as_list(documents: Sequence[Document]) -> Document:
+    """Objects as one object of kind `List`."""
     return {
         "apiVersion": "v1",
         "items": list(documents),

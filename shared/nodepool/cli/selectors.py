@@ -1,33 +1,125 @@
-"""Selecting objects by their labels.
+"""Selecting objects by their labels and fields.
 
-The syntax is that of https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
-without the set-based operators `in` and `notin`.
+The syntax of label selectors is that of
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/, that of field selectors
+of https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import click
 
-from nodepool.cli.documents import Document, labels
+from nodepool.cli.documents import Document, field, labels
 
-_REQUIREMENT = re.compile(r"(!?)([^=!\s]+)(?:(==|=|!=)([^=!\s]*))?")
+_KEY = r"([A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?)"
+_EXISTS = re.compile(rf"(!?)\s*{_KEY}")
+_EQUALS = re.compile(rf"{_KEY}\s*(==|=|!=)\s*([\w.-]*)")
+_ORDERED = re.compile(rf"{_KEY}\s*([<>])\s*([+-]?\d+)")
+_AMONG = re.compile(rf"{_KEY}\s+(in|notin)\s*\(([^()]*)\)", re.IGNORECASE)
+_SEPARATOR = re.compile(r",(?![^(]*\))")
+_FIELD = re.compile(r"([A-Za-z][\w.-]*)\s*(==|=|!=)\s*(.*)")
+_LABELS_HELP = "write KEY=VALUE, KEY!=VALUE, KEY in (A,B), KEY notin (A,B), KEY or !KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What a label has to be.
+
+    operator: `in`, `notin`, `exists`, `!exists`, `>` or `<`.
+    """
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def is_met(self, own: Mapping[str, str]) -> bool:
+        """Whether these labels satisfy it; as in Kubernetes, a missing label is `notin` all."""
+        value = own.get(self.key)
+        match self.operator:
+            case "exists":
+                return value is not None
+            case "!exists":
+                return value is None
+            case "in":
+                return value in self.values
+            case "notin":
+                return value not in self.values
+        try:
+            actual, limit = int(value or ""), int(next(iter(self.values)))
+        except ValueError:
+            return False
+        return actual > limit if self.operator == ">" else actual < limit
 
 
 def selects(selector: str, document: Document) -> bool:
-    """Whether an object's labels satisfy a selector such as `k=v,k!=v,k,!k`.
+    """Whether an object's labels satisfy a selector such as `k=v,k!=v,k in (a,b),k,!k`.
 
     The empty selector selects everything. Raises a usage error for one that cannot be read.
     """
-    own = labels(document)
-    return all(_is_met(text, own) for text in selector.split(",") if selector)
+    requirements = _requirements(selector)
+    own = labels(document) if requirements else {}
+    return all(requirement.is_met(own) for requirement in requirements)
 
 
-def _is_met(text: str, own: Mapping[str, str]) -> bool:
-    requirement = _REQUIREMENT.fullmatch(text.strip())
-    if requirement is None or (requirement[1] and requirement[3]):
-        raise click.UsageError(f"--selector: {text!r} is not a label selector; write key=value")
-    negated, key, operator, value = requirement.groups()
-    if operator is None:
-        return (key in own) != bool(negated)
-    return (own.get(key) == value) == (operator != "!=")
+@lru_cache(maxsize=8)
+def _requirements(selector: str) -> Sequence[Requirement]:
+    if not selector.strip():
+        return ()
+    return tuple(_requirement(text.strip()) for text in _SEPARATOR.split(selector))
+
+
+def _requirement(text: str) -> Requirement:
+    if match := _AMONG.fullmatch(text):
+        values = frozenset(value.strip() for value in match[3].split(","))
+        return Requirement(match[1], match[2].lower(), values)
+    if match := _EQUALS.fullmatch(text):
+        operator = "notin" if match[2] == "!=" else "in"
+        return Requirement(match[1], operator, frozenset((match[3],)))
+    if match := _ORDERED.fullmatch(text):
+        return Requirement(match[1], match[2], frozenset((match[3],)))
+    if match := _EXISTS.fullmatch(text):
+        return Requirement(match[2], f"{match[1]}exists")
+    raise click.UsageError(f"--selector: {text!r} is not a label selector; {_LABELS_HELP}")
+
+
+def has_fields(selector: str, document: Document) -> bool:
+    """Whether an object has the values of a selector such as `metadata.name=a,spec.x!=b`.
+
+    A missing field has the empty value. The empty selector selects everything. Raises a usage
+    error for one that cannot be read.
+    """
+    return all(
+        (_value(document, path) == value) is (operator != "!=")
+        for path, operator, value in _field_requirements(selector)
+    )
+
+
+def field_paths(selector: str) -> list[str]:
+    """The fields that a field selector names; raises a usage error for one that cannot be read."""
+    return [path for path, _, _ in _field_requirements(selector)]
+
+
+@lru_cache(maxsize=8)
+def _field_requirements(selector: str) -> Sequence[tuple[str, str, str]]:
+    if not selector.strip():
+        return ()
+    requirements = []
+    for text in selector.split(","):
+        match = _FIELD.fullmatch(text.strip())
+        if match is None:
+            raise click.UsageError(
+                f"--field-selector: {text!r} is not a field selector; write metadata.name=NAME,"
+                " or another field with = or !="
+            )
+        requirements.append((match[1], match[2], match[3].strip()))
+    return tuple(requirements)
+
+
+def _value(document: Document, path: str) -> str:
+    value = field(document, *path.split("."))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
@@ -135,11 +136,11 @@ class Command(click.Command):
         self.params += common_options(hidden=True, timeout=timeout)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs the command and returns its exit code; 0 where the reader of a pipe has gone."""
+        """Runs the command and returns its exit code; click would end the program at a pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            return 0
+            return BROKEN_PIPE
 
 
 class Group(click.Group):

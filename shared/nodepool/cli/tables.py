@@ -4,13 +4,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nodepool.cli.documents import Document, condition, field, labels
+from nodepool.cli.documents import Document, condition, field, items, labels
 from nodepool.cli.documents import text as text_at
-from nodepool.cli.layout import Table
-from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
+from nodepool.cli.event_table import last_seen
+from nodepool.cli.layout import Heading, Table
+from nodepool.cli.names import (
+    CAPACITY,
+    CLUSTER,
+    EVENT,
+    INSTANCE_TYPE,
+    MACHINE,
+    NODE,
+    NODEPOOL,
+    QUOTA,
+    ZONE,
+    Kind,
+)
+from nodepool.cli.terminal import RED, YELLOW, coloured, screen
 from nodepool.cli.times import age
 
 ABSENT = "-"
+TERMINATING = "Terminating"
+"""What kubectl prints of an object that is being deleted."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -24,23 +39,45 @@ class Column:
 
     cell: makes its text from an object.
     wide: whether it is only printed with `-o wide`.
+    usual: the text that says nothing new; see `Heading`.
     """
 
     title: str
     cell: Cell
     wide: bool = False
+    usual: str = ""
 
 
 def _at(*path: str) -> Cell:
     return lambda document: text_at(document, *path)
 
 
+def _flag(*path: str) -> Cell:
+    return lambda document: str(field(document, *path)).lower()
+
+
 def _condition(kind: str, name: str) -> Cell:
     return lambda document: condition(document, kind, name)
 
 
+def _verdict(kind: str, deleting: str) -> Cell:
+    """The reason of a condition; `deleting` once the NodePool is checked no more."""
+    return lambda document: (
+        deleting if is_deleting(document) else condition(document, kind, "reason")
+    )
+
+
 def _label(key: str) -> Cell:
     return lambda document: labels(document).get(key, "")
+
+
+def _listed(*path: str) -> Cell:
+    return lambda document: ",".join(map(str, items(document, *path)))
+
+
+def is_deleting(document: Document) -> bool:
+    """Whether an object is being deleted."""
+    return field(document, "metadata", "deletionTimestamp") is not None
 
 
 def _node_status(document: Document) -> str:
@@ -61,20 +98,31 @@ def _quota_left(document: Document) -> str:
     return str(max(limit - used, 0))
 
 
-AGE = "AGE"
+def _machine_zone(document: Document) -> str:
+    return text_at(document, "spec", "zone") or labels(document).get(ZONE_LABEL, "")
+
+
+def _event_object(document: Document) -> str:
+    regarded = field(document, "involvedObject")
+    return f"{text_at(regarded, 'kind')}/{text_at(regarded, 'name')}"
+
+
+AGE, LAST_SEEN = "AGE", "LAST SEEN"
 _NAME = Column("NAME", _at("metadata", "name"))
 _AGE = Column(AGE, _at("metadata", "creationTimestamp"))
+_ZONE = Column("ZONE", _at("zone"))
+_TYPE = Column("INSTANCE TYPE", _at("instanceType"))
 
 COLUMNS: dict[Kind, Sequence[Column]] = {
     NODEPOOL: (
         _NAME,
         Column("INSTANCE TYPE", _at("spec", "instanceType")),
         Column("TARGET", _at("spec", "targetNodes")),
-        Column("INPROGRESS", _at("status", "inProgress")),
+        Column("INPROGRESS", _at("status", "inProgress"), usual="0"),
         Column("CURRENT", _at("status", "currentNodes")),
-        Column("VALIDATED", _condition("Validated", "reason")),
-        Column("CAPACITY", _condition("Capacity", "reason")),
-        Column("QUOTA", _condition("Quota", "reason")),
+        Column("VALIDATED", _verdict("Validated", TERMINATING), usual="Valid"),
+        Column("CAPACITY", _verdict("Capacity", ""), usual="Sufficient"),
+        Column("QUOTA", _verdict("Quota", ""), usual="Under"),
         Column("ALLOCATEDNODES", _at("status", "allocatedNodes"), wide=True),
         Column("ALLOCATED", _condition("Allocated", "status"), wide=True),
         Column("ALLOCATEDREASON", _condition("Allocated", "reason"), wide=True),
@@ -94,32 +142,100 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
     ),
     QUOTA: (
         Column("ORG", _at("org"), wide=True),
-        Column("ZONE", _at("zone")),
-        Column("INSTANCE TYPE", _at("instanceType")),
+        _ZONE,
+        _TYPE,
         Column("LIMIT", _at("limit")),
         Column("USED", _at("used")),
         Column("LEFT", _quota_left),
     ),
     CAPACITY: (
-        Column("ZONE", _at("zone")),
-        Column("INSTANCE TYPE", _at("instanceType")),
+        _ZONE,
+        _TYPE,
         Column("FREE", _at("free")),
         Column("ASSIGNED", _at("assigned")),
         Column("TRIAGE", _at("triage")),
     ),
+    CLUSTER: (
+        _NAME,
+        Column("ORG", _at("spec", "org"), wide=True),
+        Column("ZONE", _at("spec", "zone")),
+        _AGE,
+    ),
+    MACHINE: (
+        _NAME,
+        Column("ZONE", _machine_zone),
+        Column("INSTANCE TYPE", _at("spec", "instanceType")),
+        Column("STATE", _at("status", "state")),
+        Column("NODEPOOL", _at("status", "nodePool")),
+        Column("FAULT", _at("status", "fault")),
+        Column("CAUSE", _at("status", "cause"), wide=True),
+    ),
+    ZONE: (
+        _NAME,
+        Column("REGION", _at("spec", "region")),
+        Column("ACCESS", _at("spec", "access")),
+        Column("TYPES", _at("status", "types")),
+        Column("FREE", _at("status", "free")),
+        Column("ASSIGNED", _at("status", "assigned")),
+        Column("TRIAGE", _at("status", "triage")),
+    ),
+    INSTANCE_TYPE: (
+        _NAME,
+        Column("CLASS", _at("spec", "class")),
+        Column("GPU", _at("spec", "gpuModel")),
+        Column("GPUS", _at("spec", "gpus")),
+        Column("VCPU", _at("spec", "vcpu")),
+        Column("FREE", _at("status", "free")),
+        Column("RACK SIZE", _at("spec", "rackSize"), wide=True),
+        Column("SUPERCHIP", _flag("spec", "superchip"), wide=True),
+        Column("ZONES", _listed("spec", "zones"), wide=True),
+    ),
+    EVENT: (
+        Column(LAST_SEEN, _at("lastTimestamp")),
+        Column("TYPE", _at("type")),
+        Column("REASON", _at("reason")),
+        Column("OBJECT", _event_object),
+        Column("MESSAGE", _at("message")),
+    ),
 }
+
+_WRONG = frozenset(
+    ("Invalid", "InternalError", "Over", "NotSet", "NoneAvailable", "NoneAvailableNodeAffinity")
+)
+_HALF = frozenset(("Partial", "PartialNodeAffinity", TERMINATING, "Warning"))
+_PAINTED = frozenset(("VALIDATED", "CAPACITY", "QUOTA", "TYPE", "STATUS", "STATE"))
+_NOT_READY = ("NotReady", "Triage")
+
+
+def paint(title: str, text: str) -> str:
+    """A cell in its colour: red for what is wrong, yellow for what needs a look, else none."""
+    if title not in _PAINTED:
+        return text
+    if text in _WRONG or text.startswith(_NOT_READY):
+        return coloured(text, RED)
+    if text in _HALF or text.endswith(",SchedulingDisabled"):
+        return coloured(text, YELLOW)
+    return text
 
 
 def pools_table(documents: Sequence[Document]) -> str:
     """NodePools as `get nodepools` prints them."""
     now = datetime.now(UTC)
     rows = [row(NODEPOOL, document, now, wide=False) for document in documents]
-    return "\n".join(Table(header(NODEPOOL, wide=False)).lines(rows))
+    return "\n".join(new_table(header(NODEPOOL, wide=False)).lines(rows))
 
 
-def header(kind: Kind, *, wide: bool) -> list[str]:
-    """The titles of the columns."""
-    return [column.title for column in _columns(kind, wide=wide)]
+def new_table(headings: Sequence[Heading | str]) -> Table:
+    """An empty table for standard output."""
+    return Table(headings, screen(paint))
+
+
+def header(kind: Kind, *, wide: bool) -> list[Heading | str]:
+    """The headings of the columns; with `wide`, none of them may be left out."""
+    return [
+        column.title if wide else Heading(column.title, column.usual)
+        for column in _columns(kind, wide=wide)
+    ]
 
 
 def row(kind: Kind, document: Document, now: datetime, *, wide: bool) -> list[str]:
@@ -127,7 +243,11 @@ def row(kind: Kind, document: Document, now: datetime, *, wide: bool) -> list[st
     cells = []
     for column in _columns(kind, wide=wide):
         text = column.cell(document)
-        cells.append((age(text, now) if column.title == AGE else text) or ABSENT)
+        if column.title == AGE:
+            text = age(text, now) if text else ""
+        elif column.title == LAST_SEEN:
+            text = last_seen(document, now)
+        cells.append(text or ABSENT)
     return cells
 
 

@@ -1,41 +1,85 @@
-"""Which objects a command shows, and how: their selection, columns and format."""
+"""Which objects a command shows, and how: their selection, order, columns and format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import click
+
 from nodepool.cli import tables
-from nodepool.cli.documents import Document
+from nodepool.cli.documents import Document, labels
 from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.layout import Table
-from nodepool.cli.names import NODE, NODEPOOL, Kind
-from nodepool.cli.output import formatted, is_named, print_error, print_text
-from nodepool.cli.selectors import selects
+from nodepool.cli.names import CAPACITY, EVENT, QUOTA, Kind
+from nodepool.cli.output import formatted, is_named, name_of, print_error, print_text
+from nodepool.cli.reading import unknown_place
+from nodepool.cli.selectors import field_paths, has_fields, selects
+from nodepool.cli.sources import Item, read
 
 if TYPE_CHECKING:
-    from nodepool.client import Client
+    from nodepool.cli.jsonpath import Path
+    from nodepool.client import ReadingClient
+
+_PLACES = {"cluster": ("ORG", "CLUSTER"), "organisation": ("ORG",), "cell": ()}
+_OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
+_PLAIN = ("kind", "org", "zone", "instanceType", "resourceVersion")
+_ROOTS = {
+    QUOTA: (*_PLAIN, "limit", "used"),
+    CAPACITY: (*_PLAIN, "free", "assigned", "triage"),
+    EVENT: ("metadata", "involvedObject", "reason", "message", "type", "count", "source"),
+}
+"""The fields at the top of an object, for the types whose objects differ from the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A selection of objects of one type, and their format.
+    """A selection of objects of one type, and how they are shown.
 
     names: the objects to show; all where it is empty.
-    form: `wide`, `json`, `yaml`, `name`, or empty for a table.
-    selector: the labels of the objects to show.
+    selector, fields: the labels and the fields of the objects to show.
     headers: whether a table has a line of titles.
+    everywhere: whether to show the objects of all organisations and clusters.
+    sort_by: the field to sort by; empty for the order of their names.
+    show_labels: whether a table has a column with all labels.
+    label_columns: the labels that have a column of their own.
+    typed: whether names in a table are written with their type.
     """
 
     kind: Kind
-    names: Sequence[str]
-    form: str = ""
+    names: Sequence[str] = ()
+    format: Format = TABLE
     selector: str = ""
+    fields: str = ""
     headers: bool = True
+    everywhere: bool = False
+    sort_by: str = ""
+    show_labels: bool = False
+    label_columns: Sequence[str] = ()
+    typed: bool = False
+
+    def check(self) -> None:
+        """Raises a usage error for a selector or path that cannot be read or names no field."""
+        selects(self.selector, {})
+        _sort_path(self.sort_by)
+        roots = _ROOTS.get(self.kind, _OBJECT)
+        for path in field_paths(self.fields):
+            root = path.partition(".")[0]
+            if root not in roots:
+                from difflib import get_close_matches
+
+                close = get_close_matches(root, roots, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"use {', '.join(roots)}"
+                raise click.UsageError(f"--field-selector: {path!r} is not a field; {hint}")
 
     def includes(self, document: Document) -> bool:
         """Whether an object is part of the selection."""
-        return is_named(self.kind, document, self.names) and selects(self.selector, document)
+        return (
+            is_named(self.kind, document, self.names)
+            and selects(self.selector, document)
+            and has_fields(self.fields, document)
+        )
 
     def missing(self, documents: Sequence[Document]) -> list[str]:
         """The names that no object has."""
@@ -45,33 +89,106 @@ class View:
             if not any(is_named(self.kind, document, [name]) for document in documents)
         ]
 
+    def chosen(self, items: Sequence[Item]) -> list[Item]:
+        """The objects of the selection, in their order.
+
+        Raises a usage error where none has the field to sort by.
+        """
+        chosen = [item for item in items if self.includes(item.document or {})]
+        path = _sort_path(self.sort_by)
+        if path is None or not chosen:
+            return chosen
+        keys = [_sort_key(path, item.document or {}) for item in chosen]
+        if not any(keys):
+            raise click.UsageError(f"--sort-by: no object has the field {self.sort_by!r}")
+        return [chosen[number] for number in sorted(range(len(chosen)), key=lambda at: keys[at])]
+
     def table(self) -> Table:
         """An empty table with the columns of this view."""
-        table = Table(tables.header(self.kind, wide=self.form == "wide"))
+        table = self.format.custom_table() if self.format.columns else self._table()
         return table if self.headers else table.without_header()
 
-    def print_rows(self, table: Table, documents: Sequence[Document]) -> None:
+    def _table(self) -> Table:
+        headings = tables.header(self.kind, wide=self.format.form == "wide")
+        headings = [*self._places(), *headings]
+        headings += [key.rpartition("/")[2].upper() for key in self.label_columns]
+        return tables.new_table([*headings, "LABELS"] if self.show_labels else headings)
+
+    def _places(self) -> Sequence[str]:
+        """The titles of the columns that say where an object is, where those of all are shown."""
+        has_own = self.format.form == "wide" and "ORG" in tables.header(self.kind, wide=True)
+        return _PLACES[self.kind.scope] if self.everywhere and not has_own else ()
+
+    def print_items(self, table: Table, items: Sequence[Item]) -> None:
         """Prints objects as lines of a table."""
-        now, wide = datetime.now(UTC), self.form == "wide"
-        rows = (tables.row(self.kind, document, now, wide=wide) for document in documents)
-        print_text("\n".join(table.lines(rows)))
+        print_text("\n".join(table.lines(map(self._cells, items))))
+
+    def _cells(self, item: Item) -> list[str]:
+        document = item.document or {}
+        if self.format.columns:
+            return self.format.custom_cells(document)
+        now, wide = datetime.now(UTC), self.format.form == "wide"
+        cells = tables.row(self.kind, document, now, wide=wide)
+        if self.typed and tables.header(self.kind, wide=True)[0] == "NAME":
+            cells[0] = f"{self.kind.singular}/{cells[0]}"
+        own = labels(document)
+        cells += [own.get(key, ABSENT) for key in self.label_columns]
+        if self.show_labels:
+            shown = ",".join(f"{key}={value}" for key, value in sorted(own.items()))
+            cells.append(shown or ABSENT)
+        return [*item.place[: len(self._places())], *cells]
 
     def print_names(self, documents: Sequence[Document]) -> None:
         """Prints the names of objects."""
         print_text(formatted(self.kind, documents, "name", single=False))
 
 
-async def read(client: "Client", view: View) -> list[Document]:
-    """The objects that have the names of a view; for some types, all objects of the type."""
-    if view.kind in (NODEPOOL, NODE) and view.names:
-        documents = [await client.get(view.kind.bucket, name) for name in view.names]
-    else:
-        documents = [each.document for each in await client.list(view.kind.bucket)]
-    return [document for document in documents if document is not None]
+def _sort_path(text: str) -> "Path | None":
+    if not text:
+        return None
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_path
+
+    try:
+        return parse_path(text)
+    except JsonPathError as error:
+        raise click.UsageError(f"--sort-by: {error}") from None
 
 
-def report_missing(client: "Client", kind: Kind, names: Sequence[str]) -> int:
+def _sort_key(path: "Path", document: Document) -> tuple[int, float, str] | tuple[()]:
+    """What to sort an object by: numbers by their value, other values as texts, nothing first."""
+    from nodepool.cli.jsonpath import JsonPathError
+
+    try:
+        values = path.find(document)
+    except JsonPathError:
+        return ()
+    match values:
+        case [bool(value) | str(value), *_]:
+            return 1, 0.0, str(value)
+        case [int(value) | float(value), *_]:
+            return 0, float(value), ""
+        case [value, *_] if value is not None:
+            return 1, 0.0, str(value)
+    return ()
+
+
+async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
     """Prints an error for each name that no object has, and returns the exit code."""
+    from difflib import get_close_matches
+
+    if not names:
+        return DONE
+    place = await unknown_place(client, kind)
+    if place is not None:
+        print_error(place)
+        return REFUSED
+    found = [item.document for item in await read(client, kind) if item.document is not None]
+    known = sorted({name_of(kind, document) for document in found})
+    where = "" if kind.scope == "cell" else f" in {client.org}"
+    where += f"/{client.cluster}" if kind.scope == "cluster" else ""
     for name in names:
-        print_error(f'{kind.singular} "{name}" not found in {client.org}/{client.cluster}')
-    return REFUSED if names else DONE
+        close = get_close_matches(name, known, n=1, cutoff=0.7)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        print_error(f'{kind.singular} "{name}" not found{where}{hint}')
+    return REFUSED

@@ -5,20 +5,25 @@ async with Client("nats://127.0.0.1:4222") as client:
     await client.wait("training", "AtTarget", timeout_s=600)
 """
 
-from nodepool.client.client import Client
-from nodepool.client.errors import (
-    ClientError,
-    NoOutcome,
-    NotFound,
-    Refused,
-    TimedOut,
-    Unreachable,
-)
-from nodepool.client.events import ObjectEvent
-from nodepool.client.outcomes import Outcome
-from nodepool.client.read_model import Document, Listed, Object
-from nodepool.contract.buckets import Bucket
-from nodepool.contract.commands import MachineFault
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodepool.client.client import Client
+    from nodepool.client.errors import (
+        ClientError,
+        NoOutcome,
+        NotFound,
+        Refused,
+        TimedOut,
+        Unreachable,
+    )
+    from nodepool.client.events import ObjectEvent
+    from nodepool.client.outcomes import Outcome
+    from nodepool.client.read_model import Document, Listed, Object
+    from nodepool.client.reading import ReadingClient
+    from nodepool.contract.buckets import Bucket
+    from nodepool.contract.commands import MachineFault
 
 __all__ = [
     "Bucket",
@@ -32,7 +37,28 @@ __all__ = [
     "Object",
     "ObjectEvent",
     "Outcome",
+    "ReadingClient",
     "Refused",
     "TimedOut",
     "Unreachable",
 ]
+
+_MODULES = {
+    "Bucket": "nodepool.contract.buckets",
+    "Client": "nodepool.client.client",
+    "Document": "nodepool.client.read_model",
+    "Listed": "nodepool.client.read_model",
+    "MachineFault": "nodepool.contract.commands",
+    "Object": "nodepool.client.read_model",
+    "ObjectEvent": "nodepool.client.events",
+    "Outcome": "nodepool.client.outcomes",
+    "ReadingClient": "nodepool.client.reading",
+}
+"""Where the names above are; those that are missing are in `nodepool.client.errors`."""
+
+
+def __getattr__(name: str) -> object:
+    """Imports a name when it is used first: reading needs no models of messages."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES.get(name, "nodepool.client.errors")), name)

@@ -1,11 +1,10 @@
 """The client as a whole."""
 
 from nodepool.client.commands import Commands
-from nodepool.client.event_stream import EventStream
-from nodepool.client.waiting import Waiting
+from nodepool.client.reading import ReadingClient
 
 
-class Client(Commands, Waiting, EventStream):
+class Client(Commands, ReadingClient):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
     url: the NATS server.

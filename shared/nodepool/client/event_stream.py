@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nodepool.client.errors import translated
-from nodepool.client.events import KINDS, ObjectEvent, object_events, regards
 from nodepool.client.names import checked
 from nodepool.client.session import Session
-from nodepool.contract.subjects import token
+from nodepool.contract.keys import token
 from nodepool.nats.streams import STREAM
+
+if TYPE_CHECKING:
+    from nodepool.client.events import ObjectEvent
 
 
 class EventStream(Session):
@@ -21,13 +24,16 @@ class EventStream(Session):
         node: str = "",
         since: datetime | None = None,
         follow: bool = False,
-    ) -> AsyncGenerator[ObjectEvent, None]:
+    ) -> "AsyncGenerator[ObjectEvent, None]":
         """The events of the cluster's NodePools and Nodes, in the order of the log.
 
         pool, node: only the events of this NodePool or of this Node.
         since: the time of the first event; None for the beginning of the log.
         follow: whether to continue with new events, without end.
         """
+        # Imported here, because the models of all events take long to load.
+        from nodepool.client.events import object_events, regards
+
         start = 1 if since is None else await self._position_at(since)
         filters = self._event_filters(pool)
         async with self._reader(STREAM, filters, start=start) as reader:
@@ -38,6 +44,8 @@ class EventStream(Session):
                             yield event
 
     def _event_filters(self, pool: str) -> Sequence[str]:
+        from nodepool.client.events import KINDS
+
         pool_token = token(checked("name", pool)) if pool else "*"
         path = f"{self.org}.{self.cluster}.{pool_token}"
         return [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]

@@ -1,5 +1,6 @@
 """Kubernetes events: a message of the log as one event for each object that it regards."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -11,6 +12,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 from nodepool.contract.subjects import address_of
 
+CREATED: Final = events.CWNodePoolCreated.__name__
+"""The first event of a NodePool."""
 KINDS: Final[dict[str, type[KubernetesEvent]]] = {
     kind.__name__: kind
     for kind in vars(events).values()
@@ -29,6 +32,7 @@ class ObjectEvent:
     kind, name: the kind of the object, `NodePool` or `Node`, and its name.
     component: the service that reported it.
     message: one sentence.
+    position: where it lies in the log; 0 where that is not known.
     """
 
     time: datetime
@@ -38,6 +42,7 @@ class ObjectEvent:
     name: str
     component: str
     message: str
+    position: int = 0
 
 
 def object_events(entry: Entry) -> list[ObjectEvent]:
@@ -59,9 +64,21 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
             name=event.node if regarded == "Node" else event.pool,
             component=address.service,
             message=event.message,
+            position=entry.position,
         )
         for regarded in kind.regarding
     ]
+
+
+def of_present_life(events: Sequence[ObjectEvent], created: datetime) -> list[ObjectEvent]:
+    """The events of an object that exists, without those of an earlier one of the same name.
+
+    events: in the order of the log, of this one object.
+    created: its `creationTimestamp`, in whole seconds.
+    """
+    present = [event for event in events if event.time >= created]
+    begins = [number for number, event in enumerate(present) if event.reason == CREATED]
+    return present[begins[-1] :] if begins else present
 
 
 def regards(event: ObjectEvent, pool: str, node: str) -> bool:

@@ -2,9 +2,12 @@
 
 import json
 import re
+from typing import TYPE_CHECKING
 
 from nodepool.client.errors import Refused
-from nodepool.contract.messages import Command
+
+if TYPE_CHECKING:
+    from nodepool.contract.messages import Command
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
@@ -16,7 +19,7 @@ def checked(field: str, name: str) -> str:
     return name
 
 
-def misnamed(command: Command) -> Refused | None:
+def misnamed(command: "Command") -> Refused | None:
     """The refusal of a command whose subject would not be its own; None for any other."""
     fields = ("org", "cluster", "pool") if hasattr(command, "org") else ("", "zone", "machine")
     for field, name in zip(fields, command.path, strict=True):

@@ -7,9 +7,9 @@ from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.decode import decode
 from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope
-from nodepool.contract.subjects import token
 from nodepool.nats.reader import Reader
 
 Outcome = CommandAccepted | Refused | NoOutcome

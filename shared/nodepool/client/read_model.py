@@ -1,21 +1,22 @@
 """Reading the objects of the control plane: one, all of a kind, and each change of them."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Literal
 
 from nodepool.client.errors import translated
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.buckets import Bucket
-from nodepool.contract.decode import decode
-from nodepool.contract.events import ClusterRegistered
 from nodepool.contract.keys import UNNAMED
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope
 from nodepool.nats import api
+from nodepool.nats.streams import STREAM
 
+Readable = Bucket | Literal["machines", "clusters"]
+"""The buckets that a client reads."""
 Document = Mapping[str, object]
 """An object as Kubernetes would show it: the value of its JSON."""
 
@@ -24,7 +25,8 @@ Document = Mapping[str, object]
 class Object:
     """An object of the read model.
 
-    key: its name within the client's organisation and cluster.
+    key: its name within the client's organisation and cluster; with the names of both before it
+      where the objects of all were asked for.
     document: its content; None for an object that has been deleted.
     position: the position of this version in the bucket's stream.
     """
@@ -42,7 +44,7 @@ class Listed:
 class ReadModel(Session):
     """The part of a client that reads objects."""
 
-    async def get(self, bucket: Bucket, key: str) -> Document | None:
+    async def get(self, bucket: Readable, key: str) -> Document | None:
         """The object with this key; None where there is none.
 
         The key of a NodePool or Node is its name; of a quota and of a capacity, `<zone>.<type>`.
@@ -52,10 +54,15 @@ class ReadModel(Session):
             entry = await api.last_message(self._connection, f"KV_{bucket}", subject)
         return document_of(entry) if entry is not None else None
 
-    async def list(self, bucket: Bucket, prefix: str = "") -> list[Object]:
-        """Every object of a bucket whose key begins with `prefix`, ordered by key."""
+    async def list(
+        self, bucket: Readable, prefix: str = "", *, everywhere: bool = False
+    ) -> list[Object]:
+        """Every object of a bucket whose key begins with `prefix`, ordered by key.
+
+        With `everywhere`, those of all organisations and clusters.
+        """
         objects: dict[str, Object] = {}
-        async with aclosing(self.watch(bucket, prefix)) as changes:
+        async with aclosing(self.watch(bucket, prefix, everywhere=everywhere)) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
                     break
@@ -63,14 +70,15 @@ class ReadModel(Session):
         return [objects[key] for key in sorted(objects) if objects[key].document is not None]
 
     async def watch(
-        self, bucket: Bucket, prefix: str = ""
+        self, bucket: Readable, prefix: str = "", *, everywhere: bool = False
     ) -> AsyncGenerator[Object | Listed, None]:
         """Every object of a bucket whose key begins with `prefix`, `Listed`, then each change.
 
         It never ends by itself. A deleted object comes with `document` None. Of changes that
-        follow each other closely, only the last may come.
+        follow each other closely, only the last may come. With `everywhere`, the objects are those
+        of all organisations and clusters.
         """
-        subjects = self._prefix(bucket)
+        subjects = f"$KV.{bucket}." if everywhere else self._prefix(bucket)
         listed = False
         async with self._reader(f"KV_{bucket}", [f"{subjects}>"], newest=True) as reader:
             while True:
@@ -84,20 +92,34 @@ class ReadModel(Session):
 
     async def zone(self) -> str | None:
         """The zone of the client's cluster; None for a cluster that is not registered."""
+        from nodepool.contract.decode import decode
+        from nodepool.contract.events import ClusterRegistered
+        from nodepool.contract.messages import Envelope
+
         entry = await self._last_event(ClusterRegistered, UNNAMED)
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
         return envelope.data.zone if isinstance(envelope, Envelope) else None
 
-    def _prefix(self, bucket: Bucket) -> str:
+    async def clusters(self) -> Sequence[tuple[str, str]]:
+        """Organisation and name of every cluster that was ever registered, in their order."""
+        filters = {"subjects_filter": f"np.evt.validator.*.*.{UNNAMED}.ClusterRegistered"}
+        with translated(self.url):
+            info = await api.request(self._connection, f"$JS.API.STREAM.INFO.{STREAM}", filters)
+        state = info.get("state")
+        subjects = state.get("subjects") if isinstance(state, Mapping) else None
+        names = (subject.split(".") for subject in subjects or ())
+        return sorted((tokens[3], tokens[4]) for tokens in names)
+
+    def _prefix(self, bucket: Readable) -> str:
         """The subject of the client's objects in a bucket, up to their key."""
         match bucket:
             case "nodepools" | "nodes":
                 return f"$KV.{bucket}.{self.org}.{self.cluster}."
-            case "quotas":
+            case "quotas" | "clusters":
                 return f"$KV.{bucket}.{self.org}."
-            case "capacity":
+            case "capacity" | "machines":
                 return f"$KV.{bucket}."
 
 

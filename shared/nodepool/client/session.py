@@ -2,22 +2,24 @@
 
 import asyncio
 import getpass
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from nats.errors import Error as NatsError
 
 from nodepool.client.errors import Unreachable, not_responding, translated, without_password
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event
 from nodepool.nats import api, errors
 from nodepool.nats.connection import RETRY_S, Connection, connect
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
+
+if TYPE_CHECKING:
+    from nodepool.contract.messages import Event
 
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
@@ -72,8 +74,17 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._open_connection is not None:
+            self._open_connection.on_disconnect.clear()  # Closing is no loss of the server.
             with suppress(NatsError, OSError):
                 await self._open_connection.close()
+
+    def observe(self, lost: Callable[[], None], back: Callable[[], None]) -> None:
+        """Calls `lost` whenever the server is gone, and `back` when it responds again.
+
+        Whatever waits for messages goes on by itself.
+        """
+        self._connection.on_disconnect.append(lost)
+        self._connection.on_reconnect.append(back)
 
     @property
     def _connection(self) -> Connection:
@@ -139,7 +150,7 @@ class Session:
             raise not_responding(self.url)
         return entries
 
-    async def _last_event(self, kind: type[Event], pool: str) -> Entry | None:
+    async def _last_event(self, kind: "type[Event]", pool: str) -> Entry | None:
         """The newest event of a kind on this cluster and `pool`, which is one subject token."""
         subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
         with translated(self.url):

@@ -23,6 +23,11 @@ LedgerKey = NewType("LedgerKey", str)
 """One limit: `org/zone/instance type`."""
 
 
+def token(name: str) -> str:
+    """A name as one subject token: NATS separates tokens by dots, so a dot is written `~`."""
+    return name.replace(".", "~")
+
+
 def cluster_key(org: str, cluster: str) -> ClusterKey:
     """The key of a cluster."""
     return ClusterKey(f"{org}/{cluster}")

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+"""The media type of every message: a CloudEvent as JSON."""
+
 
 class Entry(NamedTuple):
     """A stored message.

@@ -21,9 +21,6 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.model import Value
 
-CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
-"""The media type of every message, which is an `Envelope`."""
-
 
 class Message(Value):
     """A message on the bus: immutable, and named by its class."""

@@ -5,7 +5,7 @@ The identity is three tokens, `Message.path`, and the name is that of the messag
 
 from dataclasses import dataclass
 
-from nodepool.contract.keys import PoolPath
+from nodepool.contract.keys import PoolPath, token
 from nodepool.contract.messages import Command, Event, Message
 
 
@@ -23,11 +23,6 @@ class Address:
     service: str
     path: PoolPath
     name: str
-
-
-def token(name: str) -> str:
-    """A name as one subject token: NATS separates tokens by dots, so a dot is written `~`."""
-    return name.replace(".", "~")
 
 
 def subject_of(message: Message, service: str) -> str:

@@ -13,8 +13,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from nodepool.contract.log import Entry
-from nodepool.contract.messages import CONTENT_TYPE
+from nodepool.contract.log import CONTENT_TYPE, Entry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 
 REPLY_TIMEOUT_S = 5.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nats.errors import Error as NatsError
 from nats.errors import MaxPayloadError
 
-from nodepool.contract.messages import CONTENT_TYPE
+from nodepool.contract.log import CONTENT_TYPE
 from nodepool.engine.proposal import Outgoing, Proposal
 from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.connection import Connection

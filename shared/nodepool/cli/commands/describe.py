@@ -1,50 +1,94 @@
 """`nodepool describe`: shows objects in detail."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.description import described
-from nodepool.cli.event_table import counted
-from nodepool.cli.names import NODE, NODEPOOL, Kind, parse_names
-from nodepool.cli.output import name_of, print_note, print_text
+from nodepool.cli.documents import Document, text
+from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.event_table import CountedEvent, counted
+from nodepool.cli.names import EVENT, KINDS, NODE, NODEPOOL, parse_selections
+from nodepool.cli.output import name_of, print_error, print_note, print_text
+from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
-from nodepool.cli.view import View, read, report_missing
+from nodepool.cli.sources import EVENTS_KEPT, Item, read
+from nodepool.cli.view import View, report_missing
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, ObjectEvent
+    from nodepool.client import ReadingClient
 
-EVENTS_KEPT = timedelta(hours=1)
-"""How old an event may be; Kubernetes deletes its events after this time."""
+DESCRIBED = tuple(kind for kind in KINDS if kind is not EVENT)
+SELECTOR_HELP = "Show only objects with these labels, as in `get`."
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE [NAME]...")
+@click.argument("what", nargs=-1, metavar="TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
+@click.option(
+    "--show-events/--hide-events", default=True, show_default=True, help="Show the events too."
+)
 @click.pass_obj
-def describe(settings: Settings, what: tuple[str, ...]) -> int:
-    """Show NodePools or Nodes in detail.
+def describe(settings: Settings, what: tuple[str, ...], selector: str, show_events: bool) -> int:
+    """Show objects in detail.
 
-    TYPE is nodepools (np) or nodes (no). The events of the last hour are shown too.
+    TYPE is one of those that `get` lists. The events of the last hour of a NodePool or Node are
+    shown too.
     """
-    kind, names = parse_names(what, (NODEPOOL, NODE))
-    return settings.run(lambda client: _describe(client, View(kind, names)))
+    views = [
+        View(kind, names, selector=selector) for kind, names in parse_selections(what, DESCRIBED)
+    ]
+    for view in views:
+        view.check()
+    return run_reading(settings, lambda client: _describe(client, views, show_events=show_events))
 
 
-async def _describe(client: "Client", view: View) -> int:
-    documents = await read(client, view)
-    if not documents and not view.names:
-        print_note("No resources found")
-    texts = []
-    for document in documents:
-        events = await _recent_events(client, view.kind, name_of(view.kind, document))
-        texts.append(described(document, counted(events), datetime.now(UTC)))
+async def _describe(client: "ReadingClient", views: Sequence[View], *, show_events: bool) -> int:
+    texts: list[str] = []
+    missing: list[tuple[View, list[str]]] = []
+    for view in views:
+        existing = await read(client, view.kind, view.names)
+        for item in view.chosen(existing):
+            texts.append(await _described(client, view, item, show_events=show_events))
+        missing.append((view, view.missing([item.document or {} for item in existing])))
     if texts:
         print_text("\n\n\n".join(texts))
-    return report_missing(client, view.kind, view.missing(documents))
+    elif not any(names for _, names in missing):
+        place = await unknown_place(client, views[0].kind)
+        if place is not None:
+            print_error(place)
+            return REFUSED
+        print_note("No resources found")
+    codes = [await report_missing(client, view.kind, names) for view, names in missing]
+    return max(codes, default=DONE)
 
 
-async def _recent_events(client: "Client", kind: Kind, name: str) -> "list[ObjectEvent]":
-    since = datetime.now(UTC) - EVENTS_KEPT
-    pool, node = (name, "") if kind is NODEPOOL else ("", name)
-    return [event async for event in client.events(pool=pool, node=node, since=since)]
+async def _described(client: "ReadingClient", view: View, item: Item, *, show_events: bool) -> str:
+    document = item.document or {}
+    name = name_of(view.kind, document)
+    events: Sequence[CountedEvent] | None = None
+    if show_events and view.kind in (NODEPOOL, NODE):
+        events = await _recent_events(client, view, name, document)
+    return described(document, events, datetime.now(UTC), name=name)
+
+
+async def _recent_events(
+    client: "ReadingClient", view: View, name: str, document: Document
+) -> Sequence[CountedEvent]:
+    """The events of the object itself: not those of an earlier one that had its name."""
+    from nodepool.client.events import of_present_life
+
+    now = datetime.now(UTC)
+    since = now - EVENTS_KEPT
+    pool, node = (name, "") if view.kind is NODEPOOL else ("", name)
+    events = [event async for event in client.events(pool=pool, node=node, since=since)]
+    return counted(of_present_life(events, _created(document) or since))
+
+
+def _created(document: Document) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text(document, "metadata", "creationTimestamp"))
+    except ValueError:
+        return None

@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.errors import DONE
-from nodepool.cli.event_table import EVENT_HEADER, counted, event_row, occurred_once
-from nodepool.cli.layout import Table
-from nodepool.cli.names import NODE, NODEPOOL, parse_required_names
+from nodepool.cli import tables
+from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.event_table import counted, event_document, occurred_once
+from nodepool.cli.formats import Format, parse_format
+from nodepool.cli.names import EVENT, NODE, NODEPOOL, parse_required_names
 from nodepool.cli.options import no_headers_option, seconds
-from nodepool.cli.output import print_note, print_text
+from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, ObjectEvent
+    from nodepool.cli.documents import Document
+    from nodepool.cli.layout import Table
+    from nodepool.client import ObjectEvent, ReadingClient
 
 SINCE_MAX_S = 1e9
 TYPES_HELP = "Show only events of these types, separated by commas."
+FORMAT_HELP = "Output format: json, yaml, name, jsonpath=TEMPLATE or custom-columns=TITLE:PATH,..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,55 @@ class Query:
         return not self.types or event.severity.lower() in self.types
 
 
+class Printer:
+    """Prints events in a format, in one table where it is one."""
+
+    def __init__(self, form: Format, *, headers: bool) -> None:
+        self.form = form
+        is_wide = form.form == "wide"
+        table = (
+            form.custom_table()
+            if form.columns
+            else tables.new_table(tables.header(EVENT, wide=is_wide))
+        )
+        self._table: Table = table if headers else table.without_header()
+
+    def print_each(self, documents: "list[Document]") -> None:
+        """Prints some of the events."""
+        if self.form.is_whole:
+            for document in documents:
+                text = self.form.whole([document], single=True)
+                text = f"{text}\n---" if self.form.form == "yaml" else text
+                print_text(text, newline=self.form.form != "jsonpath")
+            return
+        if self.form.form == "name":
+            print_text("\n".join(f"event/{_name(document)}" for document in documents))
+            return
+        now = datetime.now(UTC)
+        rows = (
+            self.form.custom_cells(document)
+            if self.form.columns
+            else tables.row(EVENT, document, now, wide=False)
+            for document in documents
+        )
+        print_text("\n".join(self._table.lines(rows)))
+
+    def print_all(self, documents: "list[Document]") -> None:
+        """Prints all events there are; as one list where the format has one."""
+        if self.form.is_whole:
+            text = self.form.whole(documents, single=False)
+            print_text(text, newline=self.form.form != "jsonpath")
+        elif documents:
+            self.print_each(documents)
+        else:
+            print_note("No events found")
+
+
+def _name(document: "Document") -> str:
+    metadata = document["metadata"]
+    return str(metadata["name"]) if isinstance(metadata, dict) else ""
+
+
 @click.command(cls=Command)
 @click.option("--for", "regarded", metavar="TYPE/NAME", help="Show only events of this object.")
 @click.option("-w", "--watch", is_flag=True, help="After the list, print each new event.")
@@ -48,10 +102,17 @@ class Query:
 @click.option(
     "--since", default="1h", show_default=True, metavar="DURATION", help="How far to look back."
 )
+@click.option("-o", "--output", default="", metavar="FORMAT", help=FORMAT_HELP)
 @no_headers_option()
 @click.pass_obj
 def events(
-    settings: Settings, regarded: str | None, watch: bool, types: str, since: str, no_headers: bool
+    settings: Settings,
+    regarded: str | None,
+    watch: bool,
+    types: str,
+    since: str,
+    output: str,
+    no_headers: bool,
 ) -> int:
     """List the events of NodePools and Nodes, oldest first."""
     pool = node = ""
@@ -60,11 +121,9 @@ def events(
         pool, node = (name, "") if kind is NODEPOOL else ("", name)
     back = timedelta(seconds=min(seconds("--since", since), SINCE_MAX_S))
     query = Query(pool, node, _types(types), back)
-    table = Table(EVENT_HEADER)
-    if no_headers:
-        table = table.without_header()
+    printer = Printer(parse_format(output), headers=not no_headers)
     show = _follow if watch else _list
-    return settings.run(lambda client: show(client, query, table))
+    return run_reading(settings, lambda client: show(client, query, printer), patient=watch)
 
 
 def _types(text: str) -> frozenset[str]:
@@ -74,27 +133,26 @@ def _types(text: str) -> frozenset[str]:
     return types
 
 
-async def _list(client: "Client", query: Query, table: Table) -> int:
+async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
     since = datetime.now(UTC) - query.since
     events = [
         event
         async for event in client.events(pool=query.pool, node=query.node, since=since)
         if query.includes(event)
     ]
-    if events:
-        now = datetime.now(UTC)
-        print_text("\n".join(table.lines(event_row(event, now) for event in counted(events))))
-    else:
-        print_note("No events found")
+    place = None if events else await unknown_place(client, EVENT)
+    if place is not None:
+        print_error(place)
+        return REFUSED
+    printer.print_all([event_document(event) for event in counted(events)])
     return DONE
 
 
-async def _follow(client: "Client", query: Query, table: Table) -> int:
+async def _follow(client: "ReadingClient", query: Query, printer: Printer) -> int:
     since = datetime.now(UTC) - query.since
     stream = client.events(pool=query.pool, node=query.node, since=since, follow=True)
     async with aclosing(stream) as events:
         async for event in events:
             if query.includes(event):
-                row = event_row(occurred_once(event), datetime.now(UTC))
-                print_text("\n".join(table.lines([row])))
+                printer.print_each([event_document(occurred_once(event))])
     return DONE

@@ -2,121 +2,190 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from nodepool.cli.documents import Document
-from nodepool.cli.errors import DONE
-from nodepool.cli.names import parse_names
-from nodepool.cli.options import no_headers_option
-from nodepool.cli.output import FORMATS, formatted, is_named, print_note, print_text
-from nodepool.cli.selectors import selects
+from nodepool.cli.changes import Changes
+from nodepool.cli.errors import DONE, REFUSED, CliError
+from nodepool.cli.formats import FORMATS_HELP, parse_format
+from nodepool.cli.names import NODEPOOL, Selection, parse_selections
+from nodepool.cli.options import files_option, no_headers_option
+from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
-from nodepool.cli.view import View, read, report_missing
+from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
+from nodepool.cli.view import View, report_missing
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, Object
+    from nodepool.client import ReadingClient
 
-SELECTOR_HELP = "Show only objects with these labels: KEY=VALUE, KEY!=VALUE, KEY or !KEY, ..."
+SELECTOR_HELP = (
+    "Show only objects with these labels: KEY=VALUE, KEY!=VALUE, 'KEY in (A,B)',"
+    " 'KEY notin (A,B)', KEY or !KEY, separated by commas."
+)
+FIELDS_HELP = "Show only objects with these fields: metadata.name=NAME, spec.x!=VALUE, ..."
+EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
+
+
+class Options(TypedDict):
+    """The options of `get`, by the names of its parameters."""
+
+    output: str
+    selector: str
+    fields: str
+    everywhere: bool
+    sort_by: str
+    show_labels: bool
+    label_columns: tuple[str, ...]
+    ignore_not_found: bool
+    watches: bool
+    watch_only: bool
+    no_headers: bool
+    files: tuple[str, ...]
+    chunk_size: int
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE [NAME]...")
-@click.option("-o", "--output", "form", type=click.Choice(FORMATS), help="Output format.")
+@click.argument("what", nargs=-1, metavar="TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@click.option("-o", "--output", default="", metavar="FORMAT", help=FORMATS_HELP)
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
-@click.option("-w", "--watch", is_flag=True, help="After the list, print each change.")
+@click.option("--field-selector", "fields", default="", metavar="SELECTOR", help=FIELDS_HELP)
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help=EVERYWHERE_HELP)
+@click.option(
+    "--sort-by", default="", metavar="PATH", help="Sort by a field, as .spec.targetNodes."
+)
+@click.option("--show-labels", is_flag=True, help="Print a column with all labels.")
+@click.option(
+    "-L",
+    "--label-columns",
+    multiple=True,
+    metavar="LABEL,...",
+    help="Print columns with these labels.",
+)
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail for what does not exist.")
+@click.option("-w", "--watch", "watches", is_flag=True, help="After the list, print each change.")
+@click.option("--watch-only", is_flag=True, help="Print each change, and no list before.")
+@files_option("Show the NodePools that are named in these manifests.", required=False)
+@click.option("--chunk-size", type=int, default=500, hidden=True)
 @no_headers_option()
 @click.pass_obj
-def get(
-    settings: Settings,
-    what: tuple[str, ...],
-    form: str | None,
-    selector: str,
-    watch: bool,
-    no_headers: bool,
-) -> int:
-    """List NodePools, Nodes, quotas or capacity.
+def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -> int:
+    """List objects.
 
-    TYPE is nodepools (np), nodes (no), quotas or capacity. The NAME of a quota or capacity is
+    TYPE is nodepools (np), nodes (no), quotas (qt), capacities (cap), clusters (cl), machines
+    (ma), zones (zo), instancetypes (it), events (ev), or all. The NAME of a quota or capacity is
     ZONE.INSTANCE_TYPE, or either part of it.
     """
-    kind, names = parse_names(what)
-    view = View(kind, names, form or "", selector, not no_headers)
-    selects(selector, {})  # Raises for a selector that cannot be read, before anything is sent.
-    return settings.run(lambda client: _watch(client, view) if watch else _get(client, view))
+    if bool(what) == bool(options["files"]) and options["files"]:
+        raise click.UsageError("NAME: write either TYPE or -f FILE")
+    selections = _selected_in(options["files"]) if options["files"] else parse_selections(what)
+    views = _views(selections, options)
+    if not (options["watches"] or options["watch_only"]):
+        return run_reading(
+            settings, lambda client: _get(client, views, ignore=options["ignore_not_found"])
+        )
+    if len(views) > 1:
+        raise click.UsageError("--watch: shows objects of one type; name a single TYPE")
+    if views[0].kind not in WATCHED:
+        raise click.UsageError(f"--watch: {views[0].kind.plural} cannot be watched; leave it out")
+    if options["sort_by"]:
+        raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
+    changes = Changes(views[0], only_changes=options["watch_only"])
+    return run_reading(settings, lambda client: _watch(client, changes), patient=True)
 
 
-async def _get(client: "Client", view: View) -> int:
-    existing = await read(client, view)
-    documents = [document for document in existing if view.includes(document)]
-    missing = view.missing(existing)
-    if view.form in ("json", "yaml"):
-        if documents or not missing:
-            single = len(view.names) == 1
-            print_text(formatted(view.kind, documents, view.form, single=single))
-    elif not documents:
-        if not missing:
+def _views(selections: Sequence[Selection], options: Options) -> list[View]:
+    view = View(
+        NODEPOOL,
+        format=parse_format(options["output"]),
+        selector=options["selector"],
+        fields=options["fields"],
+        headers=not options["no_headers"],
+        everywhere=options["everywhere"],
+        sort_by=options["sort_by"],
+        show_labels=options["show_labels"],
+        label_columns=[key for text in options["label_columns"] for key in text.split(",") if key],
+        typed=len(selections) > 1,
+    )
+    views = [replace(view, kind=kind, names=names) for kind, names in selections]
+    for each in views:
+        if each.everywhere and each.names and each.kind.scope != "cell":
+            raise click.UsageError("--all-namespaces: shows all objects; leave the names out")
+        each.check()
+    return views
+
+
+def _selected_in(files: Sequence[str]) -> list[Selection]:
+    from nodepool.client.manifests import read_manifests
+
+    names = [manifest.command.metadata.name for manifest in read_manifests(files)]
+    return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
+
+
+async def _get(client: "ReadingClient", views: Sequence[View], *, ignore: bool) -> int:
+    """Prints the objects of the views; `ignore`: whether a missing one is no error."""
+    shown: list[tuple[View, list[Item]]] = []
+    missing: list[tuple[View, list[str]]] = []
+    for view in views:
+        existing = await read(client, view.kind, view.names, everywhere=view.everywhere)
+        shown.append((view, view.chosen(existing)))
+        missing.append((view, view.missing([item.document or {} for item in existing])))
+    has_missing = any(names for _, names in missing)
+    if not has_missing and not any(items for _, items in shown):
+        place = None if views[0].everywhere else await unknown_place(client, views[0].kind)
+        if place is not None:
+            print_error(place)
+            return REFUSED
+    _print(shown, has_missing=has_missing)
+    codes = [
+        DONE if ignore else await report_missing(client, view.kind, names)
+        for view, names in missing
+    ]
+    return max(codes)
+
+
+def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> None:
+    """Prints all objects in the format of the first view; all have the same."""
+    (view, _), *others = shown
+    documents = [item.document or {} for _, items in shown for item in items]
+    if view.format.is_whole:
+        if documents or not has_missing:
+            single = not others and len(view.names) == 1
+            text = view.format.whole(documents, single=single)
+            # A template decides itself where its lines end.
+            print_text(text, newline=view.format.form != "jsonpath")
+        return
+    if not documents:
+        if not has_missing:
             print_note("No resources found")
-    elif view.form == "name":
-        view.print_names(documents)
-    else:
-        view.print_rows(view.table(), documents)
-    return report_missing(client, view.kind, missing)
+        return
+    is_first = True
+    for each, items in shown:
+        if not items:
+            continue
+        if view.format.form == "name":
+            each.print_names([item.document or {} for item in items])
+            continue
+        if not is_first:
+            print_text("")
+        is_first = False
+        each.print_items(each.table(), items)
 
 
-async def _watch(client: "Client", view: View) -> int:
-    from nodepool.client import Listed
-
-    changes = Changes(view)
-    async with aclosing(client.watch(view.kind.bucket)) as stream:
+async def _watch(client: "ReadingClient", changes: Changes) -> int:
+    view = changes.view
+    async with aclosing(watch(client, view.kind, everywhere=view.everywhere)) as stream:
         async for change in stream:
-            if not isinstance(change, Listed):
+            if not isinstance(change, EndOfList):
                 changes.take(change)
                 continue
             missing = changes.finish_list()
             if missing:
-                return report_missing(client, view.kind, missing)
+                return await report_missing(client, view.kind, missing)
+            if changes.is_empty and not view.everywhere:
+                place = await unknown_place(client, view.kind)
+                if place is not None:
+                    raise CliError(place)
     return DONE
-
-
-class Changes:
-    """Prints a list of objects, and then each change of one of them."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._table = view.table()
-        self._known: dict[str, Document] = {}
-        self._is_listed = False
-
-    def take(self, change: "Object") -> None:
-        """Keeps an object of the list to come; prints a change after it.
-
-        An object that is deleted is printed as it was last, as kubectl does.
-        """
-        deleted = change.document is None
-        document = self._known.pop(change.key, None) if deleted else change.document
-        if document is None:
-            return
-        if not deleted and is_named(self._view.kind, document, self._view.names):
-            self._known[change.key] = document
-        if self._is_listed and self._view.includes(document):
-            self._print([document])
-
-    def finish_list(self) -> list[str]:
-        """Prints the list; or nothing, and returns the names that no object has."""
-        self._is_listed = True
-        missing = self._view.missing(list(self._known.values()))
-        if not missing:
-            documents = [document for _, document in sorted(self._known.items())]
-            self._print([document for document in documents if self._view.includes(document)])
-        return missing
-
-    def _print(self, documents: Sequence[Document]) -> None:
-        form = self._view.form
-        if form in ("json", "yaml", "name"):
-            for document in documents:
-                text = formatted(self._view.kind, [document], form, single=True)
-                print_text(f"{text}\n---" if form == "yaml" else text)
-        elif documents:
-            self._view.print_rows(self._table, documents)

@@ -1,34 +1,35 @@
-"""`nodepool wait`: waits for a condition of NodePools, or for their deletion."""
+"""`nodepool wait`: waits until NodePools or Nodes are in a state, are there, or are gone."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.errors import DONE, report
-from nodepool.cli.names import NODEPOOL, parse_required_names
+from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
+from nodepool.cli.documents import Document
+from nodepool.cli.errors import DONE, REFUSED, report
+from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection, parse_selections
 from nodepool.cli.options import seconds
-from nodepool.cli.output import print_text
+from nodepool.cli.output import name_of, print_error, print_text
+from nodepool.cli.reading import run_reading
 from nodepool.cli.settings import Command, Settings
+from nodepool.cli.sources import read
+from nodepool.cli.view import View
 
 if TYPE_CHECKING:
-    from nodepool.client import Client
-    from nodepool.contract.model import ConditionStatus
+    from nodepool.client import ReadingClient
+    from nodepool.client.waiting import Waited
 
 READ_S = 0.5
 """How long reading the present state of an object may take, in seconds."""
-STATUSES: "dict[str, ConditionStatus]" = {"true": "True", "false": "False", "unknown": "Unknown"}
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="nodepool NAME...")
-@click.option(
-    "--for",
-    "until",
-    required=True,
-    metavar="condition=TYPE[=STATUS]|delete",
-    help="What to wait for; STATUS is True, False or Unknown, and True by default.",
-)
+@click.argument("what", nargs=-1, metavar="TYPE NAME... | TYPE/NAME...")
+@click.option("--for", "until", required=True, metavar="STATE", help=f"What to wait for: {FORMS}.")
+@click.option("--all", "everything", is_flag=True, help="Wait for all objects of the type.")
+@click.option("-l", "--selector", default="", metavar="SELECTOR", help="Wait for these, as in get.")
+@click.option("--field-selector", "fields", default="", metavar="SELECTOR", hidden=True)
 @click.option(
     "--timeout",
     default="30s",
@@ -37,59 +38,91 @@ STATUSES: "dict[str, ConditionStatus]" = {"true": "True", "false": "False", "unk
     help="How long to wait for all of them together.",
 )
 @click.pass_obj
-def wait(settings: Settings, what: tuple[str, ...], until: str, timeout: str) -> int:
-    """Wait until NodePools have a condition or are deleted."""
-    _, names = parse_required_names(what, (NODEPOOL,))
-    condition, status = _condition(until)
+def wait(
+    settings: Settings,
+    what: tuple[str, ...],
+    until: str,
+    everything: bool,
+    selector: str,
+    fields: str,
+    timeout: str,
+) -> int:
+    """Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or are gone."""
+    selections = parse_selections(what, (NODEPOOL, NODE))
+    views = [View(kind, names, selector=selector, fields=fields) for kind, names in selections]
+    for view in views:
+        view.check()
+        chosen = everything or selector or fields
+        if not view.names and not chosen:
+            raise click.UsageError(
+                f"NAME: is required; write {view.kind.singular} NAME, --all or -l SELECTOR"
+            )
+        if view.names and chosen:
+            raise click.UsageError("NAME: write either names, or --all or a selector")
+    awaited = parse_awaited(until)
     timeout_s = seconds("--timeout", timeout)
-    return settings.run(lambda client: _wait(client, names, condition, status, timeout_s))
-
-
-def _condition(until: str) -> "tuple[str, ConditionStatus]":
-    """The condition and its status; an empty condition stands for deletion."""
-    if until == "delete":
-        return "", "True"
-    word, _, rest = until.partition("=")
-    condition, _, text = rest.partition("=")
-    if word != "condition" or not condition:
-        raise click.UsageError(
-            f"--for: {until!r} is not supported;"
-            " write condition=TYPE, condition=TYPE=STATUS or delete"
-        )
-    status = STATUSES.get((text or "true").lower())
-    if status is None:
-        raise click.UsageError(f"--for: {text!r} is not a status; use True, False or Unknown")
-    return condition, status
+    return run_reading(
+        settings, lambda client: _wait(client, views, awaited, timeout_s), patient=True
+    )
 
 
 async def _wait(
-    client: "Client",
-    names: Sequence[str],
-    condition: str,
-    status: "ConditionStatus",
-    timeout_s: float,
+    client: "ReadingClient", views: Sequence[View], awaited: Awaited, timeout_s: float
 ) -> int:
-    """Waits for one NodePool after the other; the exit code is that of the last error.
+    """Waits for one object after the other; the exit code is that of the last error.
 
     The time limit is for all together, as in kubectl.
     """
     import asyncio
 
-    from nodepool.client import ClientError
+    from nodepool.client.errors import ClientError
 
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    selections = [await _selection(client, view) for view in views]
+    if awaited.event != "delete" and not any(names for _, names in selections):
+        print_error("no resources found that could be waited for")
+        return REFUSED
     code = DONE
-    for name in names:
+    for kind, name in ((kind, name) for kind, names in selections for name in names):
         # Even with no time left, the present state is read once.
-        left = max(deadline - loop.time(), READ_S)
+        left = max(deadline - asyncio.get_running_loop().time(), READ_S)
         try:
-            if condition:
-                await client.wait(name, condition, status, timeout_s=left)
-            else:
-                await client.wait_until_gone(name, timeout_s=left)
+            await _wait_for(client, kind, name, awaited, left)
         except ClientError as error:
             code = report(error)
         else:
-            print_text(f"{NODEPOOL.full}/{name} condition met")
+            print_text(f"{kind.full}/{name} condition met")
     return code
+
+
+async def _selection(client: "ReadingClient", view: View) -> Selection:
+    """The objects that are waited for; those that are named may not exist."""
+    if view.names:
+        return Selection(view.kind, view.names)
+    items = view.chosen(await read(client, view.kind))
+    return Selection(view.kind, [name_of(view.kind, item.document or {}) for item in items])
+
+
+async def _wait_for(
+    client: "ReadingClient", kind: Kind, name: str, awaited: Awaited, timeout_s: float
+) -> None:
+    from nodepool.client.errors import TimedOut
+
+    bucket: Waited = "nodepools" if kind is NODEPOOL else "nodes"
+    if awaited.event == "create":
+        await client.wait_until_created(bucket, name, timeout_s=timeout_s)
+        return
+    if awaited.event == "delete":
+        await client.wait_until_gone(name, timeout_s=timeout_s, bucket=bucket)
+        return
+    seen: list[Document] = []
+
+    def is_met(document: Document) -> bool:
+        seen[:] = [document]
+        return awaited.is_met(document)
+
+    try:
+        await client.wait_for(bucket, name, is_met, awaited.what, timeout_s=timeout_s)
+    except TimedOut as error:
+        found = awaited.found(seen[0]) if seen else ""
+        raise TimedOut(f"{error}; {found}" if found else str(error)) from None

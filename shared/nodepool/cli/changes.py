@@ -1,0 +1,60 @@
+"""What `get --watch` prints: a list of objects, and then each change of one of them."""
+
+from collections.abc import Sequence
+
+from nodepool.cli.output import is_named, print_text
+from nodepool.cli.sources import Item
+from nodepool.cli.view import View
+
+
+class Changes:
+    """Prints a list of objects, and then each change of one of them.
+
+    only_changes: whether the list is left out.
+    """
+
+    def __init__(self, view: View, *, only_changes: bool = False) -> None:
+        self.view = view
+        self._only_changes = only_changes
+        self._table = view.table()
+        self._known: dict[str, Item] = {}
+        self._is_listed = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no objects of these names."""
+        return not self._known
+
+    def take(self, item: Item) -> None:
+        """Keeps an object of the list to come; prints a change after it.
+
+        An object that is deleted is printed as it was last, as kubectl does.
+        """
+        deleted = item.document is None
+        shown = self._known.pop(item.key, None) if deleted else item
+        if shown is None or shown.document is None:
+            return
+        if not deleted and is_named(self.view.kind, shown.document, self.view.names):
+            self._known[item.key] = shown
+        if self._is_listed and self.view.includes(shown.document):
+            self._print([shown])
+
+    def finish_list(self) -> list[str]:
+        """Prints the list; or nothing, and returns the names that no object has."""
+        self._is_listed = True
+        missing = self.view.missing([item.document or {} for item in self._known.values()])
+        if not missing and not self._only_changes:
+            self._print(self.view.chosen([item for _, item in sorted(self._known.items())]))
+        return missing
+
+    def _print(self, items: Sequence[Item]) -> None:
+        form = self.view.format
+        if form.is_whole:
+            for item in items:
+                text = form.whole([item.document or {}], single=True)
+                text = f"{text}\n---" if form.form == "yaml" else text
+                print_text(text, newline=form.form != "jsonpath")
+        elif items and form.form == "name":
+            self.view.print_names([item.document or {} for item in items])
+        elif items:
+            self.view.print_items(self._table, items)

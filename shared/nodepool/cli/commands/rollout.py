@@ -1,0 +1,83 @@
+"""`nodepool rollout status`: follows a NodePool on its way to its target."""
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.names import NODEPOOL, parse_required_names
+from nodepool.cli.options import seconds
+from nodepool.cli.output import print_error, print_text
+from nodepool.cli.progress import progress
+from nodepool.cli.reading import run_reading
+from nodepool.cli.settings import Command, Group, Settings
+from nodepool.cli.view import report_missing
+
+if TYPE_CHECKING:
+    from nodepool.client import ReadingClient
+
+
+@click.group(cls=Group)
+def rollout() -> None:
+    """Follow NodePools on their way to their targets."""
+
+
+@rollout.command(cls=Command)
+@click.argument("what", nargs=-1, metavar="nodepool NAME... | nodepool/NAME...")
+@click.option(
+    "-w/-W",
+    "--watch/--no-watch",
+    "watches",
+    default=True,
+    show_default=True,
+    help="Whether to wait until the target is reached, or to print the status once.",
+)
+@click.option(
+    "--timeout",
+    default="0s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to wait; 0 for no limit.",
+)
+@click.pass_obj
+def status(settings: Settings, what: tuple[str, ...], watches: bool, timeout: str) -> int:
+    """Print how far NodePools are, until each has reached its target.
+
+    Ends with 1 for a NodePool that is invalid or deleted, and with 3 after the timeout.
+    """
+    _, names = parse_required_names(what, (NODEPOOL,))
+    timeout_s = seconds("--timeout", timeout) or None
+
+    async def work(client: "ReadingClient") -> int:
+        return max([await _status(client, name, timeout_s, watches=watches) for name in names])
+
+    return run_reading(settings, work, patient=watches)
+
+
+async def _status(
+    client: "ReadingClient", name: str, timeout_s: float | None, *, watches: bool
+) -> int:
+    """Prints each change of the progress of one NodePool, and returns the exit code."""
+    import asyncio
+
+    from nodepool.client.errors import TimedOut
+
+    printed = ""
+    try:
+        async with asyncio.timeout(timeout_s), aclosing(client.follow("nodepools", name)) as all:
+            async for document in all:
+                if document is None:
+                    return await report_missing(client, NODEPOOL, [name])
+                state = progress(document)
+                if state.failed:
+                    print_error(state.text)
+                    return REFUSED
+                if state.text != printed:
+                    print_text(state.text)
+                printed = state.text
+                if state.done or not watches:
+                    break
+    except TimeoutError:
+        raise TimedOut(f"timed out waiting for nodepool/{name} to reach its target") from None
+    return DONE

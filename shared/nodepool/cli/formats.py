@@ -1,0 +1,162 @@
+"""The formats of `-o`, which is parsed here, and printing objects in them."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from nodepool.cli.documents import Document
+from nodepool.cli.layout import Table, visible
+from nodepool.cli.output import as_json, as_list, as_yaml
+
+if TYPE_CHECKING:
+    from nodepool.cli.jsonpath import Path, Template
+
+Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
+FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH")
+FORMATS_HELP = (
+    "Output format: json, yaml, wide, name, jsonpath=TEMPLATE, jsonpath-file=FILE,"
+    " custom-columns=TITLE:PATH,... or custom-columns-file=FILE."
+)
+ABSENT = "<none>"
+"""What kubectl prints in a custom column for a field that is missing."""
+_COMMA = re.compile(r",(?![^\[(]*[\])])")
+_EXAMPLES = {
+    "jsonpath": "jsonpath='{.items[*].metadata.name}'",
+    "custom-columns": "custom-columns=NAME:.metadata.name,TARGET:.spec.targetNodes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How objects are printed; the empty form is a table.
+
+    template: of the form `jsonpath`.
+    columns: title and value of each column of the form `custom-columns`.
+    """
+
+    form: Form = ""
+    template: "Template" = ()
+    columns: "tuple[tuple[str, Path], ...]" = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it is a table with the columns of the type."""
+        return self.form in ("", "wide")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all objects are printed as one: as a list, unless one was asked for by name."""
+        return self.form in ("json", "yaml", "jsonpath")
+
+    def whole(self, documents: Sequence[Document], *, single: bool) -> str:
+        """The objects as JSON, YAML or the text of a template, which has no newline at its end.
+
+        They are wrapped in a `List`, unless `single` is set and there is just one. Raises a usage
+        error where the template does not fit them.
+        """
+        value = documents[0] if single and len(documents) == 1 else as_list(documents)
+        if self.form == "json":
+            return as_json(value)
+        if self.form == "yaml":
+            return as_yaml(value)
+        # Imported here and below, because few commands need it.
+        from nodepool.cli.jsonpath import JsonPathError, rendered
+
+        try:
+            text = rendered(self.template, value)
+        except JsonPathError as error:
+            raise click.UsageError(f"--output: jsonpath: {error}") from None
+        # Into a pipe go the values as they are.
+        return visible(text) if sys.stdout.isatty() else text
+
+    def custom_table(self) -> Table:
+        """An empty table with the custom columns."""
+        return Table([title for title, _ in self.columns])
+
+    def custom_cells(self, document: Document) -> list[str]:
+        """The cells of an object in the custom columns."""
+        return [_custom_cell(document, path) for _, path in self.columns]
+
+
+TABLE = Format()
+"""A table with the columns of the type."""
+
+
+def _custom_cell(document: Document, path: "Path") -> str:
+    from nodepool.cli.jsonpath import JsonPathError, text_of
+
+    try:
+        values = path.find(document)
+    except JsonPathError:
+        values = []
+    return ",".join(text_of(value) if value is not None else ABSENT for value in values) or ABSENT
+
+
+def parse_format(text: str) -> Format:
+    """The format that `-o` names; raises a usage error that names the fault and a remedy."""
+    word, sign, argument = text.partition("=")
+    match word:
+        case "" | "wide" | "json" | "yaml" | "name" if not sign:
+            return Format(word)
+        case "jsonpath" | "custom-columns" if argument:
+            return _with_argument(word, argument)
+        case "jsonpath-file" | "custom-columns-file" if argument:
+            return _with_argument(word.removesuffix("-file"), _content(word, argument))
+        case "jsonpath" | "jsonpath-file" | "custom-columns" | "custom-columns-file":
+            example = _EXAMPLES[word.removesuffix("-file")]
+            raise click.UsageError(f"--output: {word} needs a value; write -o {example}")
+        case "go-template" | "go-template-file" | "template" | "templatefile":
+            example = _EXAMPLES["jsonpath"]
+            raise click.UsageError(
+                f"--output: {word} is not supported; use jsonpath, as in -o {example}"
+            )
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, [each.partition("=")[0] for each in FORMATS], n=1)
+    hint = f"did you mean {close[0]}?" if close else f"use {', '.join(FORMATS)}"
+    raise click.UsageError(f"--output: {text!r} is not a format; {hint}")
+
+
+def _with_argument(form: str, argument: str) -> Format:
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_template
+
+    try:
+        if form == "jsonpath":
+            return Format("jsonpath", template=parse_template(argument))
+        return Format("custom-columns", columns=tuple(_custom_columns(argument)))
+    except JsonPathError as error:
+        raise click.UsageError(f"--output: {form}: {error}") from None
+
+
+def _custom_columns(text: str) -> "list[tuple[str, Path]]":
+    """The columns in `TITLE:PATH,...`, or in a file with a line of titles and one of paths."""
+    from nodepool.cli.jsonpath import JsonPathError
+    from nodepool.cli.jsonpath_parser import parse_path
+
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) == 2:
+        pairs = list(zip(lines[0].split(), lines[1].split(), strict=False))
+        if len(lines[0].split()) != len(lines[1].split()):
+            raise JsonPathError("the file has not as many titles as paths")
+        return [(title, parse_path(path)) for title, path in pairs]
+    columns = []
+    for part in _COMMA.split(text.strip()):
+        title, sign, path = part.partition(":")
+        if not (title and sign and path):
+            raise JsonPathError(f"{part!r} is not TITLE:PATH, such as NAME:.metadata.name")
+        columns.append((title, parse_path(path)))
+    return columns
+
+
+def _content(word: str, file: str) -> str:
+    try:
+        return FilePath(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise click.UsageError(f"--output: {word}: {file}: {reason}") from None

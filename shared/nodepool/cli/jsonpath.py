@@ -1,0 +1,240 @@
+"""Templates as in https://kubernetes.io/docs/reference/kubectl/jsonpath/: what they are made of.
+
+`nodepool.cli.jsonpath_parser` reads one from a text. This module computes what it yields for an
+object, which is any value of JSON.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+class JsonPathError(ValueError):
+    """A template that cannot be read or does not fit an object; its text names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The value of one key of an object: `.name` or `['name']`.
+
+    path: what to follow where there is no such key; kubectl reads `['a.b']` as a path.
+    """
+
+    name: str
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """Every element of a list or value of an object: `[*]` or `.*`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """The value itself and everything below it: `..`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One element of a list; a negative number counts from its end."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some elements of a list, as Python's slices: `[start:end:step]`."""
+
+    start: int | None
+    end: int | None
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The values of several selections, one after the other: `['a','b']` or `[0,1]`."""
+
+    parts: "tuple[Path, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The elements of a list for which a comparison holds: `[?(@.x=="y")]`.
+
+    operator: `==`, `!=`, `<`, `<=`, `>`, `>=`; empty asks whether the left side exists.
+    """
+
+    left: "Operand"
+    operator: str = ""
+    right: "Operand | None" = None
+
+
+PlainStep = Field | Wildcard | Descent | Index | Slice | Filter
+Step = PlainStep | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Steps from a value to other values.
+
+    from_root: whether it begins at the whole object (`$`) and not at the present value.
+    """
+
+    steps: tuple[Step, ...]
+    from_root: bool = False
+
+    def find(self, value: object, root: object | None = None) -> list[object]:
+        """The values it leads to; none where a field is missing.
+
+        Raises `JsonPathError` for an index beyond the end of a list.
+        """
+        root = value if root is None else root
+        found = [root if self.from_root else value]
+        for step in self.steps:
+            if isinstance(step, Union):
+                found = [result for part in step.parts for result in part.find_all(found, root)]
+            else:
+                found = [result for each in found for result in _taken(step, each, root)]
+        return found
+
+    def find_all(self, values: Sequence[object], root: object) -> list[object]:
+        """The values it leads to from each of several."""
+        return [result for value in values for result in self.find(value, root)]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A text, a number, true or false in a comparison."""
+
+    value: str | float | bool
+
+
+Operand = Path | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that is printed as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Parts that are printed once for each value of a path: `{range ...}...{end}`."""
+
+    over: Path
+    body: "Template"
+
+
+Template = tuple[Text | Range | Path, ...]
+
+
+def rendered(template: Template, value: object, root: object | None = None) -> str:
+    """The text of a template for an object; a missing field is the empty text.
+
+    The values of one expression are separated by a blank. Raises `JsonPathError` for an index
+    beyond the end of a list.
+    """
+    root = value if root is None else root
+    texts: list[str] = []
+    for part in template:
+        match part:
+            case Text(text):
+                texts.append(text)
+            case Path():
+                texts.append(" ".join(map(text_of, part.find(value, root))))
+            case Range(over, body):
+                texts += [rendered(body, each, root) for each in over.find(value, root)]
+    return "".join(texts)
+
+
+def text_of(value: object) -> str:
+    """A value of JSON as kubectl prints it: texts bare, lists and objects as JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case Mapping() | list() | tuple():
+            return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _taken(step: PlainStep, value: object, root: object) -> Iterator[object]:
+    match step:
+        case Field(name, path):
+            yield from _named(value, name, path)
+        case Wildcard():
+            yield from _children(value)
+        case Descent():
+            yield value
+            for child in _children(value):
+                yield from _taken(step, child, root)
+        case Index(at):
+            yield from _element(_elements(value), at)
+        case Slice(start, end, step_size):
+            yield from _elements(value)[start:end:step_size]
+        case Filter():
+            yield from (each for each in _elements(value) if _holds(step, each, root))
+
+
+def _named(value: object, name: str, path: Sequence[str]) -> Iterator[object]:
+    if isinstance(value, Mapping) and name in value:
+        yield value[name]
+    elif path:
+        yield from Path(tuple(map(Field, path))).find(value)
+
+
+def _children(value: object) -> Sequence[object]:
+    return tuple(value.values()) if isinstance(value, Mapping) else _elements(value)
+
+
+def _elements(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _element(elements: Sequence[object], at: int) -> Sequence[object]:
+    if not elements:
+        return ()
+    if not -len(elements) <= at < len(elements):
+        raise JsonPathError(f"index {at} is out of bounds: the list has {len(elements)} elements")
+    return (elements[at],)
+
+
+def _holds(test: Filter, value: object, root: object) -> bool:
+    left = _operands(test.left, value, root)
+    if test.right is None:
+        return bool(left)
+    right = _operands(test.right, value, root)
+    if not left or not right:
+        return False
+    return _compares(left[0], test.operator, right[0])
+
+
+def _operands(operand: Operand, value: object, root: object) -> list[object]:
+    return [operand.value] if isinstance(operand, Literal) else operand.find(value, root)
+
+
+def _compares(left: object, operator: str, right: object) -> bool:
+    if operator in ("==", "!="):
+        # In Python True equals 1; in JSON it does not.
+        same = left == right and isinstance(left, bool) is isinstance(right, bool)
+        return same is (operator == "==")
+    if isinstance(left, str) and isinstance(right, str):
+        return _is_in_order(left, operator, right)
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return _is_in_order(left, operator, right)
+    return False
+
+
+def _is_in_order(left: "str | float", operator: str, right: "str | float") -> bool:
+    order = (left > right) - (left < right)  # type: ignore[operator]  # Both of one type.
+    match operator:
+        case "<":
+            return order < 0
+        case "<=":
+            return order <= 0
+        case ">":
+            return order > 0
+    return order >= 0

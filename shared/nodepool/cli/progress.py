@@ -1,0 +1,55 @@
+"""How far a NodePool is on its way to its target, in the words of `rollout status`."""
+
+from dataclasses import dataclass
+
+from nodepool.cli.documents import Document, condition, field, items, text
+from nodepool.cli.tables import is_deleting
+
+_BLOCKING = ("Quota", "Capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a NodePool is.
+
+    text: one line that says it.
+    done: whether it has reached its target.
+    failed: whether it never will unless someone changes it.
+    """
+
+    text: str
+    done: bool = False
+    failed: bool = False
+
+
+def progress(document: Document) -> Progress:
+    """How far a NodePool is, by its conditions on its newest generation."""
+    name = text(document, "metadata", "name")
+    begin = f'Waiting for nodepool "{name}" rollout to finish'
+    if is_deleting(document):
+        return Progress(f'nodepool "{name}" is being deleted', failed=True)
+    if not _is_current(document, "Validated"):
+        return Progress(f'Waiting for nodepool "{name}" spec update to be observed...')
+    if condition(document, "Validated", "reason") == "Invalid":
+        message = condition(document, "Validated", "message")
+        return Progress(f'nodepool "{name}" is invalid: {message}', failed=True)
+    if _is_current(document, "AtTarget") and condition(document, "AtTarget", "status") == "True":
+        return Progress(f'nodepool "{name}" successfully rolled out', done=True)
+    current = text(document, "status", "currentNodes") or "0"
+    target = text(document, "spec", "targetNodes")
+    blocked = [
+        f"; {kind} is {condition(document, kind, 'reason')}: {condition(document, kind, 'message')}"
+        for kind in _BLOCKING
+        if condition(document, kind, "status") in ("False", "Unknown")
+        and _is_current(document, kind)
+    ]
+    return Progress(f"{begin}: {current} of {target} Nodes{''.join(blocked)}...")
+
+
+def _is_current(document: Document, kind: str) -> bool:
+    """Whether a condition is about the newest generation; false where there is none."""
+    generation = field(document, "metadata", "generation")
+    return any(
+        field(each, "type") == kind and field(each, "observedGeneration") == generation
+        for each in items(document, "status", "conditions")
+    )

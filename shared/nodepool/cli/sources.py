@@ -1,0 +1,154 @@
+"""Where the objects of each type come from: a bucket, the catalog, or the log."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodepool.cli.documents import Document, field, text
+from nodepool.cli.event_table import counted, event_document, occurred_once
+from nodepool.cli.names import EVENT, INSTANCE_TYPE, KINDS, NODE, NODEPOOL, ZONE, Kind
+
+if TYPE_CHECKING:
+    from nodepool.client import Object, ReadingClient
+
+EVENTS_KEPT = timedelta(hours=1)
+"""How old an event may be; Kubernetes deletes its events after this time."""
+WATCHED = tuple(kind for kind in KINDS if kind.stored_in is not None or kind is EVENT)
+"""The types whose changes can be read."""
+COUNTS = ("free", "assigned", "triage")
+_PLACE_PARTS = {"cluster": 2, "organisation": 1, "cell": 0}
+
+
+class Item(NamedTuple):
+    """An object that is shown.
+
+    key: what it is known by among all that are read.
+    document: its content; None for one that has been deleted.
+    place: organisation and cluster it belongs to, where those of all are read.
+    """
+
+    key: str
+    document: Document | None
+    place: tuple[str, ...] = ()
+
+
+class EndOfList(NamedTuple):
+    """The mark that comes once in a watch, after every object that existed when it began."""
+
+
+async def read(
+    client: "ReadingClient", kind: Kind, names: Sequence[str] = (), *, everywhere: bool = False
+) -> list[Item]:
+    """The objects of a type in the order of their keys; some types only those with these names."""
+    if kind.stored_in is None:
+        documents = await _computed(client, kind)
+        return [Item(text(document, "metadata", "name"), document) for document in documents]
+    if kind in (NODEPOOL, NODE) and names and not everywhere:
+        found = [(name, await client.get(kind.bucket, name)) for name in names]
+        return [Item(name, document) for name, document in found if document is not None]
+    listed = await client.list(kind.bucket, everywhere=everywhere)
+    return [_item(kind, each, everywhere=everywhere) for each in listed]
+
+
+async def watch(
+    client: "ReadingClient", kind: Kind, *, everywhere: bool = False
+) -> AsyncGenerator[Item | EndOfList, None]:
+    """Every object of a type, `EndOfList`, then each change; it never ends by itself.
+
+    kind: one of those in `WATCHED`.
+    """
+    from nodepool.client import Listed
+
+    if kind is EVENT:
+        async with aclosing(_new_events(client)) as items:
+            async for item in items:
+                yield item
+        return
+    async with aclosing(client.watch(kind.bucket, everywhere=everywhere)) as changes:
+        async for change in changes:
+            if isinstance(change, Listed):
+                yield EndOfList()
+            else:
+                yield _item(kind, change, everywhere=everywhere)
+
+
+def _item(kind: Kind, found: "Object", *, everywhere: bool) -> Item:
+    parts = _PLACE_PARTS[kind.scope] if everywhere else 0
+    place = tuple(found.key.split(".")[:parts])
+    return Item(found.key, found.document, place)
+
+
+async def _new_events(client: "ReadingClient") -> AsyncGenerator[Item | EndOfList, None]:
+    """The events of the last hour, and each new one."""
+    since = datetime.now(UTC) - EVENTS_KEPT
+    yield EndOfList()
+    async with aclosing(client.events(since=since, follow=True)) as events:
+        async for event in events:
+            document = event_document(occurred_once(event))
+            yield Item(text(document, "metadata", "name"), document)
+
+
+async def _computed(client: "ReadingClient", kind: Kind) -> list[Document]:
+    if kind is EVENT:
+        since = datetime.now(UTC) - EVENTS_KEPT
+        events = [event async for event in client.events(since=since)]
+        return [event_document(event) for event in counted(events)]
+    capacities = [each.document or {} for each in await client.list("capacity")]
+    return zones(capacities) if kind is ZONE else instance_types(capacities)
+
+
+def zones(capacities: Sequence[Document]) -> list[Document]:
+    """The availability zones, and how many machines each has in which state."""
+    from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+
+    return [
+        {
+            "kind": ZONE.title,
+            "metadata": {"name": zone.name},
+            "spec": {"region": zone.region, "access": zone.access.value},
+            "status": {
+                "types": sum(zone.name in each.zones for each in INSTANCE_TYPES.values()),
+                **_counts(capacities, "zone", zone.name),
+            },
+        }
+        for zone in ZONES.values()
+    ]
+
+
+def instance_types(capacities: Sequence[Document]) -> list[Document]:
+    """The instance types, and how many machines there are of each in which state."""
+    from nodepool.contract.catalog import INSTANCE_TYPES
+
+    return [
+        {
+            "kind": INSTANCE_TYPE.title,
+            "metadata": {"name": each.id},
+            "spec": {
+                "class": each.kind.value,
+                "gpus": each.gpus,
+                "gpuModel": each.gpu_model,
+                "gpuMemoryGB": each.gpu_memory_gb,
+                "vcpu": each.vcpu,
+                "memoryKi": each.memory_ki,
+                "arch": each.arch,
+                "superchip": each.superchip,
+                "rackSize": each.rack_size,
+                "backend": each.backend.value,
+                "zones": list(each.zones),
+            },
+            "status": _counts(capacities, "instanceType", each.id),
+        }
+        for each in INSTANCE_TYPES.values()
+    ]
+
+
+def _counts(capacities: Sequence[Document], name: str, value: str) -> Mapping[str, int]:
+    """The sums of the machines of all capacities with this value of a field."""
+    own = [each for each in capacities if text(each, name) == value]
+    return {count: sum(_number(each, count) for each in own) for count in COUNTS}
+
+
+def _number(document: Document, name: str) -> int:
+    value = field(document, name)
+    return value if isinstance(value, int) else 0

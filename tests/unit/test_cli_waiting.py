@@ -1,0 +1,138 @@
+"""What `wait` and `rollout status` wait for, and whether an object is believed."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nodepool.cli.awaited import parse_awaited
+from nodepool.cli.documents import Document
+from nodepool.cli.progress import Progress, progress
+from nodepool.client import ObjectEvent
+from nodepool.client.events import CREATED, of_present_life
+from nodepool.client.waiting import Accepted, is_outdated
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def pool(
+    *, current: int = 8, target: int = 12, deleting: bool = False, **reasons: tuple[str, str]
+) -> Document:
+    """A NodePool of generation 2; reasons are status and reason of a condition."""
+    conditions = {"Validated": ("True", "Valid"), "AtTarget": ("False", "UnderTarget"), **reasons}
+    metadata: dict[str, object] = {"name": "a", "generation": 2}
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    return {
+        "metadata": metadata,
+        "spec": {"targetNodes": target},
+        "status": {
+            "currentNodes": current,
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "message": f"about {kind}",
+                    "observedGeneration": 2,
+                }
+                for kind, (status, reason) in conditions.items()
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("until", "document", "met"),
+    [
+        ("condition=AtTarget", pool(), False),
+        ("condition=attarget=false", pool(), True),
+        ("jsonpath={.spec.targetNodes}=12", pool(), True),
+        ("jsonpath={.spec.targetNodes}=13", pool(), False),
+        ("jsonpath='{.spec.targetNodes}'=12".replace("'", ""), pool(), True),
+        ("jsonpath=.spec.targetNodes=12", pool(), True),
+        ('jsonpath={.status.conditions[?(@.type=="AtTarget")].status}=False', pool(), True),
+        ('jsonpath={.status.conditions[?(@.type=="AtTarget")].status}', pool(), True),
+        ("jsonpath={.status.nosuch}", pool(), False),
+        ("jsonpath={.status.conditions[9].type}=x", pool(), False),
+    ],
+)
+def test_a_state_is_a_condition_or_a_value(until: str, document: Document, met: bool) -> None:
+    assert parse_awaited(until).is_met(document) is met
+
+
+def test_a_wait_that_ends_in_vain_shows_what_is_there_instead() -> None:
+    condition = parse_awaited("condition=AtTarget")
+    misspelt = parse_awaited("condition=AtTraget")
+    value = parse_awaited("jsonpath={.spec.targetNodes}=13")
+
+    assert condition.found(pool()) == "it is False (UnderTarget): about AtTarget"
+    assert misspelt.found(pool()) == "it has the conditions Validated, AtTarget"
+    assert value.found(pool()) == "it is 12"
+    assert value.found({}) == "it is missing"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (pool(), Progress('Waiting for nodepool "a" rollout to finish: 8 of 12 Nodes...')),
+        (
+            pool(Quota=("False", "Over"), Capacity=("True", "Sufficient")),
+            Progress(
+                'Waiting for nodepool "a" rollout to finish: 8 of 12 Nodes;'
+                " Quota is Over: about Quota..."
+            ),
+        ),
+        (
+            pool(AtTarget=("True", "TargetMet")),
+            Progress('nodepool "a" successfully rolled out', done=True),
+        ),
+        (
+            pool(Validated=("False", "Invalid")),
+            Progress('nodepool "a" is invalid: about Validated', failed=True),
+        ),
+        (pool(deleting=True), Progress('nodepool "a" is being deleted', failed=True)),
+        (
+            {"metadata": {"name": "a", "generation": 3}, "status": pool()["status"]},
+            Progress('Waiting for nodepool "a" spec update to be observed...'),
+        ),
+    ],
+)
+def test_progress_says_what_is_missing(document: Document, expected: Progress) -> None:
+    assert progress(document) == expected
+
+
+def stored(uid: str, generation: int, version: int) -> Document:
+    return {"metadata": {"uid": uid, "generation": generation, "resourceVersion": str(version)}}
+
+
+@pytest.mark.parametrize(
+    ("document", "outdated"),
+    [
+        (stored("u", 2, 90), False),
+        (stored("u", 1, 90), True),
+        (stored("earlier", 5, 90), True),
+        (stored("later", 1, 101), False),
+        (stored("u", 3, 100), False),
+        ({"metadata": {"generation": 2}}, False),
+        ({}, False),
+    ],
+)
+def test_an_object_older_than_the_last_accepted_command_is_outdated(
+    document: Document, outdated: bool
+) -> None:
+    assert is_outdated(document, Accepted("u", 2, 100)) is outdated
+    assert is_outdated(document, None) is False
+
+
+def event(reason: str, seconds: float) -> ObjectEvent:
+    time = NOW + timedelta(seconds=seconds)
+    return ObjectEvent(time, "Normal", reason, "NodePool", "a", "validator", "text")
+
+
+def test_events_of_an_earlier_object_of_the_name_are_left_out() -> None:
+    earlier = [event(CREATED, -60), event("CWNodePoolDeleted", 0.2)]
+    own = [event(CREATED, 0.5), event("CWNodeAssigned", 1)]
+
+    assert of_present_life([*earlier, *own], NOW) == own
+    assert of_present_life(own[1:], NOW) == own[1:]
+    assert of_present_life(earlier[:1], NOW) == []
