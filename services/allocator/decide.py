@@ -5,7 +5,7 @@ from typing import assert_never
 
 from allocator import Hears, Says
 from allocator.grow import requested, served
-from allocator.pool import Pool
+from allocator.pool import Pool, Stage
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
 from nodepool.contract.events import (
@@ -46,7 +46,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             if pool is not None:
                 yield from requested(pool)
         case CWNodeRegistrationFailed(key=key, node=node, message=text):
-            if key in state.pools:
+            pool = state.pools.get(key)
+            if pool is not None and pool.stage is Stage.ACTIVE:
                 text = f"not delivered: {text}"
                 yield CWNodeDeliverFail(**pool_fields(key), node=node, message=text)
         case (

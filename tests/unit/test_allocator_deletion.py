@@ -22,6 +22,7 @@ from unit.allocator_service import (
     node_deleted,
     pool_deleting,
     preemption_pending,
+    registration_failed,
     removing,
     requested,
     specified,
@@ -149,6 +150,17 @@ def test_a_deleted_pool_gives_back_its_grant_at_once_and_takes_no_late_verdict()
     ]
     assert late == again == []
     assert allocator.pool.rank is None
+
+
+def test_a_deleted_pool_is_not_warned_of_a_machine_that_fails() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(1)
+    allocator.scale(1)
+    allocator.hears(pool_deleting())
+
+    outputs = allocator.hears(registration_failed(1, "no link"))
+
+    assert outputs == [emptied(1)]
 
 
 def test_a_pool_of_an_unknown_type_leaves_nothing_behind() -> None:
