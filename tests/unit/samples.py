@@ -31,6 +31,7 @@ from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    AnswerAwaited,
     CapacityChecked,
     CapacityCheckFailed,
     ClusterRegistered,
@@ -75,6 +76,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -452,6 +454,8 @@ SAMPLES: tuple[Message, ...] = (
         create_only=True,
     ),
     QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
+    NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
 )
 
 
