@@ -447,7 +447,7 @@ SAMPLES: tuple[Message, ...] = (
         message="Node g3779b1 is deleted",
     ),
     NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
-    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, until=NOON, is_final=False),
 )
 
 
