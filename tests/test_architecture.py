@@ -110,10 +110,9 @@ FOR_PEOPLE = {
     "CWNodeRequestQueued": SHOWN,
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
-    "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
+    "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
-    "MachineBroken": "folded by the fleet that says it; others see what a fault leads to",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }

@@ -1,7 +1,8 @@
 """The verdict on a NodePool's capacity, and the warning that there are not enough machines."""
 
-from capacity.state import Pool
+from capacity.pool import Pool
 from capacity.supply import Share
+from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import HEALTHY, Capacity
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
 from nodepool.contract.keys import offering_parts
@@ -40,5 +41,10 @@ def _text(pool: Pool, share: Share) -> str:
     which = " that satisfy the node affinity" if affinity else ""
     return (
         f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
-        f"can be had in {zone} now"
+        f"can be had in {zone} now{_racks(instance_type)}"
     )
+
+
+def _racks(instance_type: str) -> str:
+    entry = INSTANCE_TYPES.get(instance_type)
+    return f", in racks of {entry.rack_size}" if entry is not None and entry.rack_size else ""

@@ -135,10 +135,10 @@ def changed(node: Node, message: NodeChange, now: datetime) -> Node:
             return replace(node, phase=NodePhase.PRODUCTION)
         case NodeUpdated():
             return _updated(node, message, now)
-        case AnswerAwaited(until=until, is_final=True):
-            return replace(node, ask_after=None, answer_by=until)
-        case AnswerAwaited(until=until):
-            return replace(node, ask_after=until)
+        case AnswerAwaited(answer_by=moment, is_final=True):
+            return replace(node, ask_after=None, answer_by=moment)
+        case AnswerAwaited(answer_by=moment):
+            return replace(node, ask_after=moment)
         case NodeObserved():
             return _observed(node, message, now)
         case NodeActivityChanged():

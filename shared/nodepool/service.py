@@ -118,6 +118,7 @@ class Projection(Generic[S, I]):
     keys: every key of a bucket.
     render: an object as readers see it.
     render_deprecated: the same with what is deprecated shown as well.
+    rendering: names how objects are rendered; under another name all of them are written again.
     """
 
     buckets: tuple[str, ...]
@@ -126,6 +127,7 @@ class Projection(Generic[S, I]):
     keys: Callable[[S, str], Iterable[str]]
     render: Callable[[Object], Mapping[str, object]]
     render_deprecated: Callable[[Object], Mapping[str, object]] | None = None
+    rendering: str = ""
 
 
 @dataclass(frozen=True, slots=True)

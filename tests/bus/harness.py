@@ -14,7 +14,7 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.host.runtime import Runtime
-from nodepool.host.settings import Settings
+from nodepool.host.settings import Settings, Shown
 from nodepool.host.snapshots import SNAPSHOT_AFTER
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
@@ -158,12 +158,16 @@ async def serving(
     *,
     snapshot_after: int = SNAPSHOT_AFTER,
     wait: bool = True,
+    deprecated_conditions: Shown = "hide",
 ) -> AsyncIterator[Runtime[S, I, O]]:
     """A replica at work in this process; it stops gracefully unless `crash` was called on it.
 
     wait: whether to wait until it is ready.
+    deprecated_conditions: the setting of that name.
     """
-    settings = Settings(url=server.url, log_file=str(log))
+    settings = Settings(
+        url=server.url, log_file=str(log), deprecated_conditions=deprecated_conditions
+    )
     runtime = Runtime(service, settings, snapshot_after=snapshot_after)
     stop = asyncio.Event()
     task = asyncio.create_task(runtime.run(stop), name=service.name)

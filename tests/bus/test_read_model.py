@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from pydantic_core import to_json
@@ -14,6 +14,7 @@ from aggregator.decide import SERVICE as AGGREGATOR
 from bus.harness import connected, crash, restart, serving, until
 from nodepool.client import Client
 from nodepool.host.runtime import Runtime
+from nodepool.host.settings import Shown
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
@@ -91,6 +92,11 @@ async def is_right(connection: Connection, aggregator: Aggregator) -> bool:
     return versions == expected(aggregator)
 
 
+async def is_listed(client: Client, name: str) -> bool:
+    """Whether there is a NodePool of this name."""
+    return await client.get("nodepools", name) is not None
+
+
 def version(document: dict[str, object]) -> str:
     metadata = document.get("metadata", document)
     assert isinstance(metadata, dict)
@@ -152,6 +158,7 @@ def test_a_deleted_pool_leaves_a_tombstone_and_is_not_listed(
 
             # and when it is created again it is listed
             await client.apply(pool("p", 1))
+            await until(lambda: is_listed(client, "p"))
             again = await client.wait("p", "AtTarget", timeout_s=30)
             assert cast("dict[str, object]", again["spec"])["targetNodes"] == 1
 
@@ -270,3 +277,38 @@ def test_objects_are_right_again_after_the_server_was_killed_during_writes(
                 await until(lambda: is_right(connection, aggregator))
 
     asyncio.run(story())
+
+
+# --- what is shown on request -------------------------------------------------------------------
+
+
+def test_deprecated_conditions_are_shown_and_hidden_for_pools_that_exist(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a NodePool, and no aggregator any more
+        async with control_plane(server, tmp_path) as (client, connection, (aggregator,)):
+            await client.apply(pool("p", 1))
+            await client.wait("p", "AtTarget", timeout_s=30)
+            await until(lambda: is_right(connection, aggregator))
+        client = Client(server.url, org="acme", cluster="prod")
+        async with client:
+            for setting in get_args(Shown)[::-1]:
+                # when one starts with the other setting, and nothing else happens
+                log = tmp_path / f"{setting}.log"
+                async with serving(AGGREGATOR, server, log, deprecated_conditions=setting):
+
+                    async def follows(wanted: bool = setting == "show") -> bool:
+                        conditions = await condition_types(client, "p")
+                        return ("Accepted" in conditions) is wanted
+
+                    # then the NodePool shows them, or no longer does
+                    await until(follows)
+
+    asyncio.run(story())
+
+
+async def condition_types(client: Client, name: str) -> list[str]:
+    """The types of the conditions of a NodePool."""
+    document = cast("dict[str, Any]", await client.get("nodepools", name))
+    return [condition["type"] for condition in document["status"]["conditions"]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.local.ports import HOST
-from nodepool.local.supervisor import keep_service
+from nodepool.local.supervisor import Restarts, ending, keep_service, last_line
 
 PATIENCE_S = 20
 PROGRAM = """
@@ -95,3 +95,56 @@ def test_a_service_is_stopped_with_its_keeper(tmp_path: Path) -> None:
     # then its process is gone
     with pytest.raises(ProcessLookupError):
         os.kill(asyncio.run(story()), 0)
+
+
+def test_a_service_that_keeps_ending_is_reported_with_what_it_said_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        async with kept(tmp_path) as (reports, _):
+            # given a service that ends whenever it starts
+            for _ in range(3):
+                _, connection = await reports.next()
+                connection.close()
+
+            # when it is started for the fourth time
+            _, connection = await reports.next()
+            connection.close()
+
+    asyncio.run(story())
+
+    # then the third end was reported with the last line of its error log
+    log = tmp_path / "faulty.err"
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "faulty ended with exit code 1; starting it again in 0.2 s",
+        "faulty ended with exit code 1; starting it again in 0.4 s",
+        "faulty ended with exit code 1, 3 times in a row: out of order"
+        f" (see {log}); starting it again in 0.8 s",
+    ]
+
+
+def test_only_a_service_that_was_ready_for_a_while_is_started_again_at_once() -> None:
+    restarts = Restarts()
+    for _ in range(10):
+        restarts = restarts.ended(ready_s=0)
+
+    assert restarts == Restarts(early=10, pause_s=5.0)
+    assert restarts.ended(ready_s=4.9) == Restarts(early=11, pause_s=5.0)
+    assert restarts.ended(ready_s=5.1) == Restarts()
+
+
+def test_the_last_line_that_says_something_is_found(tmp_path: Path) -> None:
+    log = tmp_path / "quota.err"
+    assert last_line(log) == ""
+    log.write_bytes(b"x" * 10_000 + b"\nquota: first\nquota: \xff last\n\n")
+
+    assert last_line(log) == "quota: \ufffd last"
+
+
+def test_a_service_that_ends_without_a_word_is_reported_as_that() -> None:
+    text = ending("quota", -9, Restarts(3, 0.8), "", Path("quota.err"))
+
+    assert text == (
+        "quota ended with exit code -9, 3 times in a row: without a word (see quota.err);"
+        " starting it again in 0.8 s"
+    )

@@ -213,3 +213,64 @@ def test_the_capacity_of_a_zone_does_not_depend_on_another_zone(harness: Harness
     assert harness.conditions("train")["Capacity"] == "Sufficient"
     assert harness.conditions("acme/west/train")["Capacity"] == "NoneAvailable"
     assert harness.nodes() == ["n1", "n2"]
+
+
+def test_a_pool_that_is_being_deleted_keeps_no_machine_from_another(world: WorldHarness) -> None:
+    # given a NodePool that is deleted before its quota was checked
+    world.given_data_center(machines=2)
+    with world.paused("quota"):
+        world.apply("first", 2)
+        world.delete("first")
+    world.start_recording()
+
+    # when another one wants the machines
+    world.apply("second", 2)
+
+    # then it is told of no shortage, and the first of nothing at all
+    assert "CWInsufficientCapacity" not in world.events("second")
+    assert world.node_counts("second") == (2, 0, 2)
+    assert "CWInsufficientCapacity" not in world.events("first")
+
+
+def test_the_message_names_the_nodes_that_are_missing_now(world: WorldHarness) -> None:
+    # given a NodePool that has two of three Nodes
+    world.given_data_center(machines=2)
+    world.apply("train", 3)
+
+    # when it wants two more
+    before = world.condition("train", "Capacity")
+    world.scale("train", 5)
+
+    # then the message counts those as well
+    wanted = "wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+    assert before == f"False NoneAvailable: none of 1 {wanted}"
+    assert world.condition("train", "Capacity") == f"False NoneAvailable: none of 3 {wanted}"
+    assert world.condition("train", "AtTarget") == (
+        "False UnderTarget: NodePool has 2 of 5 Nodes; Capacity is NoneAvailable."
+    )
+
+
+def test_machines_and_clusters_are_listed(harness: Harness) -> None:
+    harness.given_data_center(machines=2)
+    harness.apply("train", 1)
+
+    machines = harness.documents("machines").values()
+    clusters = harness.documents("clusters")
+
+    assert sorted(str(machine["status"]) for machine in machines) == sorted(
+        [
+            str({"state": "Free"}),
+            str(
+                {
+                    "state": "Assigned",
+                    "org": "acme",
+                    "cluster": "prod",
+                    "nodePool": "train",
+                    "node": harness.machine_name("n1"),
+                }
+            ),
+        ]
+    )
+    assert {key: cluster["spec"] for key, cluster in clusters.items()} == {
+        "acme/prod": {"org": "acme", "zone": "US-EAST-04A"}
+    }

@@ -8,6 +8,7 @@ import pytest
 from support.constants import H100
 from support.harness import Harness
 from support.manifests import rack_affinity
+from support.world_harness import WorldHarness
 
 GB200, GH200 = "gb200-4x", "gd-1xgh200"
 
@@ -17,7 +18,7 @@ INVALID = {
         "gd-9xh100",
         {},
         "CWInvalidInstanceType",
-        "instance type gd-9xh100 is not a known instance type",
+        "instance type gd-9xh100 is not a known instance type; did you mean gd-8xh100ib-i128?",
     ),
     "a type that is not offered in the zone": (
         "b200-8x",
@@ -133,6 +134,51 @@ def test_a_pool_that_becomes_invalid_loses_no_node_either(harness: Harness) -> N
     harness.apply("train", 1, region="US-WEST-04A")
 
     assert harness.nodes("train") == ["n1", "n2"]
+
+
+def test_typos_leave_nothing_but_their_own_objects(world: WorldHarness) -> None:
+    world.given_data_center()
+    capacity, documents = world.world.state("capacity"), world.documents("capacity")
+    validator = world.world.state("validator")
+
+    for number in range(60):
+        world.apply(f"typo-{number}", 1, f"gd-{number}.x_h100")
+
+    assert world.world.state("capacity") == capacity
+    assert world.documents("capacity") == documents
+    assert len(world.documents("nodepools")) == 60
+
+    for number in range(60):
+        world.delete(f"typo-{number}")
+
+    assert world.documents("nodepools") == {}
+    assert world.world.state("validator") == validator
+
+
+def test_an_instance_type_that_is_no_label_value_is_refused(harness: Harness) -> None:
+    harness.given_data_center()
+
+    commands = [harness.apply("train", 1, kind) for kind in ("a b", "a/b", "-a", "ä")]
+
+    outcomes = [harness.outcomes(command)[0] for command in commands]
+    assert [outcome.split(": ")[0] for outcome in outcomes] == ["Invalid spec.instanceType"] * 4
+    assert harness.documents("nodepools") == {}
+
+
+def test_a_pool_that_could_not_be_validated_gets_its_nodes_a_minute_later(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator.objects.verdict", None)
+        world.apply("train", 2)
+        failed = world.conditions("train")["Validated"]
+
+    world.pass_time(minutes=1)
+
+    assert failed == "InternalError"
+    assert world.conditions("train")["Validated"] == "Valid"
+    assert world.node_counts("train") == (2, 0, 2)
 
 
 def test_an_invalid_pool_that_is_corrected_gets_its_nodes(harness: Harness) -> None:

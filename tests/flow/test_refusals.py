@@ -179,3 +179,26 @@ def test_a_wrong_quota_is_refused_naming_its_field(harness: Harness) -> None:
         ["Invalid limit: input should be greater than or equal to 0"],
         ["Invalid limits: is not a known field"],
     ]
+
+
+def test_a_name_that_no_label_value_can_hold_is_refused(harness: Harness) -> None:
+    harness.given_data_center()
+    longest = "a" * 63
+
+    taken = harness.apply(longest, 0)
+    refused = harness.apply(f"{longest}a", 0)
+
+    assert harness.outcomes(taken) == ["created 1"]
+    assert harness.outcomes(refused) == [
+        "Invalid metadata.name: name has 64 characters, more than the 63 allowed; it becomes the"
+        " value of a label of each Node (Kubernetes: Labels and Selectors)"
+    ]
+
+
+def test_a_pool_that_exists_is_not_created_once_more(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+
+    command = harness.send("ApplyNodePool", TRAIN, {**manifest(targetNodes=5), "createOnly": True})
+
+    assert harness.outcomes(command) == ["Conflict metadata.name: NodePool train exists already"]

@@ -81,6 +81,7 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -446,8 +447,16 @@ SAMPLES: tuple[Message, ...] = (
         removal=RemovalReason.SCALE_DOWN,
         message="Node g3779b1 is deleted",
     ),
+    ApplyNodePool(
+        **OF,
+        metadata=ManifestMetadata(name="train.v1"),
+        spec=NodePoolSpec(instance_type=KIND, target_nodes=2),
+        create_only=True,
+    ),
+    QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
     NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
-    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, until=NOON, is_final=False),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON, is_final=False),
 )
 
 

@@ -118,7 +118,41 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
             ["wait", "np", "a", "--for", "delete", "--timeout", "9"],
             "error: --timeout: '9' is not a dur",
         ),
-        (["delete"], "error: NAME: write either nodepool NAME or -f FILE"),
+        (["delete"], "error: NAME: is required; write nodepool NAME, -f FILE, -l SELECTOR or"),
+        (["delete", "np", "a", "--all"], "error: NAME: write either names, or --all or a sel"),
+        (["delete", "np", "a", "-f", "x"], "error: -f: cannot be combined with names, --all"),
+        (["delete", "quota", "-l", "a=b"], "error: NAME: a quota is chosen by NAME or --all"),
+        (["delete", "node", "a"], "error: TYPE: 'node' is not supported here; use nodepools (n"),
+        (["delete", "np", "a", "--cascade=orphan"], "error: --cascade: Nodes cannot stay with"),
+        (["delete", "np", "a", "--grace-period=0"], "error: No such option '--grace-period': eac"),
+        (["delete", "np", "a", "--force"], "error: No such option '--force': nothing can be"),
+        (["delete", "np", "a", "--zone", "Z"], "error: --zone: a NodePool has the zone of its"),
+        (["delete", "np", "--field-selector", "x"], "error: --field-selector: 'x' is not a field"),
+        (
+            ["delete", "np", "--field-selector", "spec.comuteClass!=spot"],
+            "error: --field-selector: spec.comuteClass is no field of a NodePool; did you mean",
+        ),
+        (["apply", "-k", "."], "error: No such option '-k': render it with 'kubectl kustomize"),
+        (["apply", "-f", "x", "-n", "y"], "error: No such option '-n': NodePools have no name"),
+        (["apply", "-f", "x", "--dry-run=maybe"], "error: Invalid value for '--dry-run'"),
+        (["scale", "np", "a", "--targt", "1"], "error: No such option '--targt': did you mean"),
+        (["scale", "np", "a", "--timeout", "1"], "error: No such option '--timeout': it is how"),
+        (["create", "np", "a"], "error: --instance-type: is required"),
+        (["create", "np", "a", "b", "--target", "1"], "error: NAME: write either nodepool and o"),
+        (["create", "np", "a", "-f", "x"], "error: -f: cannot be combined with a"),
+        (["patch", "np", "a"], "error: -p: write either -p PATCH or --patch-file FILE"),
+        (["label", "np", "a"], "error: KEY=VALUE: is required; or KEY- to remove a label"),
+        (["label", "np", "a", "x=y", "x-"], "error: x: cannot be set and removed at once"),
+        (["label", "np", "a", "x=y z"], "error: x=y z: value 'y z' must be letters"),
+        (["edit", "np"], "error: NAME: is required; write nodepool NAME"),
+        (["aply"], "error: No such command 'aply': did you mean apply? (see nodepool --help)"),
+        (["logs", "x"], "error: No such command 'logs': Pods are not part of the control plane"),
+        (["exec", "x"], "error: No such command 'exec': use kubectl for the Pods of a cluster"),
+        (
+            ["scale", "nodepol", "a", "--target", "1"],
+            "error: TYPE: 'nodepol' is not a type of object; did",
+        ),
+        (["get", "np", "--url", ""], "error: --url: '' is not the address of a server; write"),
         (
             ["events", "--types", "Bad"],
             "error: --types: 'bad' is not an event type; use Normal or Warning",
@@ -128,7 +162,11 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["fleet", "add", "Z", "t", "1", "--label", "x"], "error: --label: 'x' must be KEY=VALUE"),
         (["--org", "A*", "get", "np"], "error: --org: 'A*' must be lower case letters"),
         (["get", "np", "--cluster", "a.b"], "error: --cluster: 'a.b' must be lower case letters"),
-        (["get", "np", "--timeout", "0"], "error: --timeout: 0 is out of range"),
+        (["get", "np", "--request-timeout", "0"], "error: --request-timeout: 0 is out of range"),
+        (
+            ["get", "np", "--timeout", "5"],
+            "error: No such option '--timeout': it is how long a c",
+        ),
     ],
 )
 def test_a_usage_error_is_one_line_and_exits_with_2(
@@ -168,9 +206,22 @@ def test_settings_come_from_the_environment(
     assert from_environment(variables) == settings
 
 
-def test_an_invalid_port_is_a_usage_error() -> None:
-    with pytest.raises(click.UsageError, match="NODEPOOL_NATS_PORT: 'x' is not a port"):
-        from_environment({"NODEPOOL_NATS_PORT": "x"})
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("NODEPOOL_NATS_PORT", "x", "NODEPOOL_NATS_PORT: 'x' is not a port"),
+        ("NODEPOOL_URL", "", "NODEPOOL_URL: '' is not the address of a server"),
+        ("NODEPOOL_ORG", "", "NODEPOOL_ORG: '' must be lower case letters"),
+        ("NODEPOOL_CLUSTR", "a", "NODEPOOL_CLUSTR is no setting; did you mean NODEPOOL_CLUSTER?"),
+    ],
+)
+def test_a_wrong_setting_is_a_usage_error_that_names_it(
+    variable: str, value: str, message: str
+) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        from_environment({variable: value})
+
+    assert caught.value.message.startswith(message)
 
 
 def test_several_types_are_named_at_once_and_all_stands_for_several() -> None:

@@ -155,3 +155,30 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         read_manifests([str(tmp_path / "nope")])
     with pytest.raises(ManifestError, match=r"contains no \.yaml, \.yml or \.json file"):
         read_manifests([str(tmp_path)])
+
+
+def test_subfolders_are_read_on_request_only(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.yaml").write_text(POOL.format(name="b"))
+
+    with pytest.raises(ManifestError, match=r"or use -R to read its subfolders$"):
+        read_manifests([str(tmp_path)])
+    (tmp_path / "a.yaml").write_text(POOL.format(name="a"))
+
+    for recursive, found in ((False, ["a"]), (True, ["a", "b"])):
+        manifests = read_manifests([str(tmp_path)], recursive=recursive)
+        assert [manifest.command.metadata.name for manifest in manifests] == found
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["https://host/a.yaml"], "https://host/a.yaml: is an address, and nothing is fetched"),
+        (["-", "-"], "-: standard input can be read once only; name it once"),
+    ],
+)
+def test_what_cannot_be_read_as_a_file_is_refused(names: list[str], message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_manifests(names)
+
+    assert str(caught.value).startswith(message)

@@ -30,6 +30,11 @@ ALLOWED = [
         ("the longest", "a" * 253),
     ),
     *_cases(
+        grammar.pool_name,
+        ("dots", "pool.v1"),
+        ("the longest", "a" * 63),
+    ),
+    *_cases(
         grammar.qualified_name,
         ("no prefix", "team"),
         ("capitals, dots, underscores", "Team_A.b-C"),
@@ -61,6 +66,13 @@ REFUSED = [
         ("dash last", "a-"),
         ("final newline", "a\n"),
         ("too long", "a" * 64),
+    ),
+    *_cases(
+        grammar.pool_name,
+        ("empty", ""),
+        ("capital", "Pool"),
+        ("one over 63", "a" * 64),
+        ("one over 253", "a" * 254),
     ),
     *_cases(
         grammar.dns1123_subdomain,

@@ -9,7 +9,7 @@ from lifecycle.decide import SERVICE, service
 from lifecycle.node import USUALLY, Node, Workload, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
-from lifecycle.template import CORDON, GPU_TAINT, NodeTemplate, first, following, labels, taints
+from lifecycle.template import NodeTemplate, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
@@ -38,7 +38,16 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, PodClass, RemovalReason, Taint
+from nodepool.contract.model import (
+    CORDON,
+    GPU_TAINT,
+    NodePhase,
+    NodePoolSpec,
+    Pod,
+    PodClass,
+    RemovalReason,
+    Taint,
+)
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
@@ -526,7 +535,7 @@ def test_a_machine_that_does_not_answer_a_cordon_is_taken_for_dead(removal: Remo
     early = story.wake()
     late = story.wake()
 
-    assert awaited == [AnswerAwaited(**of("n1"), until=due)]
+    assert awaited == [AnswerAwaited(**of("n1"), answer_by=due)]
     assert early == []
     assert late == [unanswered("cordon"), gone("n1", removal)]
     assert story.state.nodes == Map()
@@ -542,7 +551,7 @@ def test_the_time_of_a_machine_begins_once_its_cordon_is_stored_however_late_tha
 
     outputs = story.wake()
 
-    assert outputs == [AnswerAwaited(**of("n1"), until=story.now + THIRTY)]
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
 
 
 def test_a_wake_that_is_older_than_the_cordon_does_not_begin_the_time_of_a_machine() -> None:
@@ -558,8 +567,8 @@ def test_a_wake_that_is_older_than_the_cordon_does_not_begin_the_time_of_a_machi
     story.now = soon
     begun = story.wake()
 
-    assert outputs == [AnswerAwaited(**of("n1"), until=soon, is_final=False)]
-    assert begun == [AnswerAwaited(**of("n1"), until=story.now + THIRTY)]
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=soon, is_final=False)]
+    assert begun == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
 
 
 def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
@@ -948,6 +957,7 @@ def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None
     tainted = template(node_taints=[RED])
 
     assert taints(tainted, cordoned=False) == (GPU_TAINT, RED)
+    assert taints(template(node_taints=[CORDON, RED]), cordoned=True) == (GPU_TAINT, CORDON, RED)
     assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
 
 

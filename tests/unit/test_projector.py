@@ -17,16 +17,23 @@ from nodepool.host.projector import SWEEP_AFTER_S, Projector, writer_for
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
+from nodepool.nats.stored_objects import ObjectKey
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 from support.proposals import NOON, proposed
+
+
+def ignored(_key: ObjectKey, _cause: str) -> None:
+    """Does nothing about an object that cannot be stored."""
 
 
 @pytest.fixture
 def writer() -> ReadModelWriter[State, Hears]:
     """What writes the aggregator's read model, on a connection that is not connected."""
     connection = Connection()
-    made = writer_for(AGGREGATOR, connection, Publisher(connection), show_deprecated=False)
+    made = writer_for(
+        AGGREGATOR, connection, Publisher(connection), show_deprecated=False, on_parked=ignored
+    )
     assert made is not None
     return made
 
@@ -125,7 +132,9 @@ def test_a_follower_with_open_inputs_does_not_sweep(writer: ReadModelWriter[Stat
 def test_a_service_without_a_projection_has_nothing_to_write() -> None:
     # given a service that shows nothing in the read model
     connection = Connection()
-    writer = writer_for(QUOTA, connection, Publisher(connection), show_deprecated=False)
+    writer = writer_for(
+        QUOTA, connection, Publisher(connection), show_deprecated=False, on_parked=ignored
+    )
     projector, replica = Projector(writer), Replica(QUOTA)
 
     # when all happens that can happen

@@ -99,13 +99,40 @@ def test_the_settings_of_the_command_line_are_ignored(name: str) -> None:
 
 
 def test_an_unknown_setting_is_refused_with_the_names_of_all_settings() -> None:
-    # given a misspelt name
+    # given a name that is like none of ours
     # when it is read
-    text = refusal(NODEPOOL_METRIC_PORT="9464")
+    text = refusal(NODEPOOL_COLOUR="red")
 
     # then the line names it, and every setting
-    assert text.startswith("NODEPOOL_METRIC_PORT is no setting; the settings are NODEPOOL_URL, ")
+    assert text.startswith("NODEPOOL_COLOUR is no setting; the settings are NODEPOOL_URL, ")
     assert all(f"NODEPOOL_{name.upper()}" in text for name in Settings.__slots__)
+
+
+def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant() -> None:
+    assert refusal(NODEPOOL_METRIC_PORT="9464") == (
+        "NODEPOOL_METRIC_PORT is no setting; did you mean NODEPOOL_METRICS_PORT?"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "nats://", "nats://host:99999", "nats://host:0", "http://host", "nats://a b"]
+)
+def test_what_is_no_address_of_a_server_is_refused(value: str) -> None:
+    # given a value that no server can be reached by, on which a service would try for ever
+    # when it is read
+    # then the line says how an address is written
+    assert refusal(NODEPOOL_URL=value) == (
+        f"NODEPOOL_URL: {value!r} is not the address of a server; write it as nats://HOST:PORT"
+    )
+
+
+def test_a_refused_address_does_not_show_its_password() -> None:
+    assert "secret" not in refusal(NODEPOOL_URL="nats://user:secret@host:99999")
+
+
+@pytest.mark.parametrize("value", ["host", "host:4222", "tls://u:p@host:1", "nats://[::1]:4222"])
+def test_every_way_to_write_an_address_is_taken(value: str) -> None:
+    assert read({"NODEPOOL_URL": value}).url == value
 
 
 @pytest.mark.parametrize("value", ["", "9464x", "-2", "65536", "1.5", "--1", "\u0661"])

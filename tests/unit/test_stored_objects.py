@@ -1,13 +1,20 @@
 """What is known of the objects that lie in the read model's buckets."""
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from nodepool.contract import grammar
+from nodepool.contract.buckets import BUCKETS, PARTS
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.nats.stored_objects import (
     NOTHING,
     TOMBSTONE_S,
     VERSION,
     StoredObject,
     StoredObjects,
+    headers_of,
+    key_fault,
     key_of_object,
     stored_object,
     subject_of_object,
@@ -26,6 +33,8 @@ NOW = 1_000.0
         (("nodepools", "acme/prod/p"), "$KV.nodepools.acme.prod.p"),
         (("nodes", "acme/prod/node.with.dots"), "$KV.nodes.acme.prod.node.with.dots"),
         (("capacity", "US-EAST-04A/h100"), "$KV.capacity.US-EAST-04A.h100"),
+        (("machines", "US-EAST-04A/rack.7"), "$KV.machines.US-EAST-04A.rack.7"),
+        (("clusters", "acme/prod"), "$KV.clusters.acme.prod"),
     ],
 )
 def test_a_key_and_its_subject_say_the_same(key: tuple[str, str], subject: str) -> None:
@@ -34,6 +43,50 @@ def test_a_key_and_its_subject_say_the_same(key: tuple[str, str], subject: str) 
     # then nothing is lost, dots in a name neither
     assert subject_of_object(key) == subject
     assert key_of_object(key[0], subject) == key
+
+
+labels = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+subdomains = st.lists(labels, min_size=1, max_size=4).map(".".join)
+zones, types = st.sampled_from(sorted(ZONES)), st.sampled_from(sorted(INSTANCE_TYPES))
+
+
+@given(labels, labels, subdomains, labels, zones, types)
+def test_every_name_that_is_accepted_makes_a_key_that_can_be_stored(
+    org: str, cluster: str, pool: str, machine: str, zone: str, instance_type: str
+) -> None:
+    # given names that the grammar lets in
+    assume(grammar.pool_name(pool) is None)
+    assert grammar.dns1123_label(org) is grammar.dns1123_label(cluster) is None
+
+    # when an object of each bucket has a key of them
+    keys = [
+        ("nodepools", f"{org}/{cluster}/{pool}"),
+        ("nodes", f"{org}/{cluster}/{machine}"),
+        ("quotas", f"{org}/{zone}/{instance_type}"),
+        ("capacity", f"{zone}/{instance_type}"),
+        ("machines", f"{zone}/{machine}"),
+        ("clusters", f"{org}/{cluster}"),
+    ]
+
+    # then it can be stored, and found again
+    assert [bucket for bucket, _ in keys] == list(BUCKETS) == list(PARTS)
+    assert [key_fault(key) for key in keys] == [None] * len(keys)
+    assert [key_of_object(key[0], subject_of_object(key)) for key in keys] == keys
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a..b", "a.", ".a", "a/", "a//b", "*", "a.>", "a\nb", "ä", "x" * 2_001]
+)
+def test_what_the_server_takes_for_no_key_is_known_before_it_is_sent(name: str) -> None:
+    assert key_fault(("nodepools", name)) is not None
+
+
+@pytest.mark.parametrize("written", [WRITTEN, DELETED, StoredObject(5, 40, rendering="2")])
+def test_a_write_has_the_headers_that_it_is_known_by(written: StoredObject) -> None:
+    # given a write
+    # when its headers are read
+    # then they say of it what was written
+    assert stored_object(headers_of(written, 3), written.position) == written
 
 
 @pytest.mark.parametrize(

@@ -100,3 +100,23 @@ def test_settings_without_a_port_serve_nothing(path: Path) -> None:
     # then there are none
     assert telemetry.serve(lambda: True) == -1
     telemetry.close()
+
+
+def test_an_object_that_cannot_be_stored_is_counted_and_logged(
+    telemetry: Telemetry, path: Path
+) -> None:
+    # given telemetry
+    # when an object of the read model was parked
+    telemetry.parked(("nodepools", "acme/prod/p"), "too large")
+
+    # then it is counted as a dead letter, and its line says which it is and why
+    registry = telemetry.metrics.registry
+    labels = {"nodepool_service": "quota"}
+    assert registry.get_sample_value("nodepool_dead_letters_total", labels) == 1
+    (line,) = lines(path)
+    assert (line["level"], line["event"]) == ("error", "object parked")
+    assert (line["bucket"], line["key"], line["cause"]) == (
+        "nodepools",
+        "acme/prod/p",
+        "too large",
+    )

@@ -1,13 +1,21 @@
 """The `nodepool` command: the control plane with the verbs and the output of kubectl."""
 
+import errno
 import os
+import signal
 import sys
-from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import TextIO
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, by the convention of shells: 128 and the number of the signal."""
 BROKEN_PIPE = 141
 """The exit code where the reader of a pipe has gone, by the same convention."""
+_FAILED = 1
+_OUTPUT_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
 
 
 def main() -> None:
@@ -16,6 +24,8 @@ def main() -> None:
     The exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C,
     141 for a pipe that was closed.
     """
+    # At once, wherever the program is: what was sent is in the log, and nothing else is kept here.
+    signal.signal(signal.SIGINT, _interrupted)
     try:
         # Imported here, so that Ctrl-C during the imports is handled as later.
         from nodepool.cli.app import run
@@ -24,36 +34,46 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except OSError as error:
-        # Only output has no file name here: files and the server have errors of their own.
-        if error.filename is not None:
-            raise
-        _report(error)
-        code = 1
+        code = _cannot_write(error)
     sys.exit(_flushed(code))
+
+
+def _interrupted(_: int, __: "FrameType | None") -> None:
+    os._exit(INTERRUPTED)
 
 
 def _flushed(code: int) -> int:
     """The exit code, after all output is written; a pipe that was closed early is no error."""
-    if sys.stdout is None:
-        return code
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        _discard(sys.stdout)
         return code or BROKEN_PIPE
     except OSError as error:
-        _drop_output()
-        if not code:
-            _report(error)
-        return code or 1
+        return _cannot_write(error)
     return code
 
 
-def _report(error: OSError) -> None:
-    with suppress(OSError):
+def _cannot_write(error: OSError) -> int:
+    """Reports that the output cannot be written and returns the exit code; raises any other error.
+
+    An error that names a file is not about the output.
+    """
+    if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+        raise error
+    _discard(sys.stdout)
+    try:
         sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
+    except OSError:
+        _discard(sys.stderr)
+    return _FAILED
 
 
-def _drop_output() -> None:
-    """Drops what is still to be written: the interpreter would report the same error again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard(stream: "TextIO | None") -> None:
+    """Lets what is left of an output go nowhere.
+
+    The interpreter flushes once more when it exits, and would report the same error.
+    """
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
+from nodepool.cli.hints import similar
+
 if TYPE_CHECKING:
     from nodepool.client.read_model import Readable
 
@@ -70,6 +72,12 @@ EVENT = Kind("events", "event", "Event", "ev", "cluster")
 KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT)
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 """What `all` stands for."""
+ELSEWHERE = {
+    NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
+    QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
+    CAPACITY: "'nodepool fleet add' adds machines",
+}
+"""What to use instead, where a command does not support a type."""
 
 
 class Selection(NamedTuple):
@@ -134,12 +142,16 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
     for kind in allowed:
         if spelling.lower() in kind.spellings:
             return kind
-    if any(spelling.lower() in kind.spellings for kind in KINDS):
-        raise click.UsageError(f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}")
-    from difflib import get_close_matches
-
-    close = get_close_matches(spelling.lower(), [kind.plural for kind in allowed], n=1, cutoff=0.75)
-    hint = f"did you mean {close[0]}?" if close else f"use {_listed(allowed)}"
+    for kind in KINDS:
+        if spelling.lower() in kind.spellings:
+            hint = f"; {ELSEWHERE[kind]}" if kind in ELSEWHERE else ""
+            raise click.UsageError(
+                f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}{hint}"
+            )
+    hint = (
+        similar(spelling, [kind.plural for kind in allowed], cutoff=0.75)
+        or f"use {_listed(allowed)}"
+    )
     raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")
 
 

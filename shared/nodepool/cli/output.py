@@ -15,23 +15,14 @@ from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
-class NotWritten(CliError):
-    """The output cannot be written, as on a full disk."""
-
-
 def print_text(text: str, *, newline: bool = True) -> None:
     """Prints a text and a newline, at once even into a pipe.
 
-    Raises `NotWritten`, or `BrokenPipeError` where the reader of a pipe has gone.
+    Raises `CliError` where there is no output, and `OSError` where it cannot be written.
     """
     if sys.stdout is None:
-        raise NotWritten("the output cannot be written: standard output is closed")
-    try:
-        click.echo(text, nl=newline)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise NotWritten(f"the output cannot be written: {error.strerror}") from None
+        raise CliError("the output cannot be written: standard output is closed")
+    click.echo(text, nl=newline)
 
 
 def print_note(text: str) -> None:

@@ -1,57 +1,113 @@
 """Sending commands about NodePools, and reporting the outcome of each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, report
-from nodepool.cli.output import print_error, print_text
+from nodepool.cli.names import NODEPOOL
+from nodepool.cli.options import IN_WORDS, DryRun, Output
+from nodepool.cli.output import formatted, print_error, print_text
+from nodepool.cli.verdicts import warn
 
 if TYPE_CHECKING:
-    from nodepool.client import Client
+    from nodepool.client import Client, Outcome
     from nodepool.contract.commands import ApplyNodePool, DeleteNodePool, ScaleNodePool
     from nodepool.contract.events import CommandAccepted
+    from nodepool.contract.messages import Command
 
     PoolCommand = ApplyNodePool | ScaleNodePool | DeleteNodePool
 
-DRY_RUN = " (dry run)"
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """How the outcomes of commands are reported.
+
+    line: makes the line for an accepted command, from the NodePool's name and the result.
+    output: whether NodePools are printed instead of lines, and whether commands are only tried.
+    places: where each command is written, to begin its error with.
+    ignore_missing: whether a NodePool that does not exist is no error.
+    """
+
+    line: Callable[[str, str], str]
+    output: Output = IN_WORDS
+    places: Sequence[str] = ()
+    ignore_missing: bool = False
+
+
+def said(name: str, verb: str) -> str:
+    """The line that reports a change, as kubectl words it."""
+    return f"{NODEPOOL.full}/{name} {verb}"
 
 
 async def send(
-    client: "Client",
-    commands: "Sequence[PoolCommand]",
-    line: "Callable[[str, CommandAccepted], str]",
-    *,
-    places: Sequence[str] = (),
-    ignore_missing: bool = False,
+    client: "Client", commands: "Sequence[PoolCommand]", how: Reporting
 ) -> tuple[int, list[str]]:
     """Sends commands; returns the exit code, and the NodePools whose command was accepted.
-
-    line: makes the line that is printed for an accepted command from its NodePool's name.
-    places: where each command is written, to begin its error with.
-    ignore_missing: whether a NodePool that does not exist is no error.
 
     Of the commands without an outcome, only the first is reported in full: all have one cause.
     """
     from nodepool.client import ClientError, NoOutcome
 
     code, accepted, without_outcome = DONE, [], 0
-    prefixes = iter(places or [""] * len(commands))
-    async with aclosing(client.send_each(commands)) as pairs:
+    printed: list[Document] = []
+    prefixes = iter(how.places or [""] * len(commands))
+    async with aclosing(_outcomes(client, commands, how.output.dry_run)) as pairs:
         async for command, outcome in pairs:
             name, prefix = command.path[2], next(prefixes)
             if not isinstance(outcome, ClientError):
                 accepted.append(name)
-                print_text(line(name, outcome))
-                continue
-            if ignore_missing and _is_not_found(outcome):
-                continue
-            without_outcome += isinstance(outcome, NoOutcome)
-            if not isinstance(outcome, NoOutcome) or without_outcome == 1:
-                code = report(outcome, f'{prefix}nodepool "{name}"')
+                printed += await _report(client, command, outcome, how)
+            elif not (how.ignore_missing and _is_not_found(outcome)):
+                without_outcome += isinstance(outcome, NoOutcome)
+                if not isinstance(outcome, NoOutcome) or without_outcome == 1:
+                    code = report(outcome, f'{prefix}nodepool "{name}"')
+    if printed:
+        print_text(formatted(NODEPOOL, printed, how.output.form, single=True))
     if without_outcome > 1:
         print_error(f"{without_outcome - 1} more commands have no outcome")
     return code, accepted
+
+
+async def _outcomes(
+    client: "Client", commands: "Sequence[PoolCommand]", dry_run: DryRun
+) -> "AsyncGenerator[tuple[Command, Outcome], None]":
+    if dry_run is DryRun.CLIENT:
+        from nodepool.cli.dry_runs import expected_outcome
+
+        for command in commands:
+            yield command, await expected_outcome(client, command)
+        return
+    tried = [
+        command.model_copy(update={"dry_run": dry_run is DryRun.SERVER}) for command in commands
+    ]
+    async with aclosing(client.send_each(tried)) as pairs:
+        async for pair in pairs:
+            yield pair
+
+
+async def _report(
+    client: "Client", command: "Command", outcome: "CommandAccepted", how: Reporting
+) -> list[Document]:
+    """Prints the line of an accepted command; the object instead where a format asks for it."""
+    from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
+
+    name = command.path[2]
+    if how.output.form == "name":
+        print_text(f"{NODEPOOL.full}/{name}")
+    elif not how.output.form:
+        print_text(f"{how.line(name, outcome.result)}{how.output.dry_run.suffix}")
+    if how.output.dry_run is DryRun.NONE and not isinstance(command, DeleteNodePool):
+        stored = await client.find_stored(name)
+        if stored is not None and isinstance(command, ApplyNodePool):
+            warn(stored)
+    if how.output.form in ("json", "yaml"):
+        from nodepool.cli.dry_runs import resulting_document
+
+        return [await resulting_document(client, command, how.output.dry_run)]
+    return []
 
 
 def _is_not_found(error: Exception) -> bool:

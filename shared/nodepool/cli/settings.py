@@ -4,17 +4,20 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from nodepool.cli import BROKEN_PIPE
+from nodepool.cli.arguments import normalised
 from nodepool.cli.times import duration_s
+from nodepool.host.settings import SettingsError, address_fault, check_names
 
 if TYPE_CHECKING:
     from nodepool.client import Client
 
 DEFAULT_PORT = "4222"
+T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -34,11 +37,15 @@ class Settings:
 
     def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
         """Runs `work` with a connected client; its exit code, or 0 where it returns None."""
+        return self.result(work) or 0
+
+    def result(self, work: "Callable[[Client], Awaitable[T]]") -> T:
+        """Runs `work` with a connected client and returns what it returns."""
         import asyncio
 
         from nodepool.client import Client
 
-        async def connected() -> int:
+        async def connected() -> T:
             client = Client(
                 self.url,
                 org=self.org,
@@ -47,7 +54,7 @@ class Settings:
                 source="nodepool-cli",
             )
             async with client:
-                return await work(client) or 0
+                return await work(client)
 
         return asyncio.run(connected())
 
@@ -61,12 +68,24 @@ def port(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings before any option; raises a usage error for an invalid value."""
+    """The settings before any option; raises a usage error for an invalid value or unknown name."""
+    try:
+        check_names(environment)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    url = environment.get("NODEPOOL_URL")
     return Settings(
-        url=environment.get("NODEPOOL_URL") or f"nats://127.0.0.1:{port(environment)}",
-        org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG") or "demo"),
-        cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER") or "demo"),
+        url=f"nats://127.0.0.1:{port(environment)}" if url is None else _url("NODEPOOL_URL", url),
+        org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG", "demo")),
+        cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER", "demo")),
     )
+
+
+def _url(field: str, url: str) -> str:
+    fault = address_fault(url)
+    if fault is not None:
+        raise click.UsageError(f"{field}: {fault}")
+    return url
 
 
 def _scope(field: str, name: str) -> str:
@@ -77,12 +96,12 @@ def _scope(field: str, name: str) -> str:
 
 def _apply_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
     """Puts the value of a common option into the settings."""
-    if value is None or context.resilient_parsing:
+    if value is None:
         return
     settings = context.find_object(Settings) or from_environment()
     match option.name:
         case "url":
-            context.obj = replace(settings, url=value)
+            context.obj = replace(settings, url=_url("--url", value))
         case "org":
             context.obj = replace(settings, org=_scope("--org", value))
         case "cluster":
@@ -95,13 +114,14 @@ def _timeout_s(value: str) -> float:
     try:
         timeout = float(value) if value.replace(".", "", 1).isdecimal() else duration_s(value)
     except ValueError as error:
-        raise click.UsageError(f"--timeout: {error}") from None
+        raise click.UsageError(f"--request-timeout: {error}") from None
     if not 0 < timeout <= 86_400:
-        raise click.UsageError(f"--timeout: {value} is out of range; use 1 to 86400 seconds")
+        message = f"--request-timeout: {value} is out of range; use 1 to 86400 seconds"
+        raise click.UsageError(message)
     return timeout
 
 
-def common_options(*, hidden: bool, timeout: bool = True) -> list[click.Option]:
+def common_options(*, hidden: bool) -> list[click.Option]:
     """The options that every command takes; `hidden` leaves them out of its help."""
     helps = {
         "url": "The NATS server.  [env var: NODEPOOL_URL, or NODEPOOL_NATS_PORT for this machine;"
@@ -109,31 +129,32 @@ def common_options(*, hidden: bool, timeout: bool = True) -> list[click.Option]:
         "org": "The organisation.  [env var: NODEPOOL_ORG; default: demo]",
         "cluster": "The cluster.  [env var: NODEPOOL_CLUSTER; default: demo]",
     }
-    declared = [([f"--{name}"], text, name.upper()) for name, text in helps.items()]
-    if timeout:
-        text = "How long a reply or an outcome may take.  [default: 10]"
-        declared.append((["request_timeout", "--timeout"], text, "SECONDS"))
+    declared = [(name, text, name.upper()) for name, text in helps.items()]
+    text = "How long a reply or an outcome may take.  [default: 10s]"
+    declared.append(("request-timeout", text, "DURATION"))
     return [
         click.Option(
-            names,
+            [f"--{name}"],
             help=text,
             metavar=metavar,
             hidden=hidden,
             expose_value=False,
             callback=_apply_option,
         )
-        for names, text, metavar in declared
+        for name, text, metavar in declared
     ]
 
 
 class Command(click.Command):
-    """A command that takes the common options too."""
+    """A command that takes the common options too, and flags in all of kubectl's spellings."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        own = {name for option in self.params for name in option.opts}
-        timeout = "--timeout" not in own
-        self.params += common_options(hidden=True, timeout=timeout)
+        self.params += common_options(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Takes the words of the line into the context; returns those that are left."""
+        return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command and returns its exit code; click would end the program at a pipe."""

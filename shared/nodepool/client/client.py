@@ -2,9 +2,10 @@
 
 from nodepool.client.commands import Commands
 from nodepool.client.reading import ReadingClient
+from nodepool.client.stored import StoredPools
 
 
-class Client(Commands, ReadingClient):
+class Client(Commands, ReadingClient, StoredPools):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
     url: the NATS server.

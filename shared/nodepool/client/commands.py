@@ -18,6 +18,7 @@ from nodepool.contract.commands import (
     ApplyNodePool,
     BreakMachine,
     DeleteNodePool,
+    DeleteQuota,
     MachineFault,
     PreemptNode,
     RegisterCluster,
@@ -86,6 +87,10 @@ class Commands(Session):
         return await self.send(
             SetQuota(org=self.org, zone=zone, instance_type=instance_type, limit=limit)
         )
+
+    async def delete_quota(self, zone: str, instance_type: str) -> CommandAccepted:
+        """Unsets the organisation's limit for a type in a zone; no Node is removed."""
+        return await self.send(DeleteQuota(org=self.org, zone=zone, instance_type=instance_type))
 
     async def register_cluster(self, name: str, zone: str) -> CommandAccepted:
         """Registers a cluster of the organisation in a zone, which can never be changed."""

@@ -45,25 +45,31 @@ class Manifest:
     command: ApplyNodePool
 
 
-def read_manifests(names: Iterable[str]) -> list[Manifest]:
-    """Every manifest in these files, folders (without their subfolders) and standard input (`-`).
+def read_manifests(names: Iterable[str], *, recursive: bool = False) -> list[Manifest]:
+    """Every manifest in these files, folders and standard input (`-`).
 
-    Raises `ManifestError` if any of them cannot be read.
+    Subfolders are read where `recursive` is set. Raises `ManifestError` if anything cannot be read.
     """
+    names = list(names)
+    if names.count(STDIN) > 1:
+        raise ManifestError(f"{STDIN}: standard input can be read once only; name it once")
     return [
         manifest
         for name in names
-        for source, content in _contents(name)
+        for source, content in _contents(name, recursive=recursive)
         for manifest in parse_manifests(content, source)
     ]
 
 
-def _contents(name: str) -> Iterator[tuple[str, bytes]]:
+def _contents(name: str, *, recursive: bool) -> Iterator[tuple[str, bytes]]:
     # One byte more than allowed is read, to notice an input that is too large.
     if name == STDIN:
         yield "standard input", sys.stdin.buffer.read(SIZE_MAX + 1)
         return
-    for path in _files(Path(name)):
+    if name.startswith(("http://", "https://")):
+        problem = "is an address, and nothing is fetched; use curl -fsSL ADDRESS and -f -"
+        raise ManifestError(f"{name}: {problem}")
+    for path in _files(Path(name), recursive=recursive):
         try:
             with path.open("rb") as file:
                 yield str(path), file.read(SIZE_MAX + 1)
@@ -71,12 +77,17 @@ def _contents(name: str) -> Iterator[tuple[str, bytes]]:
             raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Path, *, recursive: bool) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    try:
+        inside = path.rglob("*") if recursive else path.iterdir()
+        files = sorted(file for file in inside if file.suffix in SUFFIXES and file.is_file())
+    except OSError as error:
+        raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
     if not files:
-        raise ManifestError(f"{path}: contains no .yaml, .yml or .json file; name another")
+        deeper = "" if recursive else ", or use -R to read its subfolders"
+        raise ManifestError(f"{path}: contains no .yaml, .yml or .json file; name another{deeper}")
     return files
 
 
@@ -93,6 +104,17 @@ def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
     if not manifests:
         raise ManifestError(f"{source}: contains no manifest; write one with kind: {KIND}")
     return manifests
+
+
+def parse_yaml(text: str, source: str) -> object:
+    """The value of one YAML document, or of JSON; None for an empty text.
+
+    Raises `ManifestError`, whose text begins with `source`.
+    """
+    documents = [document for _, document in _documents(_decoded(text, source), source)]
+    if len(documents) > 1:
+        raise ManifestError(f"{source}: holds {len(documents)} documents; write one")
+    return documents[0] if documents else None
 
 
 def parse_manifest(body: object, place: str) -> ApplyNodePool:

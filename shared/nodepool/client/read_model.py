@@ -47,7 +47,8 @@ class ReadModel(Session):
     async def get(self, bucket: Readable, key: str) -> Document | None:
         """The object with this key; None where there is none.
 
-        The key of a NodePool or Node is its name; of a quota and of a capacity, `<zone>.<type>`.
+        The key of a NodePool, Node or cluster is its name; of a machine, `<zone>.<name>`; of a
+        quota and of a capacity, `<zone>.<type>`.
         """
         subject = self._prefix(bucket) + checked("name", key)
         with translated(self.url):

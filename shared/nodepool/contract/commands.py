@@ -32,6 +32,7 @@ class ApplyNodePool(Command, OfPool):
     spec: its desired state.
     status: accepted and ignored, so that an object can be applied as it was read.
     dry_run: with it nothing changes, and the outcome is what it would be.
+    create_only: with it a NodePool that exists already is not changed, and the command is refused.
     """
 
     api_version: Literal["compute.coreweave.com/v1alpha1"] = API_VERSION
@@ -40,6 +41,7 @@ class ApplyNodePool(Command, OfPool):
     spec: NodePoolSpec
     status: dict[str, object] | None = Field(default=None, exclude=True)
     dry_run: bool = False
+    create_only: bool = False
 
 
 class ScaleNodePool(Command, OfPool):

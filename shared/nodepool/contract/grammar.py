@@ -57,6 +57,19 @@ def dns1123_subdomain(name: str) -> str | None:
     return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
 
 
+def pool_name(name: str) -> str | None:
+    """Why `name` cannot be a NodePool's: no DNS subdomain of 1 to 63 characters; or None.
+
+    Each Node of the NodePool has the name as the value of a label, which holds no more.
+    """
+    if LABEL_LIMIT < len(name) <= SUBDOMAIN_LIMIT:
+        return (
+            f"name has {len(name)} characters, more than the {LABEL_LIMIT} allowed; it becomes"
+            " the value of a label of each Node (Kubernetes: Labels and Selectors)"
+        )
+    return dns1123_subdomain(name)
+
+
 def qualified_name(key: str) -> str | None:
     """Why `key` cannot be the key of a label, annotation or taint, or None.
 

@@ -103,7 +103,9 @@ class Proposal(Generic[S, I]):
             entry = processed.input.entry
             subject = f"np.dead.{self.service}"
             id = f"{entry.position}.{self.service}.dead"
-            yield Outgoing(subject, id, _dead_letter(entry, processed.parked))
+            failure = processed.parked
+            cause = f"{failure.key}: {failure.cause}" if failure.key else failure.cause
+            yield Outgoing(subject, id, dead_letter(entry, cause, failure.field))
 
     @property
     def subject(self) -> str:
@@ -124,14 +126,14 @@ def committed_position(record: Entry) -> int | None:
     return position if type(position) is int and 0 <= position < record.position else None
 
 
-def _dead_letter(entry: Entry, failure: Failure) -> bytes:
+def dead_letter(entry: Entry, cause: str, field: str = "") -> bytes:
+    """The copy of what could not be processed or stored, and why."""
     # Both may quote the input, which may be larger than what the server takes of a dead letter.
-    cause = f"{failure.key}: {failure.cause}" if failure.key else failure.cause
     letter = {
         "position": entry.position,
         "subject": entry.subject,
         "time": entry.time.isoformat(),
-        "field": failure.field[:LETTER_MAX],
+        "field": field[:LETTER_MAX],
         "cause": cause[:LETTER_MAX],
         "content": entry.content[:LETTER_MAX].decode(errors="replace"),
     }

@@ -86,7 +86,9 @@ class Metrics:
         )
         self._commits = self._counter("commits", "Commits by result.", service, "result")
         self._dead_letters = self._counter(
-            "dead_letters", "Inputs parked on the dead-letter subject.", service
+            "dead_letters",
+            "Inputs and objects parked on the dead-letter subject.",
+            service,
         )[()]
         self._reconnects = self._counter("reconnects", "Reconnects to the bus.", service)[()]
         self._age = self._histogram(
@@ -132,6 +134,10 @@ class Metrics:
         """
         self._commits[result,].inc()
         self._commit.observe(seconds)
+
+    def parked(self) -> None:
+        """Counts an object of the read model that was parked on the dead-letter subject."""
+        self._dead_letters.inc()
 
     def reconnected(self) -> None:
         """Counts one reconnect."""

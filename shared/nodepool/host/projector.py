@@ -1,6 +1,6 @@
 """When a replica updates the read model, compares it with its state, and leaves it alone."""
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Generic
 
@@ -9,8 +9,10 @@ from nodepool.contract.messages import Message
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.engine.replica import Replica
 from nodepool.nats.connection import Connection
+from nodepool.nats.parking import Parking
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
+from nodepool.nats.stored_objects import ObjectKey
 from nodepool.service import I, O, Projection, S, Service
 
 SWEEP_AFTER_S = 10.0
@@ -72,17 +74,23 @@ def writer_for(
     publisher: Publisher,
     *,
     show_deprecated: bool,
+    on_parked: Callable[[ObjectKey, str], None],
 ) -> ReadModelWriter[S, I] | None:
-    """What writes the projection of a service; None for a service without one."""
+    """What writes the projection of a service; None for a service without one.
+
+    `on_parked` hears of each object that cannot be stored, and why.
+    """
     projection = service.projection
     if projection is None:
         return None
-    return ReadModelWriter(connection, publisher, _rendered(projection, show_deprecated))
+    parking = Parking(service.name, publisher, on_parked)
+    return ReadModelWriter(connection, publisher, _rendered(projection, show_deprecated), parking)
 
 
 def _rendered(projection: Projection[S, I], show_deprecated: bool) -> Projection[S, I]:
     if show_deprecated and projection.render_deprecated is not None:
-        return replace(projection, render=projection.render_deprecated)
+        rendering = f"{projection.rendering} with deprecated conditions"
+        return replace(projection, render=projection.render_deprecated, rendering=rendering)
     return projection
 
 

@@ -100,7 +100,13 @@ class Session(Generic[S, I, O]):
         self._clock = asyncio.get_running_loop().time
         show_deprecated = host.settings.deprecated_conditions == "show"
         self._projector = Projector(
-            writer_for(host.service, connection, publisher, show_deprecated=show_deprecated)
+            writer_for(
+                host.service,
+                connection,
+                publisher,
+                show_deprecated=show_deprecated,
+                on_parked=host.telemetry.parked,
+            )
         )
         self._leadership = Leadership()
         self._timers = Timers()

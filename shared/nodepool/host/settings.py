@@ -55,6 +55,8 @@ _CHOICES = {
     "log_level": ("debug", "info", "warning", "error"),
     "deprecated_conditions": get_args(Shown),
 }
+SCHEMES = ("nats", "tls", "ws", "wss")
+"""How the address of a NATS server may begin; `nats://` may be left out."""
 OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"})
 """Settings of the command line and of `nodepool up`, which a service ignores."""
 
@@ -69,10 +71,44 @@ def read(environment: Mapping[str, str]) -> Settings:
         field = name.lower()
         if field in Settings.__slots__:
             values[field] = _value(variable, field, value)
-        elif name not in OTHERS and not _SERVICE_LINK.fullmatch(f"{name}={value}"):
-            known = ", ".join(f"{PREFIX}{slot.upper()}" for slot in Settings.__slots__)
-            raise SettingsError(f"{variable} is no setting; the settings are {known}")
+    check_names(environment)
     return Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
+
+
+def check_names(environment: Mapping[str, str]) -> None:
+    """Raises SettingsError for the first `NODEPOOL_*` variable that is no setting of anything."""
+    for variable, value in sorted(environment.items()):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in OTHERS or name.lower() in Settings.__slots__:
+            continue
+        if not _SERVICE_LINK.fullmatch(f"{name}={value}"):
+            raise SettingsError(_unknown(variable))
+
+
+def _unknown(variable: str) -> str:
+    from difflib import get_close_matches
+
+    known = [*map(str.upper, Settings.__slots__), *sorted(OTHERS)]
+    matches = get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=0.7)
+    if matches:
+        return f"{variable} is no setting; did you mean {PREFIX}{matches[0]}?"
+    listed = ", ".join(f"{PREFIX}{name}" for name in known)
+    return f"{variable} is no setting; the settings are {listed}"
+
+
+def address_fault(url: str) -> str | None:
+    """Why a text is not the address of a NATS server, as one clause; None for one that is."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        is_address = bool(parts.hostname) and parts.scheme in SCHEMES and parts.port != 0
+    except ValueError:  # The port is no number up to 65535, or the host no address.
+        is_address = False
+    if is_address and not any(character.isspace() for character in url):
+        return None
+    shown = url.rpartition("@")[2]  # Without a user and a password.
+    return f"{shown!r} is not the address of a server; write it as nats://HOST:PORT"
 
 
 def _value(variable: str, field: str, value: str) -> str | int:
@@ -81,6 +117,9 @@ def _value(variable: str, field: str, value: str) -> str | int:
         if not _INTEGER.fullmatch(value) or not least <= int(value) <= most:
             raise SettingsError(f"{variable} is {value!r}; it must be from {least} to {most}")
         return int(value)
+    fault = address_fault(value) if field == "url" else None
+    if fault is not None:
+        raise SettingsError(f"{variable}: {fault}")
     if field in _CHOICES and value not in _CHOICES[field]:
         raise SettingsError(f"{variable} is {value!r}; it must be {' or '.join(_CHOICES[field])}")
     return value

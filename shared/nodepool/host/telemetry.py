@@ -10,6 +10,7 @@ from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.metrics import Metrics, Source
 from nodepool.host.settings import Settings
 from nodepool.host.spans import Spans
+from nodepool.nats.stored_objects import ObjectKey
 from nodepool.service import AnyService, I, S
 
 
@@ -54,6 +55,12 @@ class Telemetry:
             if log.shows_messages:
                 log.message(item, name, result, age, time)
         log.flush()
+
+    def parked(self, key: ObjectKey, cause: str) -> None:
+        """Counts and logs an object of the read model that cannot be stored."""
+        self.metrics.parked()
+        self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
+        self._log.flush()
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input, which its outputs name as their parent."""

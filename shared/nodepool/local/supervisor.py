@@ -4,43 +4,119 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from nodepool.local.console import report
 from nodepool.local.errors import ServerError
+from nodepool.local.ports import HOST
 from nodepool.local.server import NatsServer
 
 STOP_S = 10.0
 """How long a service may take to end after SIGTERM, in seconds, before it is killed."""
 RESTART_MIN_S, RESTART_MAX_S = 0.1, 5.0
 """The pause before a restart, in seconds: it doubles with each service that ends early."""
+REPORTED_ENDS = 3
+"""After so many ends in a row the last line of the error log is reported."""
+READY_S = 1.0
+"""How often a service is asked whether it is ready, and how long that may take, in seconds."""
+LINE_BYTES_MAX = 4_000
+"""How much of the end of an error log is read, in bytes."""
 WATCH_S = 0.2
 """How often the server's process is looked at, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How often a service has ended in a row without having been at work for a while.
+
+    pause_s: how long to wait before it is started again, in seconds.
+    """
+
+    early: int = 0
+    pause_s: float = RESTART_MIN_S
+
+    def ended(self, ready_s: float) -> "Restarts":
+        """The count after it ended, having been ready for `ready_s` seconds.
+
+        How long it took to become ready does not count: a slow machine is no sign of health.
+        """
+        if ready_s > RESTART_MAX_S:
+            return Restarts()
+        return Restarts(self.early + 1, min(self.pause_s * 2, RESTART_MAX_S))
 
 
 async def keep_service(name: str, environment: Mapping[str, str]) -> None:
     """Runs a service, again whenever it ends; stops it when this task is cancelled.
 
-    Its standard error goes beside its log, to a file that ends in `.err`.
+    Its standard error goes beside its log, to a file that ends in `.err`. What it says last there
+    is reported once it has ended `REPORTED_ENDS` times in a row.
     """
-    pause = RESTART_MIN_S
+    restarts = Restarts()
     loop = asyncio.get_running_loop()
+    errors = Path(environment["NODEPOOL_LOG_FILE"]).with_suffix(".err")
     while True:
-        process = await _start(name, environment)
-        started = loop.time()
+        process = await _start(name, environment, errors)
+        readiness = asyncio.create_task(_ready_at(environment))
         try:
             code = await process.wait()
         except asyncio.CancelledError:
             await _stop(process)
             raise
-        ran_long = loop.time() - started > RESTART_MAX_S
-        pause = RESTART_MIN_S if ran_long else min(pause * 2, RESTART_MAX_S)
-        report(f"{name} ended with exit code {code}; starting it again in {pause:.1f} s")
-        await asyncio.sleep(pause)
+        finally:
+            readiness.cancel()
+        is_ready = readiness.done() and not readiness.cancelled()
+        restarts = restarts.ended(loop.time() - readiness.result() if is_ready else 0)
+        report(ending(name, code, restarts, last_line(errors), errors))
+        await asyncio.sleep(restarts.pause_s)
 
 
-async def _start(name: str, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
-    with Path(environment["NODEPOOL_LOG_FILE"]).with_suffix(".err").open("ab") as errors:
+def ending(name: str, code: int, restarts: Restarts, error: str, errors: Path) -> str:
+    """What is reported of a service that ended; `error` is the last line of its error log."""
+    reason = ""
+    if restarts.early >= REPORTED_ENDS:
+        reason = f", {restarts.early} times in a row: {error or 'without a word'} (see {errors})"
+    return (
+        f"{name} ended with exit code {code}{reason}; starting it again in {restarts.pause_s:.1f} s"
+    )
+
+
+def last_line(errors: Path) -> str:
+    """The last line of an error log that says something; empty where there is none."""
+    try:
+        with errors.open("rb") as file:
+            file.seek(max(errors.stat().st_size - LINE_BYTES_MAX, 0))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+async def _ready_at(environment: Mapping[str, str]) -> float:
+    """When the service was ready, on the clock of the event loop; waits until it is."""
+    port = int(environment.get("NODEPOOL_METRICS_PORT", "0"))
+    while True:
+        await asyncio.sleep(READY_S)
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(READY_S):
+                if await _is_ready(port):
+                    return asyncio.get_running_loop().time()
+
+
+async def _is_ready(port: int) -> bool:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
+        status = await reader.readline()
+    finally:
+        writer.close()
+    return b" 200 " in status
+
+
+async def _start(
+    name: str, environment: Mapping[str, str], log: Path
+) -> asyncio.subprocess.Process:
+    with log.open("ab") as errors:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",

@@ -1,7 +1,9 @@
 """The read model on the bus: objects written so that an older one never replaces a newer one."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
@@ -11,24 +13,30 @@ from nodepool.contract.log import Entry
 from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.parking import MESSAGE_CODES, Parking
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.stored_objects import (
-    TOMBSTONE_S,
-    VERSION,
     ObjectKey,
     StoredObject,
     StoredObjects,
+    headers_of,
+    key_fault,
     key_of_object,
     stored_object,
     subject_of_object,
 )
-from nodepool.service import I, Projection, S
+from nodepool.service import I, Projection, S, describe
 
 WRITES_MAX = 512
 """How many objects are written at the same time."""
 RETRY_S = 0.1
-"""The pause after a write that failed."""
+RETRY_MAX_S = 10.0
+"""The pause after the first write that failed, and the longest; it doubles with each in a row."""
+KEYS_PER_TURN = 2_000
+"""After so many compared objects other tasks get a turn, so that no commit is delayed."""
+HEADERS_BYTES = 512
+"""What the headers of a write take at most; the server counts them with the content."""
 
 
 class _Write(NamedTuple):
@@ -36,6 +44,7 @@ class _Write(NamedTuple):
 
     key: ObjectKey
     subject: str
+    content: bytes
     written: StoredObject
     stored: "asyncio.Future[int]"
 
@@ -46,17 +55,26 @@ class ReadModelWriter(Generic[S, I]):
     Every write is conditional on the sequence of the one that it replaces, so two writers cannot
     undo each other. What lies in the buckets is read before the first write, and again whenever it
     may have changed unseen. Memory is bounded by the objects there are, see `StoredObjects`.
+
+    An object that cannot be stored is parked and delays no other; it is tried again when it
+    changes, and whenever the buckets are read again.
     """
 
     def __init__(
-        self, connection: Connection, publisher: Publisher, projection: Projection[S, I]
+        self,
+        connection: Connection,
+        publisher: Publisher,
+        projection: Projection[S, I],
+        parking: Parking,
     ) -> None:
         self._connection = connection
         self._publisher = publisher
         self._projection = projection
+        self._parking = parking
         self._stored = StoredObjects()
         self._changed: dict[ObjectKey, None] = {}
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._state: S | None = None
         self._committed = 0
         self._is_current = False
@@ -94,21 +112,33 @@ class ReadModelWriter(Generic[S, I]):
         self._suspended = True
 
     def invalidate(self) -> None:
-        """Reads what lies in the buckets again, compares it with the state, writes what differs."""
+        """Reads what lies in the buckets again, compares it with the state, writes what differs.
+
+        A pause after a failure ends: something has changed since.
+        """
         self._is_current = False
         self._wake.set()
+        self._hurry.set()
 
     async def run(self) -> None:
-        """Writes for ever; an error of the bus only delays it."""
+        """Writes for ever; an error of the bus only delays it, each in a row for longer."""
+        pause_s = RETRY_S
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._hurry.clear()
             try:
                 await self.flush()
-            except (InDoubt, ServerRefusal, NatsError, OSError):
+                pause_s = RETRY_S
+                continue
+            except ServerRefusal:
+                pass  # Nothing was stored, so what is known to be stored still is.
+            except (InDoubt, NatsError, OSError):
                 self._is_current = False
-                await asyncio.sleep(RETRY_S)
-                self._wake.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+            self._wake.set()
 
     async def flush(self) -> None:
         """Writes every object that has changed so far; returns early when suspended.
@@ -132,15 +162,25 @@ class ReadModelWriter(Generic[S, I]):
                 key = key_of_object(bucket, entry.subject)
                 self._stored.note(key, stored_object(entry.headers, entry.position), now)
         self._is_current = True
-        state = self._state
+        state, projection = self._state, self._projection
         if state is None:
             return
-        projection = self._projection
-        wanted = {(b, key) for b in projection.buckets for key in projection.keys(state, b)}
-        for key in sorted(wanted | self._stored.live()):
-            item = projection.get(state, *key)
-            if item is None or self._stored.get(key).version != item.version:
+        wanted = ((b, key) for b in projection.buckets for key in projection.keys(state, b))
+        for number, key in enumerate(chain(wanted, self._stored.live()), 1):
+            stored = self._stored.get(key)
+            if (stored.version, stored.rendering) != (self._version(key), projection.rendering):
                 self._changed[key] = None
+            if number % KEYS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _version(self, key: ObjectKey) -> int | None:
+        """The version of an object; None for one that there is not, or that cannot be made."""
+        assert self._state is not None, "an object is one of a state"
+        try:
+            item = self._projection.get(self._state, *key)
+        except Exception:  # It is parked when it is to be written.
+            return None
+        return None if item is None else item.version
 
     async def _write_some(self) -> None:
         """Writes up to WRITES_MAX objects; raises the first error once all have ended."""
@@ -152,7 +192,8 @@ class ReadModelWriter(Generic[S, I]):
                 writes.append(write)
         if writes:
             await asyncio.wait([write.stored for write in writes], timeout=REPLY_TIMEOUT_S)
-        errors = [error for write in writes if (error := await self._finish(write)) is not None]
+        results = [(write, await self._finish(write)) for write in writes]
+        errors = await self._unparked(results)
         if errors:
             raise errors[0]
 
@@ -160,23 +201,55 @@ class ReadModelWriter(Generic[S, I]):
         """Sends an object where it is newer than the stored one; None where nothing is to do."""
         state = self._state
         assert state is not None, "an object is written of a state"
-        item = self._projection.get(state, *key)
-        stored = self._stored.get(key)
-        version = item.version if item is not None else self._committed
-        if version <= stored.version or (item is None and stored.deleted):
+        stored, content = self._stored.get(key), b""
+        version, rendering = self._committed, self._projection.rendering
+        try:
+            item = self._projection.get(state, *key)
+            if item is not None:
+                version = item.version
+            if version < stored.version or (item is None and stored.deleted):
+                self._parking.release(key)
+                return None
+            if (version, rendering) == (stored.version, stored.rendering):
+                return None
+            if item is not None:
+                content = to_json(self._projection.render(item))
+        except Exception as error:  # A bug that concerns this object alone.
+            await self._parking.park(key, version, content, describe(error))
             return None
+        if cause := self._storing_fault(key, content):
+            await self._parking.park(key, version, content, cause)
+            return None
+        written = StoredObject(0, version, deleted=item is None, rendering=rendering)
         subject = subject_of_object(key)
-        headers = {
-            "Nats-Expected-Last-Subject-Sequence": str(stored.position),
-            VERSION: str(version),
-        }
-        content = b""
-        if item is not None:
-            content = to_json(self._projection.render(item))
-        else:
-            headers |= {"KV-Operation": "DEL", "Nats-TTL": f"{TOMBSTONE_S}s"}
-        future = await self._publisher.send(subject, content, headers)
-        return _Write(key, subject, StoredObject(0, version, deleted=item is None), future)
+        future = await self._publisher.send(subject, content, headers_of(written, stored.position))
+        return _Write(key, subject, content, written, future)
+
+    def _storing_fault(self, key: ObjectKey, content: bytes) -> str | None:
+        size, most = len(content) + HEADERS_BYTES, self._connection.max_payload
+        if size > most:
+            return f"the object has {len(content)} bytes; at most {most - HEADERS_BYTES} are stored"
+        return key_fault(key)
+
+    async def _unparked(
+        self, results: Sequence[tuple[_Write, Exception | None]]
+    ) -> list[Exception]:
+        """The errors of a round without those of objects that are parked.
+
+        An object is, if the server refuses it for itself, or refuses it and stores another one.
+        What else is refused is written again: the server has no room, or no leader.
+        """
+        errors: list[Exception] = []
+        stores = any(error is None for _, error in results)
+        for write, error in results:
+            if isinstance(error, ServerRefusal) and (stores or error.code in MESSAGE_CODES):
+                version = write.written.version
+                await self._parking.park(write.key, version, write.content, str(error))
+            elif error is not None:
+                if isinstance(error, ServerRefusal):
+                    self._changed[write.key] = None
+                errors.append(error)
+        return errors
 
     async def _finish(self, write: _Write) -> Exception | None:
         """Notes the result of a write; the error where it is not certain, or refused."""
@@ -187,6 +260,7 @@ class ReadModelWriter(Generic[S, I]):
         error = future.exception()
         if error is None:
             self._stored.note(write.key, write.written._replace(position=future.result()), now)
+            self._parking.release(write.key)
         elif isinstance(error, Conflict):
             # Another replica wrote this object. It is written again if ours is the newer one.
             await self._reread(write, now)

@@ -1,44 +1,168 @@
-"""`nodepool apply`: creates and changes NodePools from manifests."""
+"""`nodepool apply`, `create` and `replace`: NodePools from manifests and flags."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.names import NODEPOOL
-from nodepool.cli.options import dry_run_option, files_option
-from nodepool.cli.sending import DRY_RUN, send
+from nodepool.cli.names import NODEPOOL, parse_names
+from nodepool.cli.options import (
+    COUNT,
+    DryRun,
+    Files,
+    Output,
+    files_options,
+    output_options,
+)
+from nodepool.cli.sending import Reporting, said, send
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
+    from nodepool.contract.commands import ApplyNodePool
 
-FILES_HELP = "Manifest file, folder of manifests, or - for standard input; may be repeated."
+FILES_HELP = (
+    "Manifest file, folder of manifests, or - for standard input; may be repeated, or several"
+    " with commas between them."
+)
 
 
 @click.command(cls=Command)
-@files_option(FILES_HELP, required=True)
-@dry_run_option()
+@files_options(FILES_HELP, required=True)
+@output_options()
 @click.pass_obj
-def apply(settings: Settings, files: tuple[str, ...], dry_run: bool) -> int:
-    """Create or change the NodePools in manifests."""
-    from nodepool.client.manifests import read_manifests
+def apply(settings: Settings, files: Files, output: Output) -> int:
+    """Create or change the NodePools in manifests.
 
-    manifests = read_manifests(files)
-    return settings.run(lambda client: _apply(client, manifests, dry_run=dry_run))
+    A NodePool becomes what its manifest says; what the manifest leaves out gets its default.
+    """
+    manifests = files.manifests()
+
+    async def work(client: "Client") -> int:
+        commands = [client.addressed(manifest) for manifest in manifests]
+        how = Reporting(said, output, _places(manifests))
+        code, _ = await send(client, commands, how)
+        return code
+
+    return settings.run(work)
 
 
-async def _apply(client: "Client", manifests: "Sequence[Manifest]", *, dry_run: bool) -> int:
-    commands = [
-        client.addressed(manifest).model_copy(update={"dry_run": dry_run}) for manifest in manifests
-    ]
-    suffix = DRY_RUN if dry_run else ""
-    code, _ = await send(
-        client,
-        commands,
-        lambda name, outcome: f"{NODEPOOL.full}/{name} {outcome.result}{suffix}",
-        places=[f"{manifest.place}: " for manifest in manifests],
-    )
-    return code
+@click.command(cls=Command)
+@click.argument("what", nargs=-1, metavar="[nodepool NAME]")
+@files_options(FILES_HELP)
+@click.option("--instance-type", metavar="TYPE", help="The type of the Nodes.")
+@click.option("--target", "--replicas", type=COUNT, metavar="N", help="The number of Nodes.")
+@click.option("--compute-class", metavar="CLASS", help="spot for Nodes that may be preempted.")
+@output_options()
+@click.pass_obj
+def create(
+    settings: Settings,
+    what: tuple[str, ...],
+    files: Files,
+    output: Output,
+    instance_type: str | None,
+    target: int | None,
+    compute_class: str | None,
+) -> int:
+    """Create NodePools that do not exist yet, from manifests or from flags.
+
+    nodepool create nodepool NAME --instance-type TYPE --target N
+
+    With --dry-run=client -o yaml it prints a manifest, and needs no server.
+    """
+    flags = {
+        "instance_type": instance_type,
+        "target": target,
+        "compute_class": compute_class,
+    }
+    commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
+    if output.dry_run is DryRun.CLIENT and output.form:
+        return _print_manifests(commands, output.form)
+
+    async def work(client: "Client") -> int:
+        how = Reporting(said, output, places)
+        code, _ = await send(client, [client.addressed(each) for each in commands], how)
+        return code
+
+    return settings.run(work)
+
+
+@click.command(cls=Command)
+@files_options(FILES_HELP, required=True)
+@output_options()
+@click.pass_obj
+def replace(settings: Settings, files: Files, output: Output) -> int:
+    """Change the NodePools in manifests; one that does not exist is an error.
+
+    With metadata.resourceVersion in a manifest, its NodePool must not have changed since.
+    """
+    manifests = files.manifests()
+
+    async def work(client: "Client") -> int:
+        commands = [await _existing(client, manifest) for manifest in manifests]
+        how = Reporting(lambda name, _: said(name, "replaced"), output, _places(manifests))
+        code, _ = await send(client, commands, how)
+        return code
+
+    return settings.run(work)
+
+
+def _places(manifests: "Sequence[Manifest]") -> list[str]:
+    return [f"{manifest.place}: " for manifest in manifests]
+
+
+def _created(
+    names: "Sequence[str]", files: Files, flags: "Mapping[str, object]"
+) -> "tuple[list[ApplyNodePool], list[str]]":
+    """The commands that create the NodePools, and where each is written."""
+    from nodepool.client.manifests import parse_manifest
+    from nodepool.contract.model import API_VERSION, KIND
+
+    given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
+    if files.names:
+        if names or given:
+            raise click.UsageError(f"-f: cannot be combined with {' and '.join([*names, *given])}")
+        manifests = files.manifests()
+        commands = [manifest.command for manifest in manifests]
+        return [_new(command) for command in commands], _places(manifests)
+    if len(names) != 1:
+        raise click.UsageError("NAME: write either nodepool and one NAME, or -f FILE")
+    for flag in ("instance_type", "target"):
+        if flags[flag] is None:
+            raise click.UsageError(f"--{flag.replace('_', '-')}: is required")
+    spec = {"instanceType": flags["instance_type"], "targetNodes": flags["target"]}
+    if flags["compute_class"] is not None:
+        spec["computeClass"] = flags["compute_class"]
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": names[0]},
+        "spec": spec,
+    }
+    return [_new(parse_manifest(body, f'nodepool "{names[0]}"'))], [""]
+
+
+def _new(command: "ApplyNodePool") -> "ApplyNodePool":
+    return command.model_copy(update={"create_only": True})
+
+
+async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
+    """The command for a manifest that is refused unless the NodePool that exists now still does."""
+    command = client.addressed(manifest)
+    metadata = command.metadata
+    stored = await client.find_stored(metadata.name)
+    # No NodePool has this uid, so the control plane refuses the command and says why.
+    uid = metadata.uid or (stored.uid if stored is not None else "none")
+    return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
+
+
+def _print_manifests(commands: "Sequence[ApplyNodePool]", form: str) -> int:
+    from nodepool.cli.errors import DONE
+    from nodepool.cli.output import formatted, print_text
+    from nodepool.client.stored import desired_document
+
+    documents = [desired_document(command) for command in commands]
+    print_text(formatted(NODEPOOL, documents, form, single=True))
+    return DONE

@@ -1,25 +1,42 @@
-"""`nodepool delete`: deletes NodePools."""
+"""`nodepool delete`: deletes NodePools, and unsets quotas."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import dry_run_option, files_option, seconds
-from nodepool.cli.sending import DRY_RUN, send
+from nodepool.cli.names import NODEPOOL, QUOTA
+from nodepool.cli.options import DryRun, Output, output_options, seconds
+from nodepool.cli.quotas import delete_quotas
+from nodepool.cli.sending import Reporting, send
 from nodepool.cli.settings import Command, Settings
+from nodepool.cli.targets import Targets, target_options
 
 if TYPE_CHECKING:
     from nodepool.client import Client
 
-FILES_HELP = "Delete the NodePools in these manifests; may be repeated."
+NODES_STAY = (
+    "--cascade: Nodes cannot stay without their NodePool; use background or foreground, which"
+    " both remove them"
+)
+LINE = f'{NODEPOOL.full} "{{}}" deleted'
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Whether to wait until NodePools are gone, and how long in seconds; None without limit."""
+
+    wanted: bool
+    timeout_s: float | None
+
+
+def _cascades(_: click.Context, __: click.Parameter, value: str) -> None:
+    if value not in ("background", "foreground", "true"):
+        raise click.UsageError(NODES_STAY)
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="[nodepool NAME...]")
-@files_option(FILES_HELP, required=False)
+@target_options("Delete", (NODEPOOL, QUOTA))
 @click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Whether to wait until they are gone."
 )
@@ -30,63 +47,44 @@ FILES_HELP = "Delete the NodePools in these manifests; may be repeated."
     metavar="DURATION",
     help="How long to wait; 0 for no limit.",
 )
-@click.option("--ignore-not-found", is_flag=True, help="Do not fail for missing NodePools.")
-@dry_run_option()
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail for what does not exist.")
+@click.option("--zone", metavar="ZONE", help="The zone of a quota.  [default: the cluster's]")
+@click.option(
+    "--cascade", default="foreground", hidden=True, expose_value=False, callback=_cascades
+)
+@output_options("name")
 @click.pass_obj
 def delete(
     settings: Settings,
-    what: tuple[str, ...],
-    files: tuple[str, ...],
+    targets: Targets,
     wait: bool,
     timeout: str,
     ignore_not_found: bool,
-    dry_run: bool,
+    zone: str | None,
+    output: Output,
 ) -> int:
-    """Delete NodePools and all their Nodes."""
-    if bool(what) == bool(files):
-        raise click.UsageError("NAME: write either nodepool NAME or -f FILE")
-    names = _names_in(files) if files else parse_required_names(what, (NODEPOOL,))[1]
-    timeout_s = seconds("--timeout", timeout) or None
-    deletion = Deletion(names, wait and not dry_run, timeout_s, ignore_not_found, dry_run)
-    return settings.run(deletion.run)
+    """Delete NodePools and all their Nodes, or unset quotas.
 
+    Nodes are drained, and Pods have their own grace periods; neither can be skipped.
 
-def _names_in(files: Sequence[str]) -> list[str]:
-    from nodepool.client.manifests import read_manifests
-
-    return [manifest.command.metadata.name for manifest in read_manifests(files)]
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """A deletion of NodePools.
-
-    wait: whether to wait until they are gone.
-    timeout_s: how long to wait, in seconds; None without limit.
-    ignore_missing: whether a NodePool that does not exist is no error.
+    nodepool delete quota NAME... unsets limits; the NAME is ZONE.INSTANCE_TYPE, or the type alone.
+    No Node is removed, and no NodePool gets more until a limit is set again.
     """
+    how = Reporting(lambda name, _: LINE.format(name), output, ignore_missing=ignore_not_found)
+    waiting = Wait(wait and output.dry_run is DryRun.NONE, seconds("--timeout", timeout) or None)
+    if targets.kind is QUOTA:
+        return settings.run(lambda client: delete_quotas(client, targets.names, zone or "", how))
+    if zone is not None:
+        raise click.UsageError("--zone: a NodePool has the zone of its cluster; leave it out")
+    return settings.run(lambda client: _delete(client, targets, how, waiting))
 
-    names: Sequence[str]
-    wait: bool
-    timeout_s: float | None
-    ignore_missing: bool
-    dry_run: bool
 
-    async def run(self, client: "Client") -> int:
-        """Deletes them and returns the exit code."""
-        from nodepool.contract.commands import DeleteNodePool
+async def _delete(client: "Client", targets: Targets, how: Reporting, waiting: Wait) -> int:
+    from nodepool.contract.commands import DeleteNodePool
 
-        commands = [
-            DeleteNodePool(org=client.org, cluster=client.cluster, pool=name, dry_run=self.dry_run)
-            for name in self.names
-        ]
-        suffix = DRY_RUN if self.dry_run else ""
-        code, accepted = await send(
-            client,
-            commands,
-            lambda name, _: f'{NODEPOOL.full} "{name}" deleted{suffix}',
-            ignore_missing=self.ignore_missing,
-        )
-        if self.wait and accepted:
-            await client.wait_until_gone(*accepted, timeout_s=self.timeout_s)
-        return code
+    names = await targets.find(client)
+    commands = [DeleteNodePool(org=client.org, cluster=client.cluster, pool=name) for name in names]
+    code, accepted = await send(client, commands, how)
+    if waiting.wanted and accepted:
+        await client.wait_until_gone(*accepted, timeout_s=waiting.timeout_s)
+    return code

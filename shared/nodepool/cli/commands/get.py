@@ -11,7 +11,7 @@ from nodepool.cli.changes import Changes
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.formats import FORMATS_HELP, parse_format
 from nodepool.cli.names import NODEPOOL, Selection, parse_selections
-from nodepool.cli.options import files_option, no_headers_option
+from nodepool.cli.options import Files, no_headers_option
 from nodepool.cli.output import print_error, print_note, print_text
 from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
@@ -26,6 +26,7 @@ SELECTOR_HELP = (
     " 'KEY notin (A,B)', KEY or !KEY, separated by commas."
 )
 FIELDS_HELP = "Show only objects with these fields: metadata.name=NAME, spec.x!=VALUE, ..."
+FILES_HELP = "Show the NodePools that are named in these manifests."
 EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
 
 
@@ -67,7 +68,7 @@ class Options(TypedDict):
 @click.option("--ignore-not-found", is_flag=True, help="Do not fail for what does not exist.")
 @click.option("-w", "--watch", "watches", is_flag=True, help="After the list, print each change.")
 @click.option("--watch-only", is_flag=True, help="Print each change, and no list before.")
-@files_option("Show the NodePools that are named in these manifests.", required=False)
+@click.option("-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help=FILES_HELP)
 @click.option("--chunk-size", type=int, default=500, hidden=True)
 @no_headers_option()
 @click.pass_obj
@@ -118,9 +119,7 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
 
 
 def _selected_in(files: Sequence[str]) -> list[Selection]:
-    from nodepool.client.manifests import read_manifests
-
-    names = [manifest.command.metadata.name for manifest in read_manifests(files)]
+    names = [manifest.command.metadata.name for manifest in Files(files).manifests()]
     return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
 
 

@@ -4,51 +4,79 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import COUNT, dry_run_option
-from nodepool.cli.sending import DRY_RUN, send
+from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.options import COUNT, Output, output_options
+from nodepool.cli.sending import Reporting, said, send
 from nodepool.cli.settings import Command, Settings
+from nodepool.cli.targets import Targets, target_options
 
 if TYPE_CHECKING:
     from nodepool.client import Client
+    from nodepool.contract.commands import ScaleNodePool
 
 VERSION_HELP = "Change a NodePool only if this is still its resourceVersion."
+CURRENT_HELP = "Change a NodePool only if this is its target now."
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="nodepool NAME...")
-@click.option("--target", type=COUNT, required=True, metavar="N", help="The new number of Nodes.")
-@click.option("--resource-version", metavar="V", help=VERSION_HELP)
-@dry_run_option()
+@target_options("Scale")
+@click.option(
+    "--target",
+    "--replicas",
+    "target",
+    type=COUNT,
+    required=True,
+    metavar="N",
+    help="The new number of Nodes.",
+)
+@click.option(
+    "--current-target", "--current-replicas", "current", type=COUNT, metavar="N", help=CURRENT_HELP
+)
+@click.option("--resource-version", "version", metavar="V", help=VERSION_HELP)
+@output_options()
 @click.pass_obj
 def scale(
     settings: Settings,
-    what: tuple[str, ...],
+    targets: Targets,
     target: int,
-    resource_version: str | None,
-    dry_run: bool,
+    current: int | None,
+    version: str | None,
+    output: Output,
 ) -> int:
-    """Set how many Nodes NodePools should have."""
-    _, names = parse_required_names(what, (NODEPOOL,))
-    suffix = DRY_RUN if dry_run else ""
+    """Set how many Nodes NodePools should have.
+
+    nodepool scale nodepool training --target 12
+    """
 
     async def work(client: "Client") -> int:
-        from nodepool.contract.commands import ScaleNodePool
-
-        commands = [
-            ScaleNodePool(
-                org=client.org,
-                cluster=client.cluster,
-                pool=name,
-                target_nodes=target,
-                resource_version=resource_version,
-                dry_run=dry_run,
-            )
-            for name in names
-        ]
-        code, _ = await send(
-            client, commands, lambda name, _: f"{NODEPOOL.full}/{name} scaled{suffix}"
-        )
-        return code
+        code, commands = DONE, []
+        for name in await targets.find(client):
+            try:
+                commands.append(await _command(client, name, target, current, version))
+            except CliError as error:
+                code = report(error, f'nodepool "{name}"')
+        how = Reporting(lambda name, _: said(name, "scaled"), output)
+        return (await send(client, commands, how))[0] or code
 
     return settings.run(work)
+
+
+async def _command(
+    client: "Client", name: str, target: int, current: int | None, version: str | None
+) -> "ScaleNodePool":
+    """The command; with `current` it is refused unless the NodePool stays as it was read."""
+    from nodepool.contract.commands import ScaleNodePool
+
+    if current is not None:
+        stored = await client.find_stored(name)
+        if stored is not None:
+            if stored.spec.target_nodes != current:
+                raise CliError(f"its target is {stored.spec.target_nodes}, not {current}")
+            version = version or str(stored.version)
+    return ScaleNodePool(
+        org=client.org,
+        cluster=client.cluster,
+        pool=name,
+        target_nodes=target,
+        resource_version=version,
+    )

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.errors import CliError
 from nodepool.cli.options import COUNT
 from nodepool.cli.output import print_text
+from nodepool.cli.quotas import zone_of
 from nodepool.cli.settings import Group, Settings
 
 if TYPE_CHECKING:
@@ -27,11 +27,7 @@ def quota(settings: Settings, instance_type: str, limit: int, zone: str | None) 
     """Set how many Nodes of a type the organisation may have in a zone."""
 
     async def work(client: "Client") -> None:
-        quota_zone = zone or await client.zone()
-        if quota_zone is None:
-            raise CliError(
-                f"--zone: cluster {client.org}/{client.cluster} is not registered; name a zone"
-            )
+        quota_zone = await zone_of(client, zone or "")
         outcome = await client.set_quota(quota_zone, instance_type, limit)
         print_text(f"quota/{quota_zone}.{instance_type} {outcome.result}")
 

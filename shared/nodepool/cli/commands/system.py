@@ -1,4 +1,4 @@
-"""`nodepool up`, `version` and `completion`: the program itself."""
+"""`nodepool up` and `version`: the program itself."""
 
 import os
 from pathlib import Path
@@ -29,9 +29,17 @@ PATH = click.Path(path_type=Path)
 def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) -> int:
     """Run the whole control plane on this machine, until Ctrl-C."""
     from nodepool.cli.tables import pools_table
+    from nodepool.host.settings import SettingsError, read
     from nodepool.local.errors import UpError
     from nodepool.local.up import Options, run
 
+    try:
+        # Each service reads them too, and would end at once, again and again.
+        copies = read(os.environ).replicas
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+    if copies > 1:
+        raise click.UsageError(f"NODEPOOL_REPLICAS is {copies}; one server keeps 1 copy")
     options = Options(
         data_dir=data_dir,
         port=port(),
@@ -54,19 +62,3 @@ def version() -> None:
     from importlib.metadata import version as installed
 
     print_text(f"nodepool {installed('nodepool')}")
-
-
-@click.command(cls=Command)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print a shell completion script.
-
-    To load it, run: eval "$(nodepool completion bash)"
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None, f"click has no completion for {shell}"
-    root = context.find_root().command
-    print_text(kind(root, {}, "nodepool", "_NODEPOOL_COMPLETE").source())

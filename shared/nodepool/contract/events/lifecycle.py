@@ -54,14 +54,14 @@ class NodeActivityChanged(Event, OfNode):
 class AnswerAwaited(Event, OfNode):
     """A machine has not answered a cordon or a drain yet.
 
-    until: when it is given up, if it has not answered by then.
+    answer_by: when it is given up, if it has not answered by then.
     is_final: False where it is not certain yet that it could hear of the request: then its time
-        begins at that moment, and this follows once more.
+        only begins at that moment, and this follows once more.
     """
 
     speaker: ClassVar[str] = "lifecycle"
 
-    until: datetime
+    answer_by: datetime
     is_final: bool = True
 
 

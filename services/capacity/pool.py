@@ -1,0 +1,133 @@
+"""A NodePool and an offering as far as capacity depends on them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nodepool.contract.conditions import Capacity
+from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.model import NodePoolSpec
+from nodepool.state.inventory import in_whole_racks
+from nodepool.state.queue import Queue
+from nodepool.state.ranking import Rank, Ranking, rank
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the last verdict on a NodePool said, as far as another one would differ from it.
+
+    generation, granted: what was checked.
+    reason: the reason of the condition.
+    wanted, available: the numbers in its message; 0 where it has none.
+    """
+
+    generation: int
+    granted: int
+    reason: Capacity
+    wanted: int = 0
+    available: int = 0
+
+    @classmethod
+    def of(
+        cls, generation: int, granted: int, reason: Capacity, wanted: int, available: int
+    ) -> "Said":
+        """What a verdict of these numbers says."""
+        if reason is Capacity.SUFFICIENT:
+            return cls(generation, granted, reason)
+        return cls(generation, granted, reason, wanted, available)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the last `CWInsufficientCapacity` was about: its reason, and the Nodes wanted in all."""
+
+    reason: Capacity
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool that stays, as far as its capacity depends on it.
+
+    offering: the machines that it can be given.
+    generation, spec, valid: its desired state, and whether that can be delivered.
+    checked: the generation that its quota was checked for last; 0 before the first time.
+    granted: how many Nodes it may have.
+    held: the Nodes that it has.
+    since: since when it has wanted the Nodes that it lacks; None before its first quota check.
+    said: the verdict that was published last; None before the first, and after a check that failed.
+    warned: the last warning; None while there are machines enough.
+    """
+
+    key: PoolKey
+    uid: str
+    offering: OfferingKey
+    generation: int
+    spec: NodePoolSpec
+    valid: bool = True
+    checked: int = 0
+    granted: int = 0
+    held: int = 0
+    since: datetime | None = None
+    said: Said | None = None
+    warned: Warned | None = None
+
+    @property
+    def allowed(self) -> int:
+        """How many Nodes it wants to have and may have."""
+        return min(self.granted, self.spec.target_nodes)
+
+    @property
+    def missing(self) -> int:
+        """How many Nodes it has not got of those it is allowed."""
+        return max(0, self.allowed - self.held)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it is valid, and quota was checked for what it wants now."""
+        return self.valid and self.checked == self.generation
+
+    @property
+    def shortfall(self) -> int:
+        """How many Nodes it still wants."""
+        return self.missing if self.may_grow else 0
+
+    @property
+    def place(self) -> Rank | None:
+        """Its place among those that wait for the offering; None where it wants no more Nodes."""
+        if not self.shortfall:
+            return None
+        assert self.since is not None, f"{self.key} wants Nodes before its quota was checked"
+        return rank(self.spec, self.since, self.key)
+
+    @property
+    def restricted(self) -> bool:
+        """Whether as many free machines as it wants need not be enough for it.
+
+        An affinity may not accept them, or they do not complete a rack.
+        """
+        wanted = self.shortfall
+        if not wanted:
+            return False
+        whole = in_whole_racks(self.spec.instance_type, self.held, wanted)
+        return self.spec.affinity is not None or whole < wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """The demand for the machines of one type in one zone.
+
+    waiting: the NodePools that want machines, first to be served first.
+    demand: how many machines they want in all.
+    restricted: for how many of them so many machines need not be enough.
+    short: the NodePools whose last verdict is that there are not enough machines.
+    """
+
+    waiting: Ranking = Ranking()
+    demand: int = 0
+    restricted: int = 0
+    short: Queue[PoolKey] = Queue()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no NodePool waits for it or has to hear that it waits no more."""
+        return not len(self.waiting) and not len(self.short)

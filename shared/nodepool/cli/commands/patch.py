@@ -1,0 +1,98 @@
+"""`nodepool patch`: changes some fields of NodePools."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.errors import CliError
+from nodepool.cli.options import Output, output_options
+from nodepool.cli.settings import Command, Settings
+from nodepool.cli.targets import Targets, target_options
+
+if TYPE_CHECKING:
+    from nodepool.cli.documents import Document
+    from nodepool.client import Client
+
+DIRECTIVES = ("$patch", "$retainKeys", "$deleteFromPrimitiveList", "$setElementOrder")
+
+
+@click.command(cls=Command)
+@target_options("Patch")
+@click.option("-p", "--patch", "text", metavar="PATCH", help="The patch, as JSON or YAML.")
+@click.option("--patch-file", metavar="FILE", help="A file with the patch, or -.")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(["merge", "json", "strategic"]),
+    default="merge",
+    show_default=True,
+    help="merge: RFC 7396; json: RFC 6902; strategic: as merge, since no list has merge keys.",
+)
+@output_options()
+@click.pass_obj
+def patch(
+    settings: Settings,
+    targets: Targets,
+    text: str | None,
+    patch_file: str | None,
+    kind: str,
+    output: Output,
+) -> int:
+    """Change some fields of NodePools.
+
+    nodepool patch nodepool training -p '{"spec": {"targetNodes": 12}}'
+    """
+    if (text is None) == (patch_file is None):
+        raise click.UsageError("-p: write either -p PATCH or --patch-file FILE")
+    content = _parsed(text if text is not None else _content(str(patch_file)))
+    if kind == "strategic" and any(name in str(content) for name in DIRECTIVES):
+        raise click.UsageError("--type: strategic directives have no meaning here; use json")
+    from nodepool.cli.changing import change_each
+
+    def revise(document: "Document") -> "Document":
+        return _patched(document, content, kind)
+
+    def verb(_: str, result: str) -> str:
+        return "patched (no change)" if result == "unchanged" else "patched"
+
+    async def work(client: "Client") -> int:
+        return await change_each(client, await targets.find(client), revise, verb, output)
+
+    return settings.run(work)
+
+
+def _content(file: str) -> str:
+    try:
+        if file == "-":
+            return sys.stdin.read()
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not UTF-8"
+        raise CliError(f"{file}: cannot be read: {reason}") from None
+
+
+def _parsed(text: str) -> object:
+    """The value of a patch; raises `CliError` where it is neither JSON nor YAML."""
+    from nodepool.client.manifests import ManifestError, parse_yaml
+
+    try:
+        return parse_yaml(text, "the patch")
+    except ManifestError as error:
+        raise CliError(str(error)) from None
+
+
+def _patched(document: "Document", content: object, kind: str) -> "Document":
+    from nodepool.cli.patches import PatchError, merged, patched
+
+    if kind != "json" and not isinstance(content, Mapping):
+        raise CliError("the patch is not a map; write --type json for a list of operations")
+    try:
+        result = patched(document, content) if kind == "json" else merged(document, content)
+    except PatchError as error:
+        raise CliError(f"the patch does not fit: {error}") from None
+    if not isinstance(result, Mapping):
+        raise CliError("the patch leaves no object")
+    return result

@@ -1,0 +1,70 @@
+"""What a command would lead to, found out without sending it; and the object that it leads to."""
+
+from typing import TYPE_CHECKING
+
+from nodepool.cli.documents import Document, field
+from nodepool.cli.names import NODEPOOL
+from nodepool.cli.options import DryRun
+from nodepool.client import Refused
+from nodepool.client.names import misnamed
+from nodepool.client.stored import desired_document, stored_document
+from nodepool.contract import grammar
+from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
+from nodepool.contract.outcomes import accepted
+
+if TYPE_CHECKING:
+    from nodepool.client import Client, Outcome
+    from nodepool.contract.events import NodePoolValidated, Result
+    from nodepool.contract.messages import Command
+
+
+async def expected_outcome(client: "Client", command: "Command") -> "Outcome":
+    """What `--dry-run=client` reports: it reads what is stored and checks no more than the name."""
+    name = command.path[2]
+    refusal = misnamed(command)
+    if refusal is not None:
+        return refusal
+    stored = await client.find_stored(name)
+    if isinstance(command, ApplyNodePool):
+        fault = grammar.pool_name(name)
+        if fault is not None:
+            return Refused("metadata.name", "Invalid", fault)
+        return _applied(command, stored)
+    if stored is None:
+        return Refused("metadata.name", "NotFound", f"NodePool {name} does not exist")
+    return accepted(command, "configured" if isinstance(command, ScaleNodePool) else "deleted")
+
+
+def _applied(command: ApplyNodePool, stored: "NodePoolValidated | None") -> "Outcome":
+    if stored is not None and command.create_only:
+        message = f"NodePool {stored.pool} exists already"
+        return Refused("metadata.name", "Conflict", message)
+    result: Result = "configured"
+    if stored is None:
+        result = "created"
+    elif _desired(stored_document(stored)) == _desired(desired_document(command)):
+        result = "unchanged"
+    return accepted(command, result)
+
+
+def _desired(document: Document) -> tuple[object, ...]:
+    paths = (("metadata", "labels"), ("metadata", "annotations"), ("spec",))
+    return tuple(field(document, *path) for path in paths)
+
+
+async def resulting_document(client: "Client", command: "Command", dry_run: DryRun) -> Document:
+    """The object after an accepted command; as it would be, where the command is only tried."""
+    if dry_run is not DryRun.NONE and isinstance(command, ApplyNodePool):
+        return desired_document(command)
+    name = command.path[2]
+    stored = await client.stored(name)
+    document = dict(stored_document(stored))
+    if isinstance(command, ScaleNodePool) and dry_run is not DryRun.NONE:
+        spec = field(document, "spec")
+        assert isinstance(spec, dict), "a spec is a map"
+        document["spec"] = {**spec, "targetNodes": command.target_nodes}
+    shown = await client.get(NODEPOOL.bucket, name)
+    # The status of an earlier NodePool of this name is not its own.
+    if field(shown, "metadata", "uid") == stored.uid:
+        document["status"] = field(shown, "status")
+    return document

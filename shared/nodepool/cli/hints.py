@@ -1,0 +1,89 @@
+"""What to use instead of the verbs and flags of kubectl that do not exist here."""
+
+from collections.abc import Iterable
+
+VERBS = {
+    "logs": "Pods are not part of the control plane; the logs of its services are in the folder"
+    " 'logs' of its data directory",
+    "run": "'nodepool fleet run-pod' starts a Pod on a simulated Node",
+    "expose": "there are NodePools here and no Services",
+    "autoscale": "set spec.autoscaling, spec.minNodes and spec.maxNodes with 'nodepool edit'",
+    "cordon": "a Node is cordoned by the control plane alone; 'nodepool preempt' takes back a"
+    " spot Node",
+    "taint": "set spec.nodeTaints of the NodePool with 'nodepool edit'",
+    "top": "each service serves its metrics on /metrics; 'nodepool get capacity' counts machines",
+    "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
+    "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
+    "auth": "there is no authentication yet; whoever reaches the server may do everything",
+    "kustomize": "render it with 'kubectl kustomize DIR | nodepool apply -f -'",
+    "start": "use 'nodepool up'",
+    "list": "use 'nodepool get'",
+    "show": "use 'nodepool describe'",
+    "watch": "use 'nodepool get -w' or 'nodepool events -w'",
+    "update": "use 'nodepool apply', 'edit' or 'patch'",
+    "remove": "use 'nodepool delete'",
+    "resize": "use 'nodepool scale --target N'",
+    "config-view": "use 'env | grep NODEPOOL_'",
+}
+_POD_VERBS = ("exec", "attach", "cp", "port-forward", "debug", "proxy")
+VERBS |= dict.fromkeys(_POD_VERBS, "use kubectl for the Pods of a cluster; there are none here")
+VERBS |= dict.fromkeys(("uncordon", "drain"), VERBS["cordon"])
+_ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
+_ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"
+_SERVER_SIDE = "every change is made by the server; leave it out"
+_NO_ACCESS_CONTROL = "there is no authentication yet; leave it out"
+FLAGS = {
+    "-n": _ORGANISATION,
+    "--namespace": _ORGANISATION,
+    "-A": _ORGANISATION,
+    "--all-namespaces": _ORGANISATION,
+    "--context": _ADDRESS,
+    "--kubeconfig": _ADDRESS,
+    "--server": _ADDRESS,
+    "-s": _ADDRESS,
+    "--user": _NO_ACCESS_CONTROL,
+    "--token": _NO_ACCESS_CONTROL,
+    "--as": _NO_ACCESS_CONTROL,
+    "--server-side": _SERVER_SIDE,
+    "--force-conflicts": _SERVER_SIDE,
+    "--field-manager": _SERVER_SIDE,
+    "--validate": "a manifest is always validated; leave it out",
+    "--record": "the log keeps the cause of every change; leave it out",
+    "--save-config": "apply needs no such annotation; leave it out",
+    "--prune": "delete what is no longer wanted by 'nodepool delete', by name or with -l",
+    "--subresource": "use 'nodepool scale' for the target; the status belongs to the control plane",
+    "--replicas": "use --target",
+    "--current-replicas": "use 'nodepool scale --current-replicas'",
+    "--grace-period": "each Pod on a Node has its own grace period, and a drain honours it",
+    "--force": "nothing can be forced: Nodes are drained before they leave",
+    "--now": "nothing can be forced: Nodes are drained before they leave",
+    "--timeout": "it is how long a command waits for a state; how long a reply may take is"
+    " --request-timeout",
+    "-k": "render it with 'kubectl kustomize DIR | nodepool apply -f -'",
+    "--kustomize": "render it with 'kubectl kustomize DIR | nodepool apply -f -'",
+    "--zone": "'--zone' belongs to quotas and to 'register cluster'; a NodePool has the zone of"
+    " its cluster",
+    "--verbose": "the services write logs, and 'nodepool events' shows what happened",
+    "-v": "the services write logs, and 'nodepool events' shows what happened",
+}
+
+
+def similar(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """A question that names the words most like this one; empty where there are none.
+
+    cutoff: how alike they must be, from 0 to 1.
+    """
+    from difflib import get_close_matches
+
+    matches = get_close_matches(word.lower(), sorted(known), n=3, cutoff=cutoff)
+    return f"did you mean {' or '.join(matches)}?" if matches else ""
+
+
+def about_verb(verb: str, known: Iterable[str]) -> str:
+    """What to use instead of a verb that does not exist; empty where that is unknown."""
+    return VERBS.get(verb.lower(), "") or similar(verb, known)
+
+
+def about_flag(flag: str, known: Iterable[str]) -> str:
+    """What to use instead of a flag that a command does not have; empty where that is unknown."""
+    return FLAGS.get(flag, "") or similar(flag, [name for name in known if name.startswith("--")])

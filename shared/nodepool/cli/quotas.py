@@ -1,0 +1,54 @@
+"""Deleting quotas: which are meant, and what is reported of each."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.names import QUOTA
+from nodepool.cli.options import DryRun
+from nodepool.cli.output import print_note, print_text
+
+if TYPE_CHECKING:
+    from nodepool.cli.sending import Reporting
+    from nodepool.client import Client
+
+
+async def zone_of(client: "Client", zone: str) -> str:
+    """The zone itself, or that of the client's cluster where it is empty."""
+    own = zone or await client.zone()
+    if own is None:
+        raise CliError(
+            f"--zone: cluster {client.org}/{client.cluster} is not registered; name a zone"
+        )
+    return own
+
+
+async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: "Reporting") -> int:
+    """Unsets limits; all of the organisation, or of one zone, where no names are given.
+
+    Returns the exit code.
+    """
+    from nodepool.client import ClientError, Refused
+
+    existing = {quota.key for quota in await client.list(QUOTA.bucket) if quota.document}
+    if names:
+        keys = [name if "." in name else f"{await zone_of(client, zone)}.{name}" for name in names]
+    else:
+        keys = sorted(key for key in existing if key.startswith(f"{zone}." if zone else ""))
+        if not keys:
+            print_note("No resources found")
+    code = DONE
+    for key in keys:
+        try:
+            if how.output.dry_run is DryRun.NONE:
+                await client.delete_quota(*key.split(".", 1))
+            elif key not in existing:
+                raise Refused("", "NotFound", "no quota is set")
+        except ClientError as error:
+            is_missing = isinstance(error, Refused) and error.reason == "NotFound"
+            if not (is_missing and how.ignore_missing):
+                code = report(error, f'quota "{key}"')
+            continue
+        line = f'{QUOTA.full} "{key}" deleted{how.output.dry_run.suffix}'
+        print_text(f"{QUOTA.full}/{key}" if how.output.form == "name" else line)
+    return code

@@ -1,0 +1,59 @@
+"""The warning about a NodePool that is stored and can never be delivered."""
+
+from typing import TYPE_CHECKING
+
+from nodepool.cli.hints import similar
+from nodepool.cli.output import print_note
+
+if TYPE_CHECKING:
+    from nodepool.contract.events import NodePoolValidated
+
+
+def warn(stored: "NodePoolValidated") -> None:
+    """Prints a warning on standard error where the NodePool is not valid."""
+    text = warning(stored)
+    if text:
+        print_note(f"Warning: {text}")
+
+
+def warning(stored: "NodePoolValidated") -> str:
+    """Why a NodePool gets no Nodes as it is stored, and what to do; empty for a valid one."""
+    from nodepool.contract.conditions import Validated
+
+    if stored.reason is Validated.VALID:
+        return ""
+    text = f"nodepool/{stored.pool} is stored but {stored.reason}: {stored.message}"
+    culprit = _unchangeable(stored)
+    if stored.reason is not Validated.INVALID or not culprit:
+        return text
+    advice = f"delete it with 'nodepool delete nodepool {stored.pool}' and create it anew"
+    question = _question(stored)
+    return f"{text}{question}; {culprit} cannot be changed, so {advice}"
+
+
+def _unchangeable(stored: "NodePoolValidated") -> str:
+    """The field at fault, if it is one that can never be changed; else empty."""
+    from nodepool.contract.catalog import INSTANCE_TYPES
+
+    spec = stored.spec
+    match stored.fault:
+        case "InstanceType":
+            return "instanceType"
+        case "Zone" if spec.region is None or spec.region == stored.zone:
+            return "instanceType"
+        case "Settings" if (
+            INSTANCE_TYPES[spec.instance_type].superchip and spec.compute_class == "spot"
+        ):
+            return "instanceType and computeClass"
+    return ""
+
+
+def _question(stored: "NodePoolValidated") -> str:
+    """Types with a similar name that the zone offers, for a type that does not exist."""
+    from nodepool.contract.catalog import INSTANCE_TYPES
+
+    if stored.fault != "InstanceType":
+        return ""
+    offered = [name for name, each in INSTANCE_TYPES.items() if stored.zone in each.zones]
+    question = similar(stored.spec.instance_type, offered)
+    return f" ({question})" if question else ""

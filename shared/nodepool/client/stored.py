@@ -1,0 +1,74 @@
+"""The NodePools as the log has them: their desired state, without the delay of the read model."""
+
+import asyncio
+
+from nodepool.client.errors import NotFound
+from nodepool.client.names import checked
+from nodepool.client.read_model import Document
+from nodepool.client.session import Session
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.conditions import rfc3339
+from nodepool.contract.decode import decode
+from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
+from nodepool.contract.keys import token
+from nodepool.contract.messages import Envelope
+from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
+
+
+class StoredPools(Session):
+    """The part of a client that reads what was stored of NodePools.
+
+    A NodePool's desired state is in the log as soon as the outcome of its command is.
+    """
+
+    async def find_stored(self, pool: str) -> NodePoolValidated | None:
+        """The newest desired state of a NodePool and the verdict on it; None for no NodePool."""
+        name = token(checked("name", pool))
+        stored, deleted = await asyncio.gather(
+            self._last_event(NodePoolValidated, name), self._last_event(CWNodePoolDeleted, name)
+        )
+        if stored is None or (deleted is not None and deleted.position > stored.position):
+            return None
+        envelope = decode(NodePoolValidated, stored.subject, stored.content, {}, stored.position)
+        return envelope.data if isinstance(envelope, Envelope) else None
+
+    async def stored(self, pool: str) -> NodePoolValidated:
+        """As `find_stored`; raises `NotFound` where there is no such NodePool."""
+        event = await self.find_stored(pool)
+        if event is None:
+            raise NotFound(f'nodepool "{pool}" not found in {self.org}/{self.cluster}')
+        return event
+
+
+def stored_document(stored: NodePoolValidated) -> Document:
+    """The object as it was stored: all but its status.
+
+    Applied again, it is refused if the NodePool has changed since.
+    """
+    metadata: dict[str, object] = {
+        "name": stored.pool,
+        "uid": stored.uid,
+        "generation": stored.generation,
+        "resourceVersion": str(stored.version),
+        "creationTimestamp": rfc3339(stored.created),
+        "finalizers": [FINALIZER],
+    }
+    return _document(metadata, stored)
+
+
+def desired_document(command: ApplyNodePool) -> Document:
+    """The object as a command wants it, without what only the control plane knows of it."""
+    return _document({"name": command.metadata.name}, command)
+
+
+def _document(metadata: dict[str, object], source: NodePoolValidated | ApplyNodePool) -> Document:
+    given = source if isinstance(source, NodePoolValidated) else source.metadata
+    for field, values in (("labels", given.labels), ("annotations", given.annotations)):
+        if values:
+            metadata[field] = dict(values)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": spec_document(source.spec),
+    }

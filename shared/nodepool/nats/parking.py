@@ -1,0 +1,52 @@
+"""Objects of the read model that cannot be stored: parked as dead letters, once each."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from nodepool.contract.log import Entry
+from nodepool.engine.proposal import dead_letter
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.stored_objects import ObjectKey, subject_of_object
+
+MESSAGE_CODES = frozenset({10054, 10097, 10165})
+"""Refusals of the server that are about one message: its size, its headers, its lifetime."""
+
+
+class Parking:
+    """What is known of the objects that cannot be stored.
+
+    `on_parked` hears of each of them, and why. An object is parked again once it has changed, or
+    for another reason; memory is bounded by the objects there are.
+    """
+
+    def __init__(
+        self, service: str, publisher: Publisher, on_parked: Callable[[ObjectKey, str], None]
+    ) -> None:
+        self._service = service
+        self._publisher = publisher
+        self._on_parked = on_parked
+        self._parked: dict[ObjectKey, tuple[int, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    async def park(self, key: ObjectKey, version: int, content: bytes, cause: str) -> None:
+        """Stores the dead letter of an object, unless this version has one for this cause.
+
+        Raises InDoubt where that cannot be stored either; then it is not parked.
+        """
+        if self._parked.get(key) == (version, cause):
+            return
+        entry = Entry(version, datetime.now(UTC), subject_of_object(key), content, {})
+        letter = dead_letter(entry, cause)
+        try:
+            await self._publisher.publish(f"np.dead.{self._service}", letter)
+        except (Conflict, ServerRefusal) as error:
+            raise InDoubt(f"{key[1]} was not parked: {error}") from error
+        self._parked[key] = version, cause
+        self._on_parked(key, cause)
+
+    def release(self, key: ObjectKey) -> None:
+        """The object is stored, or gone."""
+        self._parked.pop(key, None)
