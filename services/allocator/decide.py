@@ -106,8 +106,10 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
-        yield from requested(pool)
-        yield from served(state, pool.offering)
+        assignments = tuple(served(state, pool.offering))
+        if all(event.key != pool.key for event in assignments):
+            yield from requested(pool)
+        yield from assignments
         yield AllocationRecovered(**pool_fields(pool.key))
 
 

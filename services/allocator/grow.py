@@ -29,13 +29,21 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
         yield CWNodeRequestQueued(**pool_fields(pool.key), count=count, granted=goal, message=text)
 
 
-def served(state: State, offering: OfferingKey) -> Iterator[CWNodeAssigned]:
-    """Free machines of an offering for the NodePools that wait, in their order."""
+def served(
+    state: State, offering: OfferingKey
+) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
+    """Free machines of an offering for the NodePools that wait, in their order.
+
+    A request that was not announced, because its announcement failed, is announced before.
+    """
     taken: set[MachineKey] = set()
     free = state.inventory.count(offering)
     for key in state.waiting.get(offering, Ranking()):
         pool = state.pools[key]
-        for machine in _machines(state, pool, taken):
+        machines = _machines(state, pool, taken)
+        if machines:
+            yield from requested(pool)
+        for machine in machines:
             taken.add(machine)
             yield _assigned(state, pool, machine, state.assignments + len(taken))
         if len(taken) >= free:

@@ -1,7 +1,7 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import assert_never
 
@@ -108,7 +108,7 @@ def reconcile(
             yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:
         node = state.nodes[machine]
-        yield from _overdue(state.templates[node.pool], node, context.time, patience)
+        yield from _overdue(state.templates[node.pool], node, context, patience)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -146,17 +146,17 @@ def _tried_again(
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
-        late = tuple(_overdue(template, node, context.time, patience))
+        late = tuple(_overdue(template, node, context, patience))
         yield from late or next_step(template, node)
     yield NodeRemovalRecovered(**pool_fields(key))
 
 
 def _overdue(
-    template: NodeTemplate, node: Node, now: datetime, patience: timedelta
+    template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     if not node.booting:
-        yield from overdue(template, node, now, patience)
-    elif node.boot_by <= now:
+        yield from overdue(template, node, context, patience)
+    elif node.boot_by <= context.time:
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
         yield registration_failed(template, node, cause)

@@ -135,8 +135,10 @@ def changed(node: Node, message: NodeChange, now: datetime) -> Node:
             return replace(node, phase=NodePhase.PRODUCTION)
         case NodeUpdated():
             return _updated(node, message, now)
-        case AnswerAwaited(answer_by=answer_by):
-            return replace(node, ask_after=None, answer_by=answer_by)
+        case AnswerAwaited(answer_by=moment, is_final=True):
+            return replace(node, ask_after=None, answer_by=moment)
+        case AnswerAwaited(answer_by=moment):
+            return replace(node, ask_after=moment)
         case NodeObserved():
             return _observed(node, message, now)
         case NodeActivityChanged():
@@ -162,8 +164,8 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
 def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
     """The Node, whose machine is to do something now that takes so many seconds.
 
-    When that is stored, and the machine hears of it, is not known here: the replica may be late.
-    So its time begins at the first `Wake` after this, which is stored later.
+    When that is stored, and the machine can hear of it, is not known here: the replica may be late.
+    So its time begins at the `Wake` for this very moment, which is stored after that.
     """
     if node.removal is RemovalReason.PREEMPTED:
         return replace(node, ask_after=None, answer_by=None)

@@ -124,9 +124,11 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
     )
 
 
-def answer_awaited(template: NodeTemplate, node: Node, answer_by: datetime) -> AnswerAwaited:
-    """The machine of the Node is given up unless it answers by then."""
-    return AnswerAwaited(**_fields(template, node), answer_by=answer_by)
+def answer_awaited(
+    template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool
+) -> AnswerAwaited:
+    """The machine of the Node is given up unless it answers by then, or its time begins then."""
+    return AnswerAwaited(**_fields(template, node), answer_by=moment, is_final=is_final)
 
 
 def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:

@@ -1,11 +1,11 @@
 """How a Node leaves its NodePool: cordoned, drained, deleted; or kept after all."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import assert_never
 
 from lifecycle import Says
-from lifecycle.node import Node
+from lifecycle.node import USUALLY, Node
 from lifecycle.node_events import (
     activity_changed,
     answer_awaited,
@@ -24,6 +24,7 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.service import Context
 
 Preemption = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
 
@@ -102,15 +103,22 @@ def observed(template: NodeTemplate, node: Node) -> Iterator[Says]:
 
 
 def overdue(
-    template: NodeTemplate, node: Node, now: datetime, patience: timedelta
+    template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
-    """The end of a Node whose machine is taken for dead, or the beginning of its time to answer."""
+    """The end of a Node whose machine is taken for dead, or the beginning of its time to answer.
+
+    Only the `Wake` for that very moment shows that what the machine is to do was stored before. A
+    replica that is late may read an older one in the same step in which it requests it.
+    """
+    now = context.time
     if node.answer_by is not None:
         if node.answer_by <= now:
             yield unanswered(template, node)
             yield deleted(template, node, triage=True)
     elif node.ask_after is not None and node.ask_after <= now:
-        yield answer_awaited(template, node, now + patience)
+        is_stored = context.due == node.ask_after
+        until = now + (patience if is_stored else USUALLY)
+        yield answer_awaited(template, node, until, is_final=is_stored)
 
 
 def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:

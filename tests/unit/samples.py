@@ -456,6 +456,7 @@ SAMPLES: tuple[Message, ...] = (
     QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
     NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
     AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON, is_final=False),
 )
 
 

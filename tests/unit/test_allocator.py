@@ -1,10 +1,14 @@
 """How a NodePool gets Nodes: grants, what is announced, assignments, and faults of its settings."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from allocator.decide import SERVICE
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CWNodeAssigned,
     CWNodePoolNodesRequestFailed,
     CWNodeRegistrationFailed,
@@ -13,7 +17,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import offering_key
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import Address
-from nodepool.service import Failure
+from nodepool.service import Context, Failure
 from unit.allocator_service import (
     OF,
     POOL,
@@ -223,6 +227,19 @@ def test_a_pool_whose_grant_exceeds_its_target_is_given_no_more_than_its_target(
     assert outputs == [queued(2, granted=2), assigned(1), assigned(2)]
 
 
+def test_a_request_that_could_not_be_announced_is_announced_before_its_nodes_are_assigned() -> None:
+    # given a NodePool that waits, and whose request was folded and not decided on
+    allocator = AllocatorService()
+    for message in (specified(1, 1), granted(1, 1), capacity_checked(1, 1)):
+        context = Context(allocator.position, allocator.now)
+        state = SERVICE.evolve(allocator.state, message, context)
+        allocator.folded = replace(allocator.folded, state=state)
+
+    outputs = allocator.hears(machine_added(1))
+
+    assert outputs == [queued(1, granted=1), assigned(1)]
+
+
 def test_nodes_of_a_type_that_comes_in_racks_are_given_in_whole_racks() -> None:
     # given a NodePool that wants two racks, and one machine less than a rack
     allocator = AllocatorService()
@@ -351,3 +368,40 @@ def test_a_failure_about_an_offering_shows_on_no_nodepool() -> None:
     failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
 
     assert list(SERVICE.on_failure(SERVICE.initial, failure)) == []
+
+
+def test_a_nodepool_that_failed_is_tried_again_and_shows_that_it_recovered() -> None:
+    # given a NodePool that waits, the decision on which failed
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 1), granted(1, 1), machine_added(1))
+    text = "internal error while allocating Nodes: KeyError: 'g1'"
+    context = Context(allocator.position, allocator.now)
+    events = (capacity_checked(1, 1), AllocationFailed(**OF, message=text))
+    for event in events:
+        state = SERVICE.evolve(allocator.state, event, context)
+        allocator.folded = replace(allocator.folded, state=state)
+
+    # when the same happens again, and then a minute is over
+    address = Address("evt", "", ("acme", "prod", "train"), "Wake")
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True)
+    repeated = list(SERVICE.on_failure(allocator.state, failure))
+    allocator.now += timedelta(minutes=1)
+    outputs = allocator.wake_until_idle()
+
+    # then users are told once, and all that was missing follows
+    assert repeated == [AllocationFailed(**OF, message=text)]
+    assert outputs == [queued(1, granted=1), assigned(1), AllocationRecovered(**OF)]
+    assert allocator.pool.failure == ""
+    assert not allocator.has_work
+
+
+def test_a_failure_about_an_offering_shows_on_the_first_nodepool_that_waits_for_it() -> None:
+    allocator = AllocatorService()
+    allocator.scale(1)
+    address = Address("evt", "", ("allocator", "_", "_"), "Wake")
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
+
+    events = list(SERVICE.on_failure(allocator.state, failure))
+
+    text = "internal error while allocating Nodes: KeyError: 'g1'"
+    assert events[0] == AllocationFailed(**OF, message=text)

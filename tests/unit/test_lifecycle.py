@@ -554,6 +554,23 @@ def test_the_time_of_a_machine_begins_once_its_cordon_is_stored_however_late_tha
     assert outputs == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
 
 
+def test_a_wake_that_is_older_than_the_cordon_does_not_begin_the_time_of_a_machine() -> None:
+    # given a replica that is late with a cordon, and reads a wake that it had stored before that
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+    story.now += timedelta(minutes=5)
+    older = Wake(service="lifecycle", due=story.now)
+
+    outputs = story.process(older)
+    soon = story.now + USUALLY
+    story.now = soon
+    begun = story.wake()
+
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=soon, is_final=False)]
+    assert begun == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
+
+
 def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
     # given a Node that goes with its pool, whose Pod has two minutes to end
     story = Story()
@@ -616,9 +633,8 @@ def test_the_deadline_of_a_removal_is_that_of_the_replica_that_published_it() ->
     story.now += USUALLY
     outputs = story.wake()
     wake = Wake(service="lifecycle", due=story.now)
-    replayed = replay(
-        other.service, other.folded, wake, outputs, Context(other.position + 1, story.now)
-    )
+    context = Context(other.position + 1, story.now)
+    replayed = replay(other.service, other.folded, wake, outputs, context)
 
     # then both have the same state
     assert replayed.folded == story.folded

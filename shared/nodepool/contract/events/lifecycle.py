@@ -52,11 +52,17 @@ class NodeActivityChanged(Event, OfNode):
 
 
 class AnswerAwaited(Event, OfNode):
-    """A machine has not answered a cordon or a drain yet; it is given up at `answer_by`."""
+    """A machine has not answered a cordon or a drain yet.
+
+    answer_by: when it is given up, if it has not answered by then.
+    is_final: False where it is not certain yet that it could hear of the request: then its time
+        only begins at that moment, and this follows once more.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
 
     answer_by: datetime
+    is_final: bool = True
 
 
 class NodeKept(Event, OfNode):
