@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -73,8 +73,6 @@ def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:
         raise Violation(f"{pool.key} is given a Node while it is being deleted")
     if grant is None or grant.generation != version.generation:
         raise Violation(f"{pool.key} is given a Node for a generation that was not granted")
-    if grant.reason is not Quota.UNDER:
-        raise Violation(f"{pool.key} is given a Node while it is over its quota")
     held = pool.held_as_of(cause)
     if held >= grant.granted:
         raise Violation(f"{pool.key} is given a Node and holds {held} of {grant.granted}")
@@ -103,7 +101,7 @@ def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:
     capacity = pool.checks.as_of(cause)
     if version is None or grant is None or capacity is None or pool.is_deleting(cause):
         return None
-    if version.reason is not Validated.VALID or grant.reason is not Quota.UNDER:
+    if version.reason is not Validated.VALID:
         return None
     if not grant.generation == capacity.generation == version.generation:
         return None

@@ -102,6 +102,7 @@ class Pool:
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
     deleting_since: the position at which its deletion began.
+    given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
     """
 
@@ -115,6 +116,7 @@ class Pool:
     assigned: int = 0
     departures: list[int] = field(default_factory=list)
     deleting_since: int | None = None
+    given_back: bool = False
     emptied: bool = False
 
     @property
@@ -139,6 +141,8 @@ class Pool:
     @property
     def reserved(self) -> int:
         """The most Nodes it may come to hold: by grants that may still be used, or that it has."""
+        if self.given_back:
+            return self.held
         grants = [grant.granted for grant in self.grants.since(self.acknowledged)]
         return max([*grants, self.held])
 

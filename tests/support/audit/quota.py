@@ -13,7 +13,9 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case QuotaChecked():
             _granted(facts, message, origin)
         case GrantAcknowledged():
-            facts.pools[message.uid].acknowledged = origin.cause
+            pool = facts.pools[message.uid]
+            pool.acknowledged = origin.cause
+            pool.given_back = pool.is_deleting(origin.cause)
 
 
 def _granted(facts: Facts, message: QuotaChecked, origin: Origin) -> None:
