@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from nodepool.contract.affinity import machine_labels, matches
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
 from nodepool.contract.messages import Message
@@ -32,15 +34,9 @@ def rank(spec: NodePoolSpec, since: datetime, key: str) -> Rank:
 
 
 def fits(spec: NodePoolSpec, machine: Machine) -> bool:
-    """Whether a machine satisfies a spec's node affinity, of which only In is understood here."""
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if selector is None:
-        return True
-    return any(
-        all(machine.labels.get(each.key) in each.values for each in term.match_expressions)
-        for term in selector.node_selector_terms
-    )
+    """Whether a machine satisfies a spec's node affinity."""
+    kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]
+    return matches(spec.affinity, {**machine_labels(kind, zone), **machine.labels})
 
 
 def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:

@@ -46,6 +46,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import OfPool
 from nodepool.contract.model import RemovalReason
 from support.reference.history import History, Said
+from support.simulation.bugs import INJECTED
 
 SPEAKERS = ("validator", "quota", "capacity", "allocator", "lifecycle")
 GROWTH = (CWNodeRequestQueued, CWNodePoolScaledUp, CWNodePoolScaledDown, CWNodeDeliverFail)
@@ -55,7 +56,8 @@ GROWTH = (CWNodeRequestQueued, CWNodePoolScaledUp, CWNodePoolScaledDown, CWNodeD
 def faults(history: History) -> Iterator[str]:
     """Everything that was said and should not have been, or the other way round."""
     for service, position, cause in history.failed:
-        yield f"{service} cannot process the entry {position}: {cause}"
+        if INJECTED not in cause:
+            yield f"{service} cannot process the entry {position}: {cause}"
     for speaker in SPEAKERS:
         yield from _repeated(history, speaker)
     yield from _warnings(history, "quota", QuotaChecked, CWOverQuota)
@@ -111,7 +113,7 @@ def _warnings(
             if good:
                 warned.pop(event.key, None)
                 owed.pop(event.key, None)
-            elif warned.get(event.key) != about[event.key]:
+            elif event.reason not in warned.get(event.key, ()):
                 owed[event.key] = event.message
         elif isinstance(event, warning):
             if warned.get(event.key) == about.get(event.key):

@@ -287,7 +287,7 @@ class NodesModel:
     def _begun(self, group: Group, count: int) -> None:
         surplus = len(group.staying) - group.spec.target_nodes
         expected = {len(group.members), len(group.staying)} if group.deleting else {surplus}
-        if count not in expected or group.removal is not None:
+        if count not in expected or (group.removal is not None and group.removal.left):
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
         early = {each.assignment for each in group.members.values() if each.preempted}
         group.removal = Removal(early)

@@ -49,7 +49,7 @@ def _state(
     keys = _ledgers(expected) | _offerings(expected, facts) | set(facts.machines)
     for name in sorted(names - keys):
         first, _, rest = name.partition("/")
-        if first in ZONES or rest.partition("/")[0] in ZONES:
+        if rest and (first in ZONES or rest.partition("/")[0] in ZONES):
             yield f"the state of {service.name} keeps {name}, of which nothing is left"
 
 
