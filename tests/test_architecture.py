@@ -111,6 +111,7 @@ FOR_PEOPLE = {
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
     "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
+    "MachineBroken": "folded by the fleet that says it; others see what a fault leads to",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }

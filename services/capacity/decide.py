@@ -64,7 +64,7 @@ def _checked(pool: Pool, share: Share, *, always: bool) -> Iterator[Says]:
         yield warning(pool, share)
 
 
-def on_failure(failure: Failure) -> Iterable[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
     """A NodePool whose capacity could not be checked shows it."""
     if failure.pool is not None:
         text = f"internal error while checking capacity: {failure.cause}"

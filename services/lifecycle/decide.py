@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -57,7 +58,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             node = state.node(message)
             if node is not None:
                 yield from _next_step(state.templates[node.pool], node, message)
-        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
+        case NodePoolValidated() | NodePreempted() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
@@ -100,6 +101,8 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
             return None
+        case NodePreempted():
+            return None
         case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
         case _:
@@ -127,7 +130,7 @@ def _boot_overdue(state: State, key: MachineKey, context: Context) -> Iterator[S
         yield registration_failed(state.templates[node.pool], node, cause)
 
 
-def on_failure(failure: Failure) -> Iterable[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
     """A removal that failed shows on its NodePool; what else fails ends by its own deadline."""
     if failure.input == CWNodeDeletionRequestSuccess.__name__ and failure.pool is not None:
         text = f"internal error while removing a Node: {failure.cause}"

@@ -110,7 +110,7 @@ def _release(state: State, key: PoolKey) -> Iterator[Says]:
     )
 
 
-def on_failure(failure: Failure) -> Iterable[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
     """A NodePool whose quota could not be checked shows it."""
     if failure.input == NodePoolValidated.__name__ and failure.pool is not None:
         text = f"internal error while checking quota: {failure.cause}"

@@ -55,6 +55,7 @@ class Failure:
     cause: one sentence.
     is_bug: True where the service raised an exception, False where the content cannot be read.
     key: the key of the work queue that could not be reconciled; empty for the input itself.
+    is_retry: whether that key has failed before; its dead letter is there already.
     """
 
     address: Address
@@ -63,6 +64,7 @@ class Failure:
     cause: str
     is_bug: bool = False
     key: str = ""
+    is_retry: bool = False
 
     @property
     def pool(self) -> PoolKey | None:
@@ -78,7 +80,7 @@ class Failure:
         return self.address.kind == "cmd"
 
 
-def _no_events(_failure: Failure) -> Iterable[Message]:
+def _no_events(_state: object, _failure: Failure) -> Iterable[Message]:
     return ()
 
 
@@ -135,7 +137,8 @@ class Reconciler(Generic[S, I, O, K]):
 
     A key is also reconciled at the `Wake` after `evolve` made it ready in the work queue, or after
     its moment has come, and is then taken out. If it fails, that is reported, and it is tried again
-    once `evolve` puts it there again; or at once, where its `Wake` was stopped at its bound.
+    once `evolve` puts it there again, for which there is `WorkQueue.failed`; or at once, where its
+    `Wake` was stopped at its bound.
     """
 
     reconcile: Callable[[S, K, Context], Iterable[O]]
@@ -153,8 +156,8 @@ class Service(Generic[S, I, O]):
     decide: what follows from a message, given the state after it: events and, for a command only,
         exactly one outcome. At most 900 messages; what may be more belongs to the reconciler.
     reconciler: what the service does beyond that; the state then derives from `WithWork`.
-    on_failure: at most two events that report an event or a key that could not be processed. A
-        command is not reported: the engine refuses it.
+    on_failure: at most two events that report an event or a key that could not be processed, given
+        the state with all that could be folded. A command is not reported: the engine refuses it.
     projection: how the state shows in the read model.
     gauges: what the state shows in metrics.
     commands: the name of every command, for the one service that refuses unknown commands.
@@ -170,7 +173,7 @@ class Service(Generic[S, I, O]):
     decide: Callable[[S, I, Context], Iterable[O | CommandOutcome]] = _no_outputs  # type: ignore[assignment]  # Of no message.
     # Each reconciler has a key type of its own, which Python cannot leave open.
     reconciler: Reconciler[S, I, O, Any] | None = None
-    on_failure: Callable[[Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
+    on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
     projection: Projection[S, I] | None = None
     gauges: Callable[[S], Iterable[Sample]] = _no_samples
     commands: frozenset[str] = frozenset()

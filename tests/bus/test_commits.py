@@ -17,9 +17,9 @@ from nodepool.contract.events import QuotaSet
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import Input, Processed, Proposal
-from nodepool.engine.step import OUTPUTS_MAX
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.committer import Committer

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.engine.step import OUTPUTS_MAX
+from nodepool.engine.bounds import BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUTS_MAX
 from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 
@@ -150,3 +150,28 @@ def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: Wo
     published = names(world, "cheap")
     assert (published["PreemptionPending"], published["DeletedForPreemption"]) == (NODES, NODES)
     assert times == {"2:00"}
+
+
+def test_no_commit_is_larger_than_its_bound_however_large_the_annotations_of_nodes_are(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=100, quota=100)
+    world.apply("train", 100)
+    world.start_recording()
+
+    world.apply("train", 100, nodeAnnotations={"note": "x" * 240_000})
+
+    published = names(world, "train")
+    assert (published["NodeUpdated"], published["CWNodePoolMetadata"]) == (100, 1)
+    assert max(commit_sizes(world)) < BYTES_MAX + MESSAGE_BYTES_MAX
+
+
+def commit_sizes(world: WorldHarness) -> Iterator[int]:
+    """The bytes of each commit: of the messages of its speaker since the commit before."""
+    sizes: Counter[str] = Counter()
+    for entry in world.entries():
+        kind, service = entry.subject.split(".")[1:3]
+        if kind == "evt":
+            sizes[service] += len(entry.content)
+        elif kind == "commit":
+            yield sizes.pop(service, 0)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from nodepool.engine.step import OUTPUTS_MAX
+from nodepool.engine.bounds import OUTPUTS_MAX
 from support.world_harness import WorldHarness
 
 

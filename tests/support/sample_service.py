@@ -248,7 +248,7 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             assert_never(message)
 
 
-def on_failure(failure: Failure) -> Iterator[Says]:
+def on_failure(_state: State, failure: Failure) -> Iterator[Says]:
     """One report of a failure, or as many as `LONG_REPORT` says, which is too many."""
     pool = as_pool_key(failure.key) if failure.key else failure.pool
     if pool is None:

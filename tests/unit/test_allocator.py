@@ -251,7 +251,11 @@ def test_a_nodepool_whose_nodes_cannot_be_decided_on_shows_it(
 ) -> None:
     address = Address("evt", "", path, "Wake")
 
-    events = list(SERVICE.on_failure(Failure(address, "Wake", "", "KeyError: 'g1'", True, key)))
+    events = list(
+        SERVICE.on_failure(
+            SERVICE.initial, Failure(address, "Wake", "", "KeyError: 'g1'", True, key)
+        )
+    )
 
     text = "internal error while allocating Nodes: KeyError: 'g1'"
     assert events == [
@@ -264,4 +268,4 @@ def test_a_failure_about_an_offering_shows_on_no_nodepool() -> None:
     address = Address("evt", "", ("allocator", "_", "_"), "Wake")
     failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
 
-    assert list(SERVICE.on_failure(failure)) == []
+    assert list(SERVICE.on_failure(SERVICE.initial, failure)) == []

@@ -3,7 +3,7 @@
 import pytest
 
 from nodepool.contract.events import CWNodePoolDeleted
-from nodepool.engine.step import OUTPUTS_MAX
+from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.allocator_service import (
     OF,
     POOL,

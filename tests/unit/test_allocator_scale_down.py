@@ -1,7 +1,7 @@
 """How a NodePool shrinks to a smaller target, and how a higher target takes removals back."""
 
 from nodepool.contract.conditions import Validated
-from nodepool.engine.step import OUTPUTS_MAX
+from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.allocator_service import (
     AllocatorService,
     acknowledged,

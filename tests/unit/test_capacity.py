@@ -35,8 +35,9 @@ from nodepool.contract.keys import PoolKey, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
 from nodepool.contract.subjects import Address
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import OUTPUTS_MAX, step
+from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
 from support.publishing import publish
@@ -709,7 +710,9 @@ def test_a_verdict_and_its_warning_say_the_same() -> None:
 def test_a_pool_whose_capacity_cannot_be_checked_shows_it() -> None:
     address = Address("evt", "quota", ("acme", "prod", "train"), "QuotaChecked")
 
-    outputs = SERVICE.on_failure(Failure(address, "QuotaChecked", "granted", "is missing"))
+    outputs = SERVICE.on_failure(
+        SERVICE.initial, Failure(address, "QuotaChecked", "granted", "is missing")
+    )
 
     text = "internal error while checking capacity: is missing"
     assert list(outputs) == [CapacityCheckFailed(**of("train"), message=text)]
@@ -718,7 +721,12 @@ def test_a_pool_whose_capacity_cannot_be_checked_shows_it() -> None:
 def test_a_failure_that_concerns_no_pool_is_shown_by_none() -> None:
     address = Address("evt", "fleet", ("fleet", ZONE, "m1"), "MachineAdded")
 
-    assert list(SERVICE.on_failure(Failure(address, "MachineAdded", "", "is missing"))) == []
+    assert (
+        list(
+            SERVICE.on_failure(SERVICE.initial, Failure(address, "MachineAdded", "", "is missing"))
+        )
+        == []
+    )
 
 
 def test_a_machine_that_is_given_away_twice_is_a_failure_of_that_pool_alone() -> None:

@@ -34,8 +34,9 @@ from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, RemovalReason, Taint
 from nodepool.contract.subjects import Address
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import OUTPUTS_MAX, step
+from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
 from support.publishing import publish
@@ -727,7 +728,7 @@ def test_a_removal_that_fails_shows_on_its_pool() -> None:
     name = "CWNodeDeletionRequestSuccess"
     address = Address("evt", "allocator", ("acme", "prod", "train"), name)
 
-    outputs = SERVICE.on_failure(Failure(address, name, "", "is missing"))
+    outputs = SERVICE.on_failure(SERVICE.initial, Failure(address, name, "", "is missing"))
 
     text = "internal error while removing a Node: is missing"
     assert list(outputs) == [CWNodePoolNodesRemoveError(**OF, message=text)]
@@ -736,7 +737,12 @@ def test_a_removal_that_fails_shows_on_its_pool() -> None:
 def test_another_failure_shows_nowhere() -> None:
     address = Address("evt", "fleet", ("fleet", ZONE, "n1"), "NodeObserved")
 
-    assert list(SERVICE.on_failure(Failure(address, "NodeObserved", "", "is missing"))) == []
+    assert (
+        list(
+            SERVICE.on_failure(SERVICE.initial, Failure(address, "NodeObserved", "", "is missing"))
+        )
+        == []
+    )
 
 
 def test_a_node_of_an_unknown_pool_fails_alone() -> None:

@@ -102,7 +102,9 @@ def test_a_wake_without_work_has_no_output() -> None:
 def test_a_pool_whose_quota_could_not_be_checked_shows_it() -> None:
     address = Address("evt", "", ("acme", "prod", "train"), "NodePoolValidated")
 
-    outputs = SERVICE.on_failure(Failure(address, "NodePoolValidated", "", "KeyError: 'x'", True))
+    outputs = SERVICE.on_failure(
+        SERVICE.initial, Failure(address, "NodePoolValidated", "", "KeyError: 'x'", True)
+    )
 
     assert list(outputs) == [
         CWNodePoolQuotaCheckFailed(
@@ -114,6 +116,8 @@ def test_a_pool_whose_quota_could_not_be_checked_shows_it() -> None:
 def test_a_failure_of_any_other_message_is_not_shown_by_a_pool() -> None:
     address = Address("evt", "", ("acme", "prod", "train"), "CWNodeAssigned")
 
-    outputs = SERVICE.on_failure(Failure(address, "CWNodeAssigned", "", "is not JSON"))
+    outputs = SERVICE.on_failure(
+        SERVICE.initial, Failure(address, "CWNodeAssigned", "", "is not JSON")
+    )
 
     assert list(outputs) == []

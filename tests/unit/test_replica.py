@@ -7,10 +7,10 @@ from nodepool.contract.events import CommandRefused, Wake
 from nodepool.contract.messages import Message, envelope_of, pool_fields
 from nodepool.contract.outcomes import accepted
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import LETTER_MAX, Proposal
 from nodepool.engine.replica import CLOCK, INPUTS_MAX, QUIET_MAX, wake
-from nodepool.engine.step import OUTPUTS_MAX
 from nodepool.engine.world import BATCH_MAX, Log
 from nodepool.state.work import IMMEDIATELY
 from support.sample_service import (

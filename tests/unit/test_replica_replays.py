@@ -10,9 +10,9 @@ from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import pool_key
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import OUTPUTS_MAX
 from nodepool.engine.world import Log, World
 from support.sample_service import (
     JOB,

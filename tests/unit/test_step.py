@@ -11,9 +11,10 @@ from nodepool.contract.events import CommandRefused, Wake
 from nodepool.contract.messages import Command, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted
 from nodepool.contract.subjects import Address
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.snapshot import dump
-from nodepool.engine.step import KEYS_MAX, OUTPUTS_MAX, REPORT_MAX, Step, fold, replay, step
+from nodepool.engine.step import KEYS_MAX, REPORT_MAX, Step, fold, replay, step
 from nodepool.service import Context, Failure
 from nodepool.state.work import IMMEDIATELY
 from support.sample_service import (

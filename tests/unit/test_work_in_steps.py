@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import PoolKey, pool_key
 from nodepool.contract.messages import pool_fields
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import KEYS_MAX, OUTPUTS_MAX, Step, fold, replay, step
+from nodepool.engine.step import KEYS_MAX, Step, fold, replay, step
 from nodepool.service import Context
 from nodepool.state.work import IMMEDIATELY
 from support.sample_service import (

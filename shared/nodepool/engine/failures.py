@@ -40,7 +40,11 @@ def bug(message: Message, error: Exception) -> Failure:
 
 
 def merged(failures: Sequence[Failure]) -> Failure | None:
-    """The failures of a `Wake` as one; the first `CAUSES_MAX` of several keys are named."""
+    """The failures of a `Wake` as one; the first `CAUSES_MAX` of several keys are named.
+
+    Retries that failed again are named only where there is nothing else to name.
+    """
+    failures = [failure for failure in failures if not failure.is_retry] or failures
     if len(failures) < 2:
         return failures[0] if failures else None
     causes = [f"{failure.key}: {failure.cause}" for failure in failures[:CAUSES_MAX]]

@@ -56,6 +56,11 @@ class Processed(NamedTuple, Generic[I]):
     envelopes: tuple[Envelope[Message], ...]
     failure: Failure | None
 
+    @property
+    def parked(self) -> Failure | None:
+        """The failure if it has a dead letter; a retry that failed again has none."""
+        return self.failure if self.failure is not None and not self.failure.is_retry else None
+
 
 class Outgoing(NamedTuple):
     """One message of a commit, as bytes."""
@@ -93,11 +98,11 @@ class Proposal(Generic[S, I]):
         for envelope in processed.envelopes:
             subject = subject_of(envelope.data, self.service)
             yield Outgoing(subject, envelope.id, envelope.encode())
-        if processed.failure is not None:
+        if processed.parked is not None:
             entry = processed.input.entry
             subject = f"np.dead.{self.service}"
             id = f"{entry.position}.{self.service}.dead"
-            yield Outgoing(subject, id, _dead_letter(entry, processed.failure))
+            yield Outgoing(subject, id, _dead_letter(entry, processed.parked))
 
     @property
     def subject(self) -> str:

@@ -18,10 +18,11 @@ from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import address_of
 from nodepool.engine import step as engine
+from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlation, Correlations
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal, committed_position
-from nodepool.engine.step import OUTPUTS_MAX, Step
+from nodepool.engine.step import Step
 from nodepool.service import I, O, S, Service, commit_subject
 
 INPUTS_MAX = 400
@@ -140,15 +141,17 @@ class Replica(Generic[S, I, O]):
         if self._is_behind or not self._open:
             return None
         batch: list[Processed[I]] = []
-        size = 0
+        size = Size()
         while self._passed < len(self._open) and len(batch) < INPUTS_MAX:
             item = self._open[self._passed]
             result = self._step(item)
-            if size + len(result.outputs) > OUTPUTS_MAX:
+            outputs = size_of(result.outputs)
+            if size.messages and not size.fits(outputs):
                 break
             self._folded = result.folded
             self._passed += 1
-            size += len(result.outputs) + (result.failure is not None)
+            letters = result.failure is not None and not result.failure.is_retry
+            size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
             envelopes = self._envelopes(item, result.outputs) if result.outputs else ()
             batch.append(Processed(item, envelopes, result.failure))
         return Proposal(
@@ -157,7 +160,7 @@ class Replica(Generic[S, I, O]):
             position=self._open[self._passed - 1].entry.position,
             expected_sequence=self.expected_sequence,
             folded=self._folded,
-            worth_storing=bool(size) or even_if_quiet or self._passed >= QUIET_MAX,
+            worth_storing=bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX,
         )
 
     def _step(self, item: Input[I]) -> Step[S, O]:

@@ -9,17 +9,13 @@ from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.engine.bounds import OUTPUTS_MAX, Size, fill_a_step, size_of, taken
 from nodepool.engine.failures import bug, merged, refusal, unreadable
 from nodepool.engine.folded import Folded, with_work, work_of
 from nodepool.service import Context, Failure, I, O, S, Service, describe
 
-OUTPUTS_MAX = 900
-"""The most messages that one input may lead to: the server takes 1,000 in an atomic batch.
-
-It is part of the log's format: that an input led to so many tells a replay that there was more.
-"""
 KEYS_MAX = 400
-"""The most keys that one `Wake` takes from the work queue; part of the log's format, too."""
+"""The most keys that one `Wake` takes from the work queue; part of the log's format."""
 OUTCOMES = frozenset((CommandAccepted, CommandRefused))
 REPORT_MAX = 2
 """The most events that report one failure.
@@ -32,7 +28,7 @@ class Step(NamedTuple, Generic[S, O]):
     """What processing one input leads to.
 
     folded: what is folded with the input and its outputs.
-    outputs: the messages to store, at most `OUTPUTS_MAX`.
+    outputs: the messages to store, no more than fit one commit.
     failure: why the input, or a key of a `Wake`, could not be processed; None if it was.
     """
 
@@ -63,7 +59,7 @@ def step(
     is then refused, and the service reports any other input with `on_failure`. An input that cannot
     be folded leaves the state as it was; one that cannot be decided on stays folded.
 
-    More than `OUTPUTS_MAX` outputs are never returned: what is missing then is in the work queue.
+    No more outputs are returned than fit one commit: what is missing then is in the work queue.
     """
     if isinstance(message, Unreadable):
         return _failed(service, before, unreadable(message), context)
@@ -104,7 +100,7 @@ def replay(
     except Exception:  # The input was not folded live either.
         return _refolded(service, before, message, recorded, context)
     folded, failure = _refolded(service, folded, message, recorded, context)
-    return Replayed(_requeued(folded, keys, len(recorded)), failure)
+    return Replayed(_requeued(folded, keys, recorded), failure)
 
 
 def fold(
@@ -150,11 +146,11 @@ def _decided(
     if outputs:
         folded = fold(service, folded, outputs, context)
     for key in keys:
-        missing = _missing(service, folded.state, key, OUTPUTS_MAX - len(outputs), context)
+        missing = _missing(service, folded.state, key, size_of(outputs), context)
         if missing:
             folded = fold(service, folded, missing, context)
             outputs += missing
-    return Step(_requeued(folded, keys, len(outputs)), outputs)
+    return Step(_requeued(folded, keys, outputs), outputs)
 
 
 def _reconciled(
@@ -166,21 +162,24 @@ def _reconciled(
 ) -> Step[S, O]:
     """What is missing for the keys of a `Wake`; one that fails does not keep the others waiting."""
     outputs: list[O | CommandOutcome] = []
+    size = Size()
     failures: list[Failure] = []
     for key in keys:
-        room = OUTPUTS_MAX - len(outputs)
         try:
-            missing = _missing(service, folded.state, key, room, context)
+            missing = _missing(service, folded.state, key, size, context)
             folded = fold(service, folded, missing, context)
         except Exception as error:
-            failure = replace(bug(message, error), key=key)
+            is_retry = key in work_of(folded.state).work.failures
+            failure = replace(bug(message, error), key=key, is_retry=is_retry)
+            room = OUTPUTS_MAX - len(outputs)
             report = _reported(service, folded, failure, room, context)
             folded, missing = report.folded, report.outputs
             failures.append(report.failure or failure)
         outputs += missing
-        if len(outputs) >= OUTPUTS_MAX:
+        size = size.with_all(missing)
+        if size.is_full:
             break
-    return Step(_requeued(folded, keys, len(outputs)), tuple(outputs), merged(failures))
+    return Step(_requeued(folded, keys, outputs), tuple(outputs), merged(failures))
 
 
 def _decision(
@@ -200,12 +199,12 @@ def _decision(
 
 
 def _missing(
-    service: Service[S, I, O], state: S, key: str, room: int, context: Context
+    service: Service[S, I, O], state: S, key: str, size: Size, context: Context
 ) -> tuple[O | CommandOutcome, ...]:
-    """At most `room` messages that are missing for a key."""
+    """The messages that are missing for a key, as many as fit a step that has `size` already."""
     reconciler = service.reconciler
     assert reconciler is not None, f"{service.name} reconciles nothing"
-    return _declared(service, tuple(islice(reconciler.reconcile(state, key, context), room)))
+    return _declared(service, taken(reconciler.reconcile(state, key, context), size))
 
 
 def _declared(
@@ -219,14 +218,16 @@ def _declared(
     return outputs
 
 
-def _requeued(folded: Folded[S], keys: tuple[str, ...], outputs: int) -> Folded[S]:
+def _requeued(
+    folded: Folded[S], keys: tuple[str, ...], outputs: Sequence[O | CommandOutcome]
+) -> Folded[S]:
     """After a step that was stopped at its bound, its keys are ready to be reconciled further.
 
     All of them, since a replay cannot tell at which of them it was stopped, and in their order.
     Those that were finished have nothing more to say. One that failed fails and is reported again.
     One that never finishes keeps the others of its `Wake` waiting: that is a bug of the service.
     """
-    if outputs < OUTPUTS_MAX or not keys:
+    if not keys or not fill_a_step(outputs):
         return folded
     work = work_of(folded.state).work
     for key in keys:
@@ -266,7 +267,7 @@ def _reported(
 ) -> Step[S, O]:
     """A failure with the events that report it; without, if the report fails itself."""
     try:
-        events = tuple(islice(service.on_failure(failure), min(room, REPORT_MAX)))
+        events = tuple(islice(service.on_failure(folded.state, failure), min(room, REPORT_MAX)))
         outputs = _declared(service, events)
         return Step(fold(service, folded, outputs, context), outputs, failure)
     except Exception as error:

@@ -83,7 +83,7 @@ class Metrics:
             self._age.observe(max(0.0, age))
             for output in item.envelopes:
                 self._published[output.type,].inc()
-        if item.failure is not None:
+        if item.parked is not None:
             self._dead_letters.inc()
 
     def committed(self, seconds: float, result: str) -> None:

@@ -1,9 +1,11 @@
 """The work queue of a service: the keys that it has to look at again, now or at a moment."""
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Generic, TypeVar
+
+from immutables import Map
 
 from nodepool.state.deadlines import Deadlines
 from nodepool.state.queue import Queue
@@ -11,6 +13,8 @@ from nodepool.state.queue import Queue
 K = TypeVar("K", bound=str)
 IMMEDIATELY = datetime(1970, 1, 1, tzinfo=UTC)
 """When a key that is ready is due: a moment that lies before all others."""
+RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15))
+"""How long after its first, its second, and each later failure a key is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +22,13 @@ class WorkQueue(Generic[K]):
     """Keys that are ready, in the order in which they came, and keys that are due later.
 
     A key may be both: ready for one reason, and due later for another.
+
+    failures: how often each key failed since it last succeeded.
     """
 
     ready: Queue[K] = Queue()
     deadlines: Deadlines[K] = Deadlines()
+    failures: Map[K, int] = Map()
 
     def put(self, key: K) -> "WorkQueue[K]":
         """The work queue with `key` ready, behind all others that are."""
@@ -32,12 +39,26 @@ class WorkQueue(Generic[K]):
         """The work queue with `key` due at this moment, instead of at any other."""
         return replace(self, deadlines=self.deadlines.put(key, due))
 
-    def drop(self, key: K) -> "WorkQueue[K]":
-        """The work queue without `key`, be it ready or due later."""
-        ready, deadlines = self.ready.drop(key), self.deadlines.drop(key)
-        if ready is self.ready and deadlines is self.deadlines:
+    def failed(self, key: K, now: datetime) -> "WorkQueue[K]":
+        """The work queue with `key` due again after a delay that grows with its failures."""
+        before = self.failures.get(key, 0)
+        due = now + RETRY_AFTER[min(before, len(RETRY_AFTER) - 1)]
+        return replace(self.put_at(key, due), failures=self.failures.set(key, before + 1))
+
+    def succeeded(self, key: K) -> "WorkQueue[K]":
+        """The work queue with the failures of `key` forgotten, and the retry that was due."""
+        if key not in self.failures:
             return self
-        return WorkQueue(ready, deadlines)
+        deadlines = self.deadlines.drop(key)
+        return replace(self, deadlines=deadlines, failures=self.failures.delete(key))
+
+    def drop(self, key: K) -> "WorkQueue[K]":
+        """The work queue without `key`, be it ready, due later, or failed before."""
+        work = self.succeeded(key)
+        ready, deadlines = work.ready.drop(key), work.deadlines.drop(key)
+        if ready is work.ready and deadlines is work.deadlines:
+            return work
+        return replace(work, ready=ready, deadlines=deadlines)
 
     def due(self, now: datetime, limit: int) -> tuple[K, ...]:
         """At most `limit` keys: those that are ready, then others whose moment has come."""
@@ -61,7 +82,7 @@ class WorkQueue(Generic[K]):
             moment = deadlines.moments.get(key)
             if moment is not None and moment <= now:
                 deadlines = deadlines.drop(key)
-        return keys, WorkQueue(ready, deadlines)
+        return keys, replace(self, ready=ready, deadlines=deadlines)
 
     def next(self) -> datetime | None:
         """When there is something to do: `IMMEDIATELY`, a moment, or never (None)."""

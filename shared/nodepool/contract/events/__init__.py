@@ -2,6 +2,7 @@
 
 from nodepool.contract.events.allocator import (
     AllocationFailed,
+    AllocationRecovered,
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -23,6 +24,7 @@ from nodepool.contract.events.clock import Wake
 from nodepool.contract.events.fleet import (
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeObserved,
@@ -38,11 +40,13 @@ from nodepool.contract.events.lifecycle import (
     CWRegistrationFailedEvent,
     NodeActivityChanged,
     NodeKept,
+    NodeRemovalRecovered,
     NodeUpdated,
 )
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
     DeletedForPreemption,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -51,6 +55,7 @@ from nodepool.contract.events.quota import (
     CWNodePoolQuotaCheckFailed,
     CWOverQuota,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
@@ -67,6 +72,7 @@ from nodepool.contract.events.validator import (
 
 __all__ = [
     "AllocationFailed",
+    "AllocationRecovered",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -100,6 +106,7 @@ __all__ = [
     "KubernetesEvent",
     "MachineAdded",
     "MachineBooted",
+    "MachineBroken",
     "MachineFailed",
     "MachineRepaired",
     "NodeActivityChanged",
@@ -107,12 +114,15 @@ __all__ = [
     "NodeObserved",
     "NodePoolDeleting",
     "NodePoolValidated",
+    "NodePreempted",
     "NodeRemovalCancelled",
+    "NodeRemovalRecovered",
     "NodeUpdated",
     "PreemptionInProgress",
     "PreemptionOverdue",
     "PreemptionPending",
     "QuotaChecked",
+    "QuotaDeleted",
     "QuotaReleased",
     "QuotaSet",
     "RefusalReason",

@@ -22,6 +22,19 @@ class QuotaSet(Event, OfOrg):
     granted: int
 
 
+class QuotaDeleted(Event, OfOrg):
+    """An organisation has no limit for an instance type in a zone any more.
+
+    granted: how many Nodes would count against one.
+    """
+
+    speaker: ClassVar[str] = "quota"
+
+    zone: str
+    instance_type: str
+    granted: int
+
+
 class QuotaChecked(Event, OfPool):
     """How many Nodes a NodePool may have.
 

@@ -1,0 +1,102 @@
+"""How much one commit may hold: it is stored whole, so its messages and bytes are bounded."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Final, NamedTuple, TypeVar, get_origin
+
+from pydantic import BaseModel
+
+from nodepool.contract.messages import Message
+
+OUTPUTS_MAX: Final = 900
+"""The most messages that one input may lead to: the server takes 1,000 in an atomic batch.
+
+It is part of the log's format: that an input led to so many tells a replay that there was more.
+"""
+BYTES_MAX: Final = 4 * 1024 * 1024
+"""An input leads to no more messages once those it led to have so many bytes.
+
+It is part of the log's format, too. Large ones are synced to disk in a fraction of the time for
+which a service waits for the reply.
+"""
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+"""The largest message that the server takes."""
+SMALL_BYTES: Final = 1_000
+"""What a message counts as that holds nothing but numbers and short texts."""
+
+M = TypeVar("M", bound=Message)
+
+
+class Size(NamedTuple):
+    """The size of some messages: how many they are, and their bytes as JSON."""
+
+    messages: int = 0
+    bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no message may follow in the same step."""
+        return self.messages >= OUTPUTS_MAX or self.bytes >= BYTES_MAX
+
+    def plus(self, message: Message) -> "Size":
+        """The size with one message more."""
+        return Size(self.messages + 1, self.bytes + bytes_of(message))
+
+    def with_all(self, messages: Iterable[Message]) -> "Size":
+        """The size with these messages more."""
+        size = self
+        for message in messages:
+            size = size.plus(message)
+        return size
+
+    def fits(self, other: "Size") -> bool:
+        """Whether messages of these two sizes fit one commit."""
+        return (
+            self.messages + other.messages <= OUTPUTS_MAX and self.bytes + other.bytes <= BYTES_MAX
+        )
+
+
+def size_of(messages: Iterable[Message]) -> Size:
+    """The size of these messages."""
+    return Size().with_all(messages)
+
+
+def fill_a_step(messages: Sequence[Message]) -> bool:
+    """Whether a step with these messages was stopped at its bound, or has just reached it."""
+    # Few messages never fill a step, and most steps have few.
+    return len(messages) >= BYTES_MAX // MESSAGE_BYTES_MAX and size_of(messages).is_full
+
+
+def taken(messages: Iterable[M], size: Size) -> tuple[M, ...]:
+    """The first messages, as many as fit a step that has `size` already; no further one is made."""
+    result: list[M] = []
+    if size.is_full:
+        return ()
+    for message in messages:
+        result.append(message)
+        size = size.plus(message)
+        if size.is_full:
+            break
+    return tuple(result)
+
+
+def bytes_of(message: Message) -> int:
+    """How many bytes a message counts as; the same for one that was stored and read again."""
+    measure = _measure(type(message))
+    return SMALL_BYTES if measure is None else len(measure(message))
+
+
+@cache
+def _measure(kind: type[Message]) -> Callable[[Message], bytes] | None:
+    """How a class of messages becomes JSON; None where all its fields are numbers or short texts.
+
+    Making JSON only to measure it costs time, and most messages are small by their class.
+    """
+    if any(_is_container(field.annotation) for field in kind.model_fields.values()):
+        return kind.__pydantic_serializer__.to_json
+    return None
+
+
+def _is_container(annotation: object) -> bool:
+    kind = get_origin(annotation) or annotation
+    return isinstance(kind, type) and issubclass(kind, (Mapping, tuple, BaseModel))
