@@ -160,6 +160,7 @@ class Stay:
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
+    preempted: the position of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
@@ -173,6 +174,7 @@ class Stay:
     booted: bool = False
     failed: bool = False
     removals: History[bool] = field(default_factory=History)
+    preempted: int | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False
     overdue: bool = False
@@ -185,7 +187,8 @@ class Stay:
 
     def is_leaving(self, position: int) -> bool:
         """Whether its removal had been requested, or announced by a warning, at this position."""
-        return bool(self.removals.as_of(position)) or self.is_preempted(position)
+        at_once = self.preempted is not None and self.preempted <= position
+        return at_once or bool(self.removals.as_of(position)) or self.is_preempted(position)
 
 
 def machine_key(zone: str, machine: str) -> str:

@@ -184,8 +184,11 @@ class CapacityModel:
         if any(each.spec.affinity is not None or each.since is None for each in rivals):
             return
         free = len(self.free(demand, fitting=False))
-        ahead = sum(each.wanted for each in rivals if rank(each) < rank(demand))
-        available = max(0, free - ahead)
+        for ahead in sorted(rivals, key=rank):
+            if ahead is demand:
+                break
+            free -= in_racks(ahead, min(free, ahead.wanted))
+        available = in_racks(demand, free)
         reason = self.reason(demand, available, available)
         text = self.message(demand, reason, available)
         if (verdict.reason, verdict.message) != (reason, text):
@@ -202,6 +205,12 @@ def rank(demand: Demand) -> tuple[bool, int, datetime, str]:
     return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, demand.key
 
 
+def in_racks(demand: Demand, count: int) -> int:
+    """How many of so many machines a NodePool can be given, if its type comes in whole racks."""
+    size = INSTANCE_TYPES[demand.spec.instance_type].rack_size
+    return max(0, count - (demand.held + count) % size) if size else count
+
+
 def accepts(spec: NodePoolSpec, machine: Machine) -> bool:
     """Whether a NodePool's node affinity accepts a machine."""
     labels = {
@@ -216,10 +225,9 @@ def faults(model: CapacityModel) -> Iterator[str]:
     """What was wrong on the way, and machines that are idle in the end though they are wanted."""
     yield from model.faults
     for demand in model.demands.values():
-        free = model.free(demand)
-        size = INSTANCE_TYPES[demand.spec.instance_type].rack_size if demand.wanted else 0
-        if demand.wanted and len(free) >= max(1, size):
+        free = len(model.free(demand))
+        if demand.wanted and in_racks(demand, min(free, demand.wanted)):
             yield (
                 f"{demand.key} wants {demand.wanted} more of {demand.granted} granted Nodes, "
-                f"while {len(free)} machines that it could have are free"
+                f"while {free} machines that it could have are free"
             )

@@ -35,6 +35,9 @@ def faults(
     """What the NodePools of the read model show that they should not."""
     shown: Mapping[str, Shown] = documents_of(world, "nodepools")
     for key, pool in expected.pools.items():
+        if pool.deleting:
+            yield f"{key} is not deleted yet"
+            continue
         document = shown.get(key)
         if document is None:
             yield f"{key} is not in the read model"

@@ -38,9 +38,11 @@ from nodepool.contract.events import (
     KubernetesEvent,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
+    QuotaDeleted,
     QuotaSet,
 )
 from nodepool.contract.messages import OfPool
@@ -75,7 +77,7 @@ def _repeated(history: History, speaker: str) -> Iterator[str]:
     changes: Counter[str] = Counter()
     for said in history.seen_by(speaker):
         event = said.message
-        if isinstance(event, QuotaSet):
+        if isinstance(event, QuotaSet | QuotaDeleted):
             changes[""] += 1
         is_own = said.speaker == speaker
         if isinstance(event, KubernetesEvent) and is_own and event.severity == "Warning":
@@ -108,7 +110,7 @@ def _warnings(
                 known.pop(event.key, None)
         elif isinstance(event, verdict):
             good = event.reason in ("Under", "Sufficient")
-            limit = event.limit if isinstance(event, QuotaChecked) else None
+            limit = event.limit if isinstance(event, QuotaChecked) else event.granted
             about[event.key] = event.generation, event.reason, limit
             if good:
                 warned.pop(event.key, None)
@@ -209,7 +211,7 @@ def _preemptions(history: History) -> Iterator[str]:
     left: dict[str, bool] = {}
     for said in history.seen_by("lifecycle"):
         event = said.message
-        if isinstance(event, PreemptionPending):
+        if isinstance(event, PreemptionPending | NodePreempted):
             preempted.add(event.assignment)
         elif isinstance(event, CWNodeDeleted):
             left[f"{event.key}/{event.node}"] = event.assignment in preempted

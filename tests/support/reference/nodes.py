@@ -14,6 +14,7 @@ From the log: what the allocator had read when it decided.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -32,6 +33,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
@@ -78,7 +80,12 @@ class Removal:
 
 @dataclass
 class Group:
-    """The Nodes of a NodePool; `level` is the target that it was last scaled to."""
+    """The Nodes of a NodePool.
+
+    level: the target that it was last scaled to; None before the first time.
+    requested, assigned, lost: how many Nodes were requested, were assigned, and left unasked for.
+    grown: whether the step under way has assigned it a Node.
+    """
 
     version: NodePoolValidated
     deleting: bool = False
@@ -90,6 +97,7 @@ class Group:
     assigned: int = 0
     lost: int = 0
     within_quota: bool = False
+    grown: bool = False
 
     @property
     def key(self) -> str:
@@ -150,10 +158,16 @@ class NodesModel:
     def _ended(self) -> None:
         """At the end of a step, no Node is leaving that its NodePool needs."""
         step, message = self._step, self._step.message if self._step else None
-        if step is None or not isinstance(message, OfPool) or self._outputs >= OUTPUTS_MAX:
+        if step is None or self._outputs >= OUTPUTS_MAX:
             return
+        about = message.key if isinstance(message, OfPool) else ""
         for group in self.groups.values():
-            if group.key == message.key and group.owes:
+            kind = INSTANCE_TYPES.get(group.spec.instance_type)
+            size = kind.rack_size if kind is not None else 0
+            if group.grown and size and len(group.members) % size:
+                self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
+            group.grown = False
+            if group.key == about and group.owes:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
     def _fault(self, group: Group, text: str) -> None:
@@ -201,7 +215,7 @@ class NodesModel:
                 member.active = active
             case NodeKept(request=request) if request == member.request:
                 member.chosen = None
-            case PreemptionPending():
+            case PreemptionPending() | NodePreempted():
                 member.preempted = True
             case _:
                 pass
@@ -238,6 +252,7 @@ class NodesModel:
     def _assigned(self, group: Group, message: CWNodeAssigned) -> None:
         group.members[message.assignment] = Member(message.node, message.assignment)
         group.assigned += 1
+        group.grown = True
         if group.assigned > group.requested + group.lost:
             requested = f"{group.requested} were requested and {group.lost} lost"
             self._fault(group, f"is assigned Node {group.assigned}, but {requested}")

@@ -13,6 +13,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.commands import (
     ApplyNodePool,
     DeleteNodePool,
+    DeleteQuota,
     RegisterCluster,
     ScaleNodePool,
     SetQuota,
@@ -90,6 +91,8 @@ def _accepted(result: Expected, command: Message) -> None:
             result.clusters[f"{command.org}/{command.cluster}"] = command.zone
         case SetQuota():
             result.limits[command.org, command.zone, command.instance_type] = command.limit
+        case DeleteQuota():
+            result.limits.pop((command.org, command.zone, command.instance_type), None)
         case ApplyNodePool():
             _applied(result, command)
         case ScaleNodePool():

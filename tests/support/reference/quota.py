@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaSet,
     Wake,
 )
@@ -161,6 +162,10 @@ class QuotaModel:
                 part.grants = [] if part.deleting else kept
             case QuotaSet():
                 self._limited((message.org, message.zone, message.instance_type), message.limit)
+            case QuotaDeleted():
+                ledger = message.org, message.zone, message.instance_type
+                self._limited(ledger, 0)
+                del self.limits[ledger]
             case QuotaChecked():
                 self._checked(message, said)
             case CWNodePoolQuotaCheckFailed():
