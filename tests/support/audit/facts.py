@@ -160,6 +160,7 @@ class Stay:
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
+    asked: when it was last told to be cordoned or drained.
     preempted: the position of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
@@ -174,6 +175,7 @@ class Stay:
     booted: bool = False
     failed: bool = False
     removals: History[bool] = field(default_factory=History)
+    asked: datetime | None = None
     preempted: int | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False

@@ -47,7 +47,8 @@ def faults(
         existing = facts.pool_at(key)
         stays = facts.stays_in(existing) if existing is not None else ()
         current = sum(stay.phase != NodePhase.BOOTING for stay in stays)
-        wanted = dict(_conditions(pool, quota, capacity, existing, current))
+        wanted = dict(_conditions(pool, quota, capacity, existing))
+        wanted["AtTarget"] = _at_target(current, pool, conditions)
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
         absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
@@ -64,17 +65,12 @@ def _object(pool: Desired, document: Shown) -> Iterator[str]:
 
 
 def _conditions(
-    pool: Desired,
-    quota: QuotaModel,
-    capacity: CapacityModel,
-    facts: Pool | None,
-    current: int,
+    pool: Desired, quota: QuotaModel, capacity: CapacityModel, facts: Pool | None
 ) -> Iterator[tuple[str, tuple[str, str]]]:
     """Reason and message of each condition; those of an invalid NodePool may be old ones."""
     fault = pool.fault
     valid = Validated.INVALID if fault else Validated.VALID
     yield "Validated", (valid.value, fault or HEALTHY[Validated.VALID])
-    yield "AtTarget", _at_target(current, pool)
     if fault or facts is None:
         return
     part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
@@ -85,14 +81,22 @@ def _conditions(
     yield "Capacity", (reason.value, capacity.message(demand, reason, available))
 
 
-def _at_target(current: int, pool: Desired) -> tuple[str, str]:
-    """The message for too many Nodes says what it waits for, and is not laid down here."""
+def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> tuple[str, str]:
+    """AtTarget names the conditions that keep a NodePool from its target.
+
+    The message for too many Nodes says what it waits for, and is not laid down here.
+    """
     target = pool.spec.target_nodes
     if current == target:
         return AtTarget.TARGET_MET.value, HEALTHY[AtTarget.TARGET_MET]
     if current > target:
         return AtTarget.OVER_TARGET.value, ""
-    return AtTarget.UNDER_TARGET.value, f"NodePool has {current} of {target} Nodes."
+    checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
+    failing = [f"{each['type']} is {each['reason']}" for each in checks if each]
+    failing = [each for each in failing if STATUS.get(each.rpartition(" ")[2]) != "True"]
+    because = f"; {' and '.join(failing)}" if failing else ""
+    count = f"{target} Node{'' if target == 1 else 's'}"
+    return AtTarget.UNDER_TARGET.value, f"NodePool has {current} of {count}{because}."
 
 
 def _condition(
@@ -101,7 +105,9 @@ def _condition(
     if shown is None:
         yield f"{name} is missing, and has to be {reason}"
         return
-    wanted = (STATUS.get(reason, "False"), reason, message or shown["message"], pool.generation)
+    if shown["message"].startswith(message):
+        message = shown["message"]  # It may go on with what is not laid down here.
+    wanted = (STATUS.get(reason, "False"), reason, message, pool.generation)
     found = (shown["status"], shown["reason"], shown["message"], shown["observedGeneration"])
     if found != wanted:
         yield f"{name} is {found}, and has to be {wanted}"

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from nodepool.contract.commands import ApplyNodePool, PreemptNode, ScaleNodePool
 from nodepool.contract.events import (
+    AllocationFailed,
     CapacityChecked,
     CommandAccepted,
     CommandRefused,
@@ -157,6 +158,8 @@ def _deletions(history: History) -> Iterator[str]:
     granted: dict[str, Said] = {}
     for said in history.seen_by("allocator"):
         event = said.message
+        if isinstance(event, AllocationFailed):
+            granted.pop(event.key, None)  # It is given back once the check is made again.
         if granted and said.speaker != "allocator":
             yield from (f"{key} keeps its grant at {at.position}" for key, at in granted.items())
             granted.clear()

@@ -71,7 +71,12 @@ class Member:
 
 @dataclass
 class Removal:
-    """A removal under way; `before` counts the departures of Nodes preempted before it began."""
+    """A removal under way.
+
+    left: how many Nodes left in it.
+    before: how many left that may count or not: they were preempted before it began, or were to be
+        kept, and were gone before that was known.
+    """
 
     preempted: set[int]
     left: int = 0
@@ -199,7 +204,7 @@ class NodesModel:
                     if group.level is None and not group.spec.target_nodes:
                         group.level = 0
             case CWNodeDeleted() | CWNodeRegistrationFailed():
-                self._left(message.assignment)
+                self._left(message)
             case _:
                 self._member_changed(said)
 
@@ -220,16 +225,19 @@ class NodesModel:
             case _:
                 pass
 
-    def _left(self, assignment: int) -> None:
+    def _left(self, message: CWNodeDeleted | CWNodeRegistrationFailed) -> None:
+        """A Node that was to be kept, and was gone before that was known, was removed."""
+        too_late = isinstance(message, CWNodeDeleted) and message.removal == "ScaleDown"
         for group in self.groups.values():
-            member = group.members.pop(assignment, None)
+            member = group.members.pop(message.assignment, None)
             if member is None:
                 continue
             group.lost += member.chosen is None or member.preempted
-            if group.removal is not None and not member.stays:
-                early = member.chosen is None and assignment in group.removal.preempted
-                group.removal.left += not early
-                group.removal.before += early
+            if group.removal is not None and (too_late or not member.stays):
+                early = member.chosen is None and message.assignment in group.removal.preempted
+                is_sure = not (early or too_late and member.stays)
+                group.removal.left += is_sure
+                group.removal.before += not is_sure
 
     def _said(self, said: Said) -> None:
         message = said.message

@@ -33,9 +33,7 @@ def faults(world: World, expected: Expected, facts: Facts) -> Iterator[str]:
     yield from _gauges(world, expected, facts)
 
 
-def _state(
-    world: World, service: AnyService, expected: Expected, facts: Facts
-) -> Iterator[str]:
+def _state(world: World, service: AnyService, expected: Expected, facts: Facts) -> Iterator[str]:
     names = set(_strings(world.state(service.name)))
     gone_uids = {uid for uid, pool in facts.pools.items() if facts.uids.get(pool.key) != uid}
     gone_keys = {pool.key for pool in facts.pools.values()} - set(facts.uids)
@@ -102,7 +100,9 @@ def _compared(bucket: str, shown: set[str], least: set[str], most: set[str]) -> 
 def _gauges(world: World, expected: Expected, facts: Facts) -> Iterator[str]:
     """Every label of a gauge is that of something that exists."""
     pools = {tuple(key.split("/", 2)) for key in expected.pools}
-    kinds = {ledger.rpartition("/")[2] for ledger in _ledgers(expected) | _offerings(expected, facts)}
+    kinds = {
+        ledger.rpartition("/")[2] for ledger in _ledgers(expected) | _offerings(expected, facts)
+    }
     for service in world.services:
         for name, labels, _ in service.gauges(world.state(service.name)):
             pool = labels.get("org", ""), labels.get("cluster", ""), labels.get("pool", "")

@@ -59,9 +59,10 @@ class Batches:
         count = self.random.choice((1, 1, 2))
         orders: list[Callable[[], None]] = [
             lambda: self._scale(pool, pool.held - count),
-            *(lambda stay=stay: self._preempt(stay) for stay in self.random.sample(
-                stays, min(len(stays), count)
-            )),
+            *(
+                lambda stay=stay: self._preempt(stay)
+                for stay in self.random.sample(stays, min(len(stays), count))
+            ),
         ]
         self.random.shuffle(orders)
         for order in orders:
@@ -83,9 +84,9 @@ class Batches:
             "instanceType": pool.spec.instance_type,
             "targetNodes": self.random.choice((1, 2, 5)),
         }
-        self.sender.send("ApplyNodePool", (org, cluster, name), {
-            "metadata": {"name": name}, "spec": spec
-        })
+        self.sender.send(
+            "ApplyNodePool", (org, cluster, name), {"metadata": {"name": name}, "spec": spec}
+        )
 
     def _lower_limit_and_raise(self, pool: Pool) -> None:
         limit = self.facts.limits.get(pool.ledger, 0)

@@ -32,18 +32,16 @@ class Bugs:
         name, reconciler = service.name, service.reconciler
         assert reconciler is not None
 
-        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:  # noqa: ANN401
+        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
             if isinstance(message, OfPool):
                 self._raise(name, message.key)
             return service.decide(state, message, context)
 
-        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:  # noqa: ANN401
+        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:
             self._raise(name, key)
             yield from reconciler.reconcile(state, key, context)
 
-        return replace(
-            service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile)
-        )
+        return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
 
     def _raise(self, service: str, key: str) -> None:
         if (service, key) in self.keys:

@@ -79,7 +79,11 @@ class Customers:
         if keys and self.random.random() < 0.7:
             return pool_path(self.random.choice(keys))
         org, cluster = self.random.choice(list(self._clusters))
-        return org, cluster, f"p{self.random.randrange(3)}" if self.random.random() < 0.9 else "typo"
+        return (
+            org,
+            cluster,
+            f"p{self.random.randrange(3)}" if self.random.random() < 0.9 else "typo",
+        )
 
     def apply(self) -> None:
         """Creates a NodePool, or changes one."""
