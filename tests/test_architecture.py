@@ -111,6 +111,7 @@ FOR_PEOPLE = {
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
     "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
+    "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }

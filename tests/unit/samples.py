@@ -75,6 +75,7 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -402,6 +403,7 @@ SAMPLES: tuple[Message, ...] = (
     NodeObserved(zone=ZONE, machine=MACHINE, assignment=7, unschedulable=True, cordon=2),
     DeleteQuota(org="acme", zone=ZONE, instance_type=KIND),
     QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=6),
+    QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
 )
 
 
