@@ -11,6 +11,7 @@ from quota.pool import Pool
 RENEWALS_PER_SECOND: Final = 100
 """How many verdicts of a ledger are renewed in a second because a number in them has changed."""
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
+NO_LINE: Final = Line()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Ledger:
     used: int = 0
     holders: int = 0
     pools: Queue[PoolKey] = Queue()
-    waiting: Line = Line()
+    waiting: Line = NO_LINE
     unchecked: Queue[PoolKey] = Queue()
     exceeding: Queue[PoolKey] = Queue()
 
@@ -73,9 +74,7 @@ class Ledger:
         if pool.eligible:
             waiting = self.waiting.put(key, pool.lacks) if key in self.waiting else self.waiting
             return replace(ledger, pools=self.pools.put(key), waiting=waiting)
-        return replace(
-            ledger.done(key), pools=self.pools.drop(key), waiting=self.waiting.drop(key)
-        )
+        return replace(ledger.done(key), pools=self.pools.drop(key), waiting=self.waiting.drop(key))
 
     def joined(self, pool: Pool, *, keeps_place: bool) -> "Ledger":
         """The ledger with a new version of a NodePool to be checked, at the end of the line."""
@@ -85,9 +84,7 @@ class Ledger:
 
     def done(self, key: PoolKey) -> "Ledger":
         """The ledger without the duty to check this NodePool."""
-        return replace(
-            self, unchecked=self.unchecked.drop(key), exceeding=self.exceeding.drop(key)
-        )
+        return replace(self, unchecked=self.unchecked.drop(key), exceeding=self.exceeding.drop(key))
 
     def waits(self, pool: Pool, *, waits: bool) -> "Ledger":
         """The ledger with a NodePool in line, at its place or at the end, or not in line."""

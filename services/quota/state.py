@@ -140,11 +140,8 @@ def _acknowledged(
 def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if pool is None:
         return state
-    pool = pool.checked(verdict)
-    state = _stored(state, pool, context)
     waits = pool.eligible and verdict.reason is not Quota.UNDER
-    ledger = state.ledger(pool.ledger).waits(pool, waits=waits)
-    state = _with_ledger(state, pool.ledger, ledger, context)
+    state = _stored(state, pool.checked(verdict), context, waits=waits)
     return replace(state, work=state.work.succeeded(pool.key))
 
 
@@ -176,22 +173,24 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
     """A NodePool whose check failed keeps its place in line, and is passed over until a retry."""
     if pool is None or not pool.eligible:
         return state
-    pool = replace(pool, fault=text)
-    state = _stored(state, pool, context)
-    ledger = state.ledger(pool.ledger).waits(pool, waits=True)
-    state = _with_ledger(state, pool.ledger, ledger, context)
+    state = _stored(state, replace(pool, fault=text), context, waits=True)
     state = replace(state, work=state.work.failed(pool.key, context.time))
     return _served(state, pool.ledger)
 
 
-def _stored(state: State, pool: Pool, context: Context) -> State:
-    """The state with this NodePool, and its ledger in step."""
+def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
+    """The state with this NodePool, and its ledger in step.
+
+    waits: whether it is in line from now on; None where that does not change.
+    """
     known = state.pools.get(pool.key)
     state = replace(state, pools=state.pools.set(pool.key, pool))
-    if known is not None and _part(known) == _part(pool):
+    if waits is None and known is not None and _part(known) == _part(pool):
         return state
-    ledger = state.ledger(pool.ledger)
-    ledger = ledger.with_pool(known.reserved if known is not None else 0, pool)
+    before = known.reserved if known is not None else 0
+    ledger = state.ledger(pool.ledger).with_pool(before, pool)
+    if waits is not None:
+        ledger = ledger.waits(pool, waits=waits)
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
