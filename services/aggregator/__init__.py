@@ -2,6 +2,7 @@
 
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWDrainNode,
@@ -18,6 +19,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
     QuotaReleased,
@@ -28,6 +30,8 @@ CheckFailed = (
     CWNodePoolQuotaCheckFailed | CapacityCheckFailed | AllocationFailed | CWNodePoolNodesRemoveError
 )
 """A condition of a NodePool could not be determined."""
+Recovered = AllocationRecovered | NodeRemovalRecovered
+"""What could not be determined can be determined again."""
 NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
 """A Node of a NodePool is other than it was."""
 NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
@@ -42,6 +46,7 @@ Hears = (
     | QuotaCounted
     | CapacityChecked
     | CheckFailed
+    | Recovered
     | CWNodeAssigned
     | NodeChanged
     | NodeLeft

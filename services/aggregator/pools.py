@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from aggregator import CheckFailed, NodeLeft
+from aggregator import CheckFailed, NodeLeft, Recovered
 from aggregator.objects import NodePoolObject
 from nodepool.contract.conditions import (
     HEALTHY,
@@ -97,6 +97,11 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
         case _:
             assert_never(event)
     return _with_condition(pool, reason, event.message, context)
+
+
+def recovered(pool: NodePoolObject, _event: Recovered, context: Context) -> NodePoolObject:
+    """The NodePool with the conditions that follow from its counts."""
+    return _counted(pool, context)
 
 
 def nodes_removed(

@@ -11,6 +11,7 @@ from aggregator.capacity import recounted
 from aggregator.objects import CapacityObject, NodeObject, NodePoolObject, QuotaObject
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWDrainNode,
@@ -27,6 +28,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
     QuotaReleased,
@@ -68,9 +70,8 @@ def evolve(state: State, message: Hears, context: Context) -> State:
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _node_left(state, message, context)
         case MachineAdded():
-            return _machine_changed(
-                state, message.machine_key, state.inventory.add(message), context
-            )
+            inventory = state.inventory.add(message)
+            return _machine_changed(state, message.machine_key, inventory, context)
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
         case QuotaChecked():
@@ -90,6 +91,8 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _machine_changed(state, machine, state.inventory.repair(machine), context)
         case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed():
             return _pool_changed(state, message, pools.check_failed, context)
+        case AllocationRecovered() | NodeRemovalRecovered():
+            return _pool_changed(state, message, pools.recovered, context)
         case AllocationFailed() | CWNodePoolNodesRemoveError():
             return _pool_changed(state, message, pools.check_failed, context)
         case _:
@@ -140,12 +143,8 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
 
 
 def _node_left(state: State, event: NodeLeft, context: Context) -> State:
-    machine, inventory = event.machine_key, state.inventory
-    if isinstance(event, CWNodeDeleted):
-        inventory = inventory.release(machine, event.assignment)
-    else:
-        inventory = inventory.triage(machine, event.assignment)
-    state = _machine_changed(state, machine, inventory, context)
+    inventory = state.inventory.depart(event)
+    state = _machine_changed(state, event.machine_key, inventory, context)
     node = state.nodes.get(event.node_key)
     if node is not None and node.assignment == event.assignment:
         state = replace(state, nodes=state.nodes.delete(event.node_key))

@@ -2,6 +2,7 @@
 
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeAssigned,
@@ -24,6 +25,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
@@ -41,6 +43,7 @@ Hears = (
     | NodeActivityChanged
     | NodeKept
     | CWNodeDeleted
+    | NodePreempted
     | PreemptionPending
     | MachineAdded
     | MachineRepaired
@@ -48,6 +51,7 @@ Hears = (
 Says = (
     GrantAcknowledged
     | AllocationFailed
+    | AllocationRecovered
     | NodeRemovalCancelled
     | CWNodePoolScaledUp
     | CWNodeRequestQueued

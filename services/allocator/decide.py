@@ -25,6 +25,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     PreemptionPending,
     QuotaChecked,
 )
@@ -56,6 +57,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             | NodeActivityChanged()
             | NodeKept()
             | CWNodeDeleted()
+            | NodePreempted()
             | PreemptionPending()
             | MachineAdded()
             | MachineRepaired()
@@ -79,16 +81,12 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             | CWNodeRegistrationFailed(key=key)
             | NodeActivityChanged(key=key)
             | NodeKept(key=key)
+            | NodePreempted(key=key)
+            | PreemptionPending(key=key)
             | CWNodeDeleted(key=key)
         ):
             return key if key in state.pools else None
-        case (
-            CWNodePoolDeleted()
-            | CapacityCheckFailed()
-            | PreemptionPending()
-            | MachineAdded()
-            | MachineRepaired()
-        ):
+        case CWNodePoolDeleted() | CapacityCheckFailed() | MachineAdded() | MachineRepaired():
             return None
         case _:
             assert_never(message)

@@ -11,6 +11,7 @@ from allocator.pool import Check, Grant, Pool, Stage
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeAssigned,
@@ -33,6 +34,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
@@ -92,7 +94,7 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return _left(state, message)
         case CWNodeRegistered() | NodeActivityChanged() | NodeKept() | NodeRemovalCancelled():
             return _member_changed(state, message)
-        case PreemptionPending() | CWNodeDeletionRequestSuccess():
+        case NodePreempted() | PreemptionPending() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
         case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
             return _announced(state, message)
@@ -100,7 +102,7 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return _announced(state, message)
         case CWNodeDeliverFail():
             return _announced(state, message)
-        case AllocationFailed() | CWNodePoolNodesRequestFailed():
+        case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRequestFailed():
             return state
         case _:
             assert_never(message)
@@ -165,9 +167,7 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
 
 
 def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
-    inventory, key = state.inventory, event.machine_key
-    leave = inventory.release if isinstance(event, CWNodeDeleted) else inventory.triage
-    state = replace(state, inventory=leave(key, event.assignment))
+    state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
@@ -177,7 +177,7 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
         state = _stored(
             state, replace(pool, members=pool.members.drop(event.node), removed=removed)
         )
-    return _offered(state, state.inventory.machines[key].offering)
+    return _offered(state, state.inventory.machines[event.machine_key].offering)
 
 
 MemberChanged = (
@@ -185,6 +185,7 @@ MemberChanged = (
     | NodeActivityChanged
     | NodeKept
     | NodeRemovalCancelled
+    | NodePreempted
     | PreemptionPending
     | CWNodeDeletionRequestSuccess
 )
@@ -211,7 +212,7 @@ def _changed(member: Member, event: MemberChanged) -> Member:
             return replace(member, removal=None) if request == member.requests else member
         case NodeRemovalCancelled():
             return replace(member, removal=None)
-        case PreemptionPending():
+        case NodePreempted() | PreemptionPending():
             if member.removal is RemovalReason.POOL_DELETED:
                 return member
             return replace(member, removal=RemovalReason.PREEMPTED)

@@ -128,12 +128,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case CWNodeAssigned(machine_key=machine, assignment=assignment):
             inventory = state.inventory.assign(machine, message.key, assignment)
             return _held(replace(state, inventory=inventory), message, machine, 1)
-        case CWNodeDeleted(machine_key=machine, assignment=assignment):
-            inventory = state.inventory.release(machine, assignment)
-            return _held(replace(state, inventory=inventory), message, machine, -1)
-        case CWNodeRegistrationFailed(machine_key=machine, assignment=assignment):
-            inventory = state.inventory.triage(machine, assignment)
-            return _held(replace(state, inventory=inventory), message, machine, -1)
+        case CWNodeDeleted(machine_key=machine) | CWNodeRegistrationFailed(machine_key=machine):
+            state = replace(state, inventory=state.inventory.depart(message))
+            return _held(state, message, machine, -1)
         case NodePoolDeleting(key=key, uid=uid):
             pool = state.pool(key, uid)
             return state if pool is None else _stored(state, replace(pool, checked=False))

@@ -9,6 +9,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeObserved,
@@ -28,4 +29,4 @@ Hears = (
     | CWDrainNode
     | CWNodeDeleted
 )
-Says = MachineAdded | MachineRepaired | MachineBooted | MachineFailed | NodeObserved
+Says = MachineAdded | MachineBroken | MachineRepaired | MachineBooted | MachineFailed | NodeObserved

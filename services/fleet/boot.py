@@ -6,8 +6,24 @@ from datetime import datetime, timedelta
 from immutables import Map
 
 from fleet.machine import Machine
-from nodepool.contract.events import MachineBooted, MachineFailed
+from nodepool.contract.events import MachineBooted, MachineBroken, MachineFailed
 from nodepool.contract.keys import MachineKey, machine_parts
+
+
+def broken(machine: Machine, event: MachineBroken) -> Machine:
+    """The machine with a fault; one that is a Node hangs at once, or answers again."""
+    times, failing = event.times, machine.failing
+    if machine.joined and event.fault == "hang" and times and failing != "hang":
+        times, failing = times - 1, "hang"
+    elif not times and failing == "hang":
+        failing = ""
+    return replace(
+        machine,
+        fault=event.fault,
+        fault_times=times,
+        fault_cause=event.cause,
+        failing=failing,
+    )
 
 
 def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
@@ -40,7 +56,7 @@ def powered_off(machine: Machine) -> Machine:
 def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
     """What a machine reports when its boot is over."""
     zone, name = machine_parts(key)
-    if not machine.failing:
+    if machine.failing in ("", "hang"):
         return MachineBooted(zone=zone, machine=name, assignment=machine.assignment)
     failed = "did not boot" if machine.failing == "boot" else "was turned away at registration"
     cause = f": {machine.fault_cause}" if machine.fault_cause else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from fleet import Hears, Says
-from fleet.boot import report
+from fleet.boot import broken, report
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineBroken,
     MachineRepaired,
     NodeUpdated,
 )
@@ -50,7 +51,7 @@ def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]
     if machine.boots_at is not None and machine.boots_at <= context.time:
         yield report(key, machine)
     pods = surviving(machine, context.time)
-    if len(pods) < len(machine.pods):
+    if machine.answers and len(pods) < len(machine.pods):
         yield observed(key, machine, pods)
 
 
@@ -96,7 +97,7 @@ def _command(
         return
     match command:
         case BreakMachine():
-            yield accepted(command, "done")
+            yield from _break(key, machine, command)
         case RepairMachine():
             yield accepted(command, "done")
             yield MachineRepaired(zone=command.zone, machine=command.machine)
@@ -106,6 +107,23 @@ def _command(
             yield from _stop(key, machine, command)
         case _:
             assert_never(command)
+
+
+def _break(
+    key: MachineKey, machine: Machine, command: BreakMachine
+) -> Iterator[Says | CommandOutcome]:
+    """A fault; a machine that answers again reports what it did not report before."""
+    yield accepted(command, "done")
+    event = MachineBroken(
+        zone=command.zone,
+        machine=command.machine,
+        fault=command.fault,
+        times=command.times,
+        cause=command.cause,
+    )
+    yield event
+    if not machine.answers and broken(machine, event).answers:
+        yield observed(key, machine, machine.pods)
 
 
 def _run(key: MachineKey, machine: Machine, command: RunPod) -> Iterator[Says | CommandOutcome]:
@@ -130,7 +148,7 @@ def _stop(key: MachineKey, machine: Machine, command: StopPod) -> Iterator[Says 
 def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:
     """The Node as it is now: after every drain, and where its cordon was not observed yet."""
     machine = state.machine_of(message)
-    if machine is None or not machine.joined:
+    if machine is None or not machine.joined or not machine.answers:
         return
     if isinstance(message, CWDrainNode) or machine.unschedulable != machine.reported:
         yield observed(message.machine_key, machine, machine.pods)

@@ -49,9 +49,14 @@ class Machine:
     kills: Map[str, datetime] = Map()
 
     @property
+    def answers(self) -> bool:
+        """Whether it reports what changes on its Node."""
+        return not (self.joined and self.failing == "hang")
+
+    @property
     def due(self) -> datetime | None:
         """The next moment at which it has something to report; None where there is none."""
-        moments = [*self.kills.values()]
+        moments = [*self.kills.values()] if self.answers else []
         if self.boots_at is not None:
             moments.append(self.boots_at)
         return min(moments, default=None)

@@ -41,6 +41,8 @@ def unschedulable(machine: Machine, pod: Pod) -> Refusal | None:
         return Refusal("pod.name", reason)
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
+    if not machine.answers:
+        return Refusal("machine", "does not answer")
     if machine.unschedulable and not pod.daemon_set:
         return Refusal("machine", "is cordoned")
     if pod.name in machine.pods:
@@ -52,6 +54,8 @@ def unschedulable(machine: Machine, pod: Pod) -> Refusal | None:
 
 def not_running(machine: Machine, command: StopPod) -> Refusal | None:
     """Why this Pod cannot be stopped; None where it runs."""
+    if not machine.answers:
+        return Refusal("machine", "does not answer")
     if command.name in machine.pods:
         return None
     return Refusal("name", f"no Pod {command.name} runs on {command.machine}")

@@ -7,7 +7,7 @@ from typing import assert_never
 from immutables import Map
 
 from fleet import Hears, Says
-from fleet.boot import powered_off, powered_on
+from fleet.boot import broken, powered_off, powered_on
 from fleet.machine import Machine
 from fleet.pods import drained, with_pods
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeObserved,
@@ -43,12 +44,12 @@ class State(WithWork[MachineKey]):
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
-    """The state after a message; `BreakMachine` has no event, so the command itself is folded."""
+    """The state after a message."""
     match message:
         case MachineAdded(machine_key=key):
             return _stored(state, key, Machine(message.boot_seconds))
-        case BreakMachine():
-            return _broken(state, message)
+        case MachineBroken(machine_key=key):
+            return _stored(state, key, broken(state.machines[key], message))
         case CWNodeAssigned(machine_key=key, assignment=assignment):
             machine = state.machines.get(key)
             if machine is None:
@@ -73,7 +74,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodeObserved(machine_key=key):
             machine = replace(state.machines[key], reported=message.unschedulable)
             return _stored(state, key, with_pods(machine, message.pods))
-        case AddMachines() | RepairMachine() | RunPod() | StopPod() | MachineRepaired():
+        case AddMachines() | BreakMachine() | RepairMachine():
+            return state
+        case RunPod() | StopPod() | MachineRepaired():
             return state
         case _:
             assert_never(message)
@@ -83,19 +86,6 @@ def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]
     """The state with the machine of a Node changed; a message about an earlier stay is ignored."""
     machine = state.machine_of(message)
     return state if machine is None else _stored(state, message.machine_key, change(machine))
-
-
-def _broken(state: State, command: BreakMachine) -> State:
-    machine = state.machines.get(command.machine_key)
-    if machine is None:
-        return state
-    machine = replace(
-        machine,
-        fault=command.fault,
-        fault_times=command.times,
-        fault_cause=command.cause,
-    )
-    return _stored(state, command.machine_key, machine)
 
 
 def _stored(state: State, key: MachineKey, machine: Machine) -> State:

@@ -16,7 +16,9 @@ from nodepool.contract.events import (
     NodeKept,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
+    NodeRemovalRecovered,
     NodeUpdated,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -32,6 +34,7 @@ Hears = (
     | MachineBooted
     | MachineFailed
     | NodeObserved
+    | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
@@ -46,4 +49,5 @@ Says = (
     | CWNodeDeleted
     | CWNodePoolMetadata
     | CWNodePoolNodesRemoveError
+    | NodeRemovalRecovered
 )

@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -57,7 +58,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             node = state.node(message)
             if node is not None:
                 yield from _next_step(state.templates[node.pool], node, message)
-        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
+        case NodePoolValidated() | NodePreempted() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
@@ -99,6 +100,8 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
         case CWNodePoolDeleted() | CWNodeAssigned() | MachineBooted() | MachineFailed():
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
+            return None
+        case NodePreempted():
             return None
         case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None

@@ -25,7 +25,9 @@ from nodepool.contract.events import (
     NodeKept,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
+    NodeRemovalRecovered,
     NodeUpdated,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -97,6 +99,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             | NodeRemovalCancelled()
             | PreemptionOverdue()
             | NodeKept()
+            | NodePreempted()
+            | NodeRemovalRecovered()
             | CWNodePoolNodesRemoveError()
         ):
             return state

@@ -5,10 +5,17 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistered,
     DeletedForPreemption,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 
 Hears = PreemptNode | CWNodeRegistered | CWNodeDeleted
-Says = PreemptionPending | PreemptionInProgress | PreemptionOverdue | DeletedForPreemption
+Says = (
+    NodePreempted
+    | PreemptionPending
+    | PreemptionInProgress
+    | PreemptionOverdue
+    | DeletedForPreemption
+)

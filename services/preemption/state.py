@@ -11,6 +11,7 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistered,
     DeletedForPreemption,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -72,7 +73,7 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return _stored(state, key, replace(state.nodes[key], reached=Stage.OVER))
         case DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _forgotten(state, node_key(org, cluster, node))
-        case PreemptNode():
+        case PreemptNode() | NodePreempted():
             return state
         case _:
             assert_never(message)

@@ -30,6 +30,7 @@ from nodepool.contract.commands import (
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     ClusterRegistered,
@@ -62,6 +63,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeActivityChanged,
@@ -69,7 +71,9 @@ from nodepool.contract.events import (
     NodeObserved,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
+    NodeRemovalRecovered,
     NodeUpdated,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -83,6 +87,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import (
+    BlockingPod,
     ComputeClass,
     Image,
     Lifecycle,
@@ -403,6 +408,43 @@ SAMPLES: tuple[Message, ...] = (
     NodeObserved(zone=ZONE, machine=MACHINE, assignment=7, unschedulable=True, cordon=2),
     DeleteQuota(org="acme", zone=ZONE, instance_type=KIND),
     QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=6),
+    BreakMachine(zone=ZONE, machine=MACHINE, fault="hang", cause="no link"),
+    MachineBroken(zone=ZONE, machine=MACHINE, fault="hang", times=2, cause="no link"),
+    AllocationRecovered(**OF),
+    CWNodeAssigned(
+        **OF,
+        node=MACHINE,
+        zone=ZONE,
+        uid=UID,
+        instance_type=KIND,
+        assignment=7,
+        labels=RACK,
+        compute_class=ComputeClass.SPOT,
+        message="Node g3779b1 is assigned to NodePool train.v1",
+    ),
+    NodeRemovalRecovered(**OF),
+    NodePreempted(**OF, zone=ZONE, node=MACHINE, assignment=7),
+    NodeActivityChanged(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        active=True,
+        message="running: train-0",
+        blocking=(BlockingPod(name="train-0", since=NOON),),
+        blocking_count=1,
+    ),
+    CWNodeDeleted(
+        **OF,
+        node=MACHINE,
+        registered=True,
+        uid=UID,
+        zone=ZONE,
+        assignment=7,
+        triage=True,
+        removal=RemovalReason.SCALE_DOWN,
+        message="Node g3779b1 is deleted",
+    ),
     QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
 )
 

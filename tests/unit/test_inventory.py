@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.affinity import Affinity
-from nodepool.contract.events import MachineAdded
+from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
 from nodepool.contract.keys import MachineKey, machine_key, offering_key
 from nodepool.state.inventory import TRIAGE, Inventory, Machine, labels_of
 from unit.samples import affinity_to, sample
@@ -38,6 +38,16 @@ def key(name: str) -> MachineKey:
 def free(inventory: Inventory, affinity: Affinity | None = None) -> list[str]:
     """The names of the free machines that fit, longest free first."""
     return [inventory.machines[key].name for key in inventory.fitting(H100S, affinity)]
+
+
+def deleted(name: str, assignment: int, *, triage: bool = False) -> CWNodeDeleted:
+    """A Node left its NodePool, in this stay of its machine."""
+    return sample(CWNodeDeleted, zone=ZONE, node=name, assignment=assignment, triage=triage)
+
+
+def unregistered(name: str, assignment: int) -> CWNodeRegistrationFailed:
+    """A machine did not join its cluster, in this stay."""
+    return sample(CWNodeRegistrationFailed, zone=ZONE, node=name, assignment=assignment)
 
 
 def on_leaf(*values: str) -> Affinity:
@@ -73,14 +83,23 @@ def test_a_machine_is_never_held_twice() -> None:
 
 
 def test_a_machine_in_triage_is_not_given_away() -> None:
-    inventory = stock("a").assign(key("a"), "acme/prod/train", 1).triage(key("a"), 1)
+    inventory = stock("a").assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
 
     with pytest.raises(AssertionError, match="is held by triage"):
         inventory.assign(key("a"), "other", 2)
 
 
+def test_the_machine_of_a_deleted_node_that_did_not_answer_goes_to_triage() -> None:
+    held = stock("a", "b").assign(key("a"), "acme/prod/train", 1)
+
+    inventory = held.depart(deleted("a", 1, triage=True))
+
+    assert inventory.machines[key("a")].holder == TRIAGE
+    assert free(inventory) == ["b"]
+
+
 def test_a_released_machine_is_free_behind_those_that_were_free_before() -> None:
-    inventory = stock("a", "b").assign(key("a"), "acme/prod/train", 1).release(key("a"), 1)
+    inventory = stock("a", "b").assign(key("a"), "acme/prod/train", 1).depart(deleted("a", 1))
 
     assert free(inventory) == ["b", "a"]
 
@@ -89,22 +108,22 @@ def test_an_event_about_an_earlier_assignment_changes_nothing() -> None:
     inventory = (
         stock("a")
         .assign(key("a"), "acme/prod/train", 1)
-        .release(key("a"), 1)
+        .depart(deleted("a", 1))
         .assign(key("a"), "acme/prod/serve", 2)
     )
 
-    assert inventory.release(key("a"), 1) is inventory
-    assert inventory.triage(key("a"), 1) is inventory
+    assert inventory.depart(deleted("a", 1)) is inventory
+    assert inventory.depart(unregistered("a", 1)) is inventory
 
 
 def test_a_machine_that_is_released_twice_keeps_its_first_place() -> None:
-    once = stock("a", "b").assign(key("a"), "acme/prod/train", 1).release(key("a"), 1)
+    once = stock("a", "b").assign(key("a"), "acme/prod/train", 1).depart(deleted("a", 1))
 
-    assert once.release(key("a"), 1) is once
+    assert once.depart(deleted("a", 1)) is once
 
 
 def test_a_machine_in_triage_is_free_once_it_is_repaired() -> None:
-    broken = stock("a").assign(key("a"), "acme/prod/train", 1).triage(key("a"), 1)
+    broken = stock("a").assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
 
     assert (free(broken), broken.machines[key("a")].holder) == ([], TRIAGE)
     assert free(broken.repair(key("a"))) == ["a"]
@@ -121,8 +140,8 @@ def test_only_a_machine_in_triage_can_be_repaired() -> None:
 def test_an_unknown_machine_is_neither_released_nor_put_into_triage() -> None:
     inventory = stock("a")
 
-    assert inventory.release(key("unknown"), 1) is inventory
-    assert inventory.triage(key("unknown"), 1) is inventory
+    assert inventory.depart(deleted("unknown", 1)) is inventory
+    assert inventory.depart(unregistered("unknown", 1)) is inventory
 
 
 def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
@@ -205,9 +224,9 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
                 return inventory
             return inventory.assign(key(name), "acme/prod/train", assignment)
         case "release":
-            return inventory.release(key(name), assignment)
+            return inventory.depart(deleted(name, assignment))
         case "triage":
-            return inventory.triage(key(name), assignment)
+            return inventory.depart(unregistered(name, assignment))
     return inventory.repair(key(name))
 
 
@@ -239,7 +258,7 @@ def test_a_change_of_an_inventory_leaves_the_old_one_as_it_was(order: list[str])
     inventory = stock(*order)
     kept = replace(inventory)
 
-    inventory.assign(key("a"), "acme/prod/train", 1).triage(key("a"), 1)
+    inventory.assign(key("a"), "acme/prod/train", 1).depart(unregistered("a", 1))
 
     assert inventory == kept
     assert free(inventory) == order

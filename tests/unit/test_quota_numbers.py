@@ -1,11 +1,13 @@
 """The numbers in a message are those of now; warnings are given for news, not for numbers."""
 
 from nodepool.contract.conditions import Quota
+from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.quota_service import (
     QuotaService,
     acknowledged,
     configured,
     exceeds,
+    limit_of,
     released,
     specified,
     verdict,
@@ -108,4 +110,28 @@ def test_of_a_long_line_the_messages_are_renewed_at_a_bounded_rate() -> None:
     assert renewed == [
         verdict(f"large-{number}", Quota.OVER, granted=0, limit=8, used=2, message=text)
         for number in range(300)
+    ]
+
+
+def test_more_messages_than_one_step_holds_are_renewed_in_several() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    for number in range(1_000):
+        quota.process(specified(f"large-{number}", 9))
+
+    first = quota.process(limit_of(7))
+    rest = quota.wake_until_idle()
+
+    text = exceeds(9, 7)
+    assert len(first) == OUTPUTS_MAX
+    assert [*first, *rest] == [
+        *configured(7, granted=0),
+        *(
+            event
+            for number in range(1_000)
+            for event in (
+                verdict(f"large-{number}", Quota.OVER, granted=0, limit=7, used=0, message=text),
+                warning(f"large-{number}", text),
+            )
+        ),
     ]

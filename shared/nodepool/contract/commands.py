@@ -8,8 +8,9 @@ from pydantic import Field
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec, Pod
 
-MachineFault = Literal["boot", "registration", "silence"]
-"""How a simulated machine fails: it does not boot, cannot join its cluster, or never reports."""
+MachineFault = Literal["boot", "registration", "silence", "hang"]
+"""How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
+has booted, or joins its cluster and reports nothing more: no cordon, no drain, no Pod."""
 MACHINES_MAX = 500
 """The most machines that one command adds."""
 
@@ -105,8 +106,8 @@ class RepairMachine(Command, OfMachine):
 class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
-    fault: how it fails.
-    times: how many times; 0 ends it.
+    fault: how it fails. A machine that is a Node already hangs at once.
+    times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """
 

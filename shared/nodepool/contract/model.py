@@ -4,6 +4,7 @@ Names, fields and defaults are those of
 https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -192,6 +193,13 @@ class Pod(Value):
     def counts_as_work(self) -> bool:
         """Whether it makes its Node active; DaemonSet and verification Pods do not."""
         return not (self.daemon_set or self.verification)
+
+
+class BlockingPod(Value):
+    """A Pod that a drain for a scale-down waits for, and when it was observed first."""
+
+    name: str
+    since: datetime
 
 
 class NodePhase(StrEnum):

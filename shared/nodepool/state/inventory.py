@@ -7,7 +7,7 @@ from immutables import Map
 
 from nodepool.contract.affinity import Affinity, machine_labels, matches
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
-from nodepool.contract.events import MachineAdded
+from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
 from nodepool.state.queue import Queue
 
@@ -55,13 +55,13 @@ class Inventory:
         assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
         return self._with(key, replace(machine, holder=holder, assignment=assignment))
 
-    def release(self, key: MachineKey, assignment: int) -> "Inventory":
-        """The inventory with this machine free, if this stay is still its last."""
-        return self._leave(key, assignment, "")
+    def depart(self, event: CWNodeDeleted | CWNodeRegistrationFailed) -> "Inventory":
+        """The inventory without this Node: its machine is free, or out of service where it failed.
 
-    def triage(self, key: MachineKey, assignment: int) -> "Inventory":
-        """The inventory with this machine out of service, if this stay is still its last."""
-        return self._leave(key, assignment, TRIAGE)
+        The same value if the stay that the event is about is not the machine's last.
+        """
+        failed = isinstance(event, CWNodeRegistrationFailed) or event.triage
+        return self._leave(event.machine_key, event.assignment, TRIAGE if failed else "")
 
     def repair(self, key: MachineKey) -> "Inventory":
         """The inventory with this machine free again, if it was out of service."""

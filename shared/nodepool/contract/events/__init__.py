@@ -2,6 +2,7 @@
 
 from nodepool.contract.events.allocator import (
     AllocationFailed,
+    AllocationRecovered,
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -23,6 +24,7 @@ from nodepool.contract.events.clock import Wake
 from nodepool.contract.events.fleet import (
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeObserved,
@@ -38,11 +40,13 @@ from nodepool.contract.events.lifecycle import (
     CWRegistrationFailedEvent,
     NodeActivityChanged,
     NodeKept,
+    NodeRemovalRecovered,
     NodeUpdated,
 )
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
     DeletedForPreemption,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -69,6 +73,7 @@ from nodepool.contract.events.validator import (
 
 __all__ = [
     "AllocationFailed",
+    "AllocationRecovered",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -102,6 +107,7 @@ __all__ = [
     "KubernetesEvent",
     "MachineAdded",
     "MachineBooted",
+    "MachineBroken",
     "MachineFailed",
     "MachineRepaired",
     "NodeActivityChanged",
@@ -109,7 +115,9 @@ __all__ = [
     "NodeObserved",
     "NodePoolDeleting",
     "NodePoolValidated",
+    "NodePreempted",
     "NodeRemovalCancelled",
+    "NodeRemovalRecovered",
     "NodeUpdated",
     "PreemptionInProgress",
     "PreemptionOverdue",

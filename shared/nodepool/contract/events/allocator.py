@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfNode, OfPool
-from nodepool.contract.model import RemovalReason
+from nodepool.contract.model import ComputeClass, RemovalReason
 
 
 class GrantAcknowledged(Event, OfPool):
@@ -24,6 +24,12 @@ class AllocationFailed(Event, OfPool):
     speaker: ClassVar[str] = "allocator"
 
     message: str
+
+
+class AllocationRecovered(Event, OfPool):
+    """The Nodes of a NodePool could be decided on again after an `AllocationFailed`."""
+
+    speaker: ClassVar[str] = "allocator"
 
 
 class NodeRemovalCancelled(Event, OfNode):
@@ -55,6 +61,7 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
 
     uid: the NodePool's.
     instance_type, labels: the machine's type and its topology labels.
+    compute_class: the NodePool's.
     """
 
     speaker: ClassVar[str] = "allocator"
@@ -62,6 +69,7 @@ class CWNodeAssigned(OfNode, KubernetesEvent):
     uid: str
     instance_type: str
     labels: Mapping[str, str] = {}
+    compute_class: ComputeClass = ComputeClass.DEFAULT
 
 
 class CWNodePoolRemoveNodes(KubernetesEvent):

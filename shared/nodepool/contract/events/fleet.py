@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from nodepool.contract.commands import MachineFault
 from nodepool.contract.messages import Event, OfMachine
 from nodepool.contract.model import Pod
 
@@ -19,6 +20,19 @@ class MachineAdded(Event, OfMachine):
     instance_type: str
     labels: Mapping[str, str] = {}
     boot_seconds: float = 0
+
+
+class MachineBroken(Event, OfMachine):
+    """A simulated machine fails from now on; with no `times`, it works again.
+
+    fault, times, cause: as in the command `BreakMachine`.
+    """
+
+    speaker: ClassVar[str] = "fleet"
+
+    fault: MachineFault
+    times: int
+    cause: str = ""
 
 
 class MachineRepaired(Event, OfMachine):

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
-from nodepool.contract.messages import Event, OfNode
-from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.messages import Event, OfNode, OfPool
+from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason, Taint
+
+BLOCKING_MAX = 5
+"""How many Pods that delay a drain an event names."""
 
 
 class NodeUpdated(Event, OfNode):
@@ -30,12 +33,21 @@ class NodeUpdated(Event, OfNode):
 
 
 class NodeActivityChanged(Event, OfNode):
-    """A Node became active or idle (its condition CWActive); `message` names what runs on it."""
+    """What runs on a Node changed: whether it is active (its condition CWActive), or its Pods.
+
+    active: whether workloads run on it.
+    message: names them.
+    blocking: the Pods that a drain for a scale-down waits for; those that have been there longest,
+        at most `BLOCKING_MAX`.
+    blocking_count: how many such Pods there are.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
 
     active: bool
     message: str
+    blocking: tuple[BlockingPod, ...] = ()
+    blocking_count: int = 0
 
 
 class NodeKept(Event, OfNode):
@@ -89,16 +101,20 @@ class CWDrainNode(OfNode, KubernetesEvent):
 
 
 class CWNodeDeleted(OfNode, KubernetesEvent):
-    """A Node is deleted and its machine is free.
+    """A Node is deleted, and its machine is free or goes to triage.
 
     registered: whether the Node had joined its cluster.
     uid: the NodePool's.
+    triage: whether the machine goes to triage, because it did not answer.
+    removal: why the Node left; None where an older release said this.
     """
 
     speaker: ClassVar[str] = "lifecycle"
 
     registered: bool
     uid: str
+    triage: bool = False
+    removal: RemovalReason | None = None
 
 
 class CWNodePoolMetadata(KubernetesEvent):
@@ -108,7 +124,16 @@ class CWNodePoolMetadata(KubernetesEvent):
 
 
 class CWNodePoolNodesRemoveError(KubernetesEvent):
-    """A Node could not be removed for an internal error."""
+    """A Node could not be removed: for an internal error, or because its machine did not answer.
+
+    In the second case it is deleted all the same, right after this.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
     severity: ClassVar[Severity] = "Warning"
+
+
+class NodeRemovalRecovered(Event, OfPool):
+    """No removal of a Node of this NodePool fails for an internal error any more."""
+
+    speaker: ClassVar[str] = "lifecycle"

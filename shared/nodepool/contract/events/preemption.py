@@ -22,6 +22,16 @@ class PreemptionPending(OfNode, KubernetesEvent):
     since: datetime
 
 
+class NodePreempted(Event, OfNode):
+    """A Node that is booting, or is leaving already, is preempted without the timetable.
+
+    Nothing runs on a booting Node, and it goes at once. One that is leaving is not kept any more,
+    whatever happens, and no Pod delays it.
+    """
+
+    speaker: ClassVar[str] = "preemption"
+
+
 class PreemptionInProgress(OfNode, KubernetesEvent):
     """The drain of a Node begins, at minute 2, which is `evicted_at`."""
 
