@@ -50,7 +50,8 @@ def test_a_pool_in_deletion_shows_what_is_still_to_be_removed(world: WorldHarnes
             "AtTarget": "PendingDelete",
             "NodesRemoved": "Pending",
         },
-        "False Pending: 1 Nodes are still to be removed.",
+        "False Pending: 1 Node is still to be removed;"
+        " waits for n1, active since 2026-01-01T00:00:00Z (running: job).",
     )
     assert complete == "Complete"
     assert world.node_pool("train") is None

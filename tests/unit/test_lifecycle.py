@@ -9,7 +9,7 @@ from lifecycle.decide import SERVICE
 from lifecycle.node import Node, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
-from lifecycle.template import CORDON, GPU_TAINT, NodeTemplate, first, following, labels, taints
+from lifecycle.template import NodeTemplate, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -32,7 +32,15 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, RemovalReason, Taint
+from nodepool.contract.model import (
+    CORDON,
+    GPU_TAINT,
+    NodePhase,
+    NodePoolSpec,
+    Pod,
+    RemovalReason,
+    Taint,
+)
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
@@ -697,6 +705,7 @@ def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None
     tainted = template(node_taints=[RED])
 
     assert taints(tainted, cordoned=False) == (GPU_TAINT, RED)
+    assert taints(template(node_taints=[CORDON, RED]), cordoned=True) == (GPU_TAINT, CORDON, RED)
     assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
 
 

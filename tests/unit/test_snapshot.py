@@ -61,6 +61,10 @@ def busy_world() -> WorldHarness:
     world.scale("serve", 1)
     world.delete("dying")
     world.apply("slow", 2)
+    world.apply("short", 6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator.objects.verdict", None)
+        world.apply("unchecked", 1)
     return world
 
 
