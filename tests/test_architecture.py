@@ -112,6 +112,7 @@ FOR_PEOPLE = {
     "DeletedForPreemption": SHOWN,
     "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
     "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
+    "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "MachineBroken": "folded by the fleet that says it; others see what a fault leads to",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

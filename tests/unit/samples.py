@@ -75,6 +75,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -446,6 +447,21 @@ SAMPLES: tuple[Message, ...] = (
         message="Node g3779b1 is deleted",
     ),
     QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
+    NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
+    NodeUpdated(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        phase=NodePhase.CORDONED,
+        unschedulable=True,
+        cordon=1,
+        labels=LABELS,
+        annotations={},
+        taints=TAINTS,
+        removal=RemovalReason.SCALE_DOWN,
+        answer_s=1800,
+    ),
 )
 
 

@@ -42,6 +42,7 @@ from nodepool.contract.events.lifecycle import (
     NodeKept,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
 )
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
@@ -118,6 +119,7 @@ __all__ = [
     "NodePreempted",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeUpdateFailed",
     "NodeUpdated",
     "PreemptionInProgress",
     "PreemptionOverdue",
