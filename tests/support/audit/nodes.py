@@ -37,7 +37,9 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case CWNodeDeleted():
             stay = facts.current_stay(message)
             _check_deletion(stay, origin, registered=message.registered)
-            _leave(facts, stay, origin, holder="")
+            # A machine that does not answer its removal goes to triage, in releases that say so.
+            is_dead = getattr(message, "triage", False)
+            _leave(facts, stay, origin, holder=TRIAGE if is_dead else "")
 
 
 def _registered(stay: Stay) -> None:

@@ -2,7 +2,12 @@
 
 from datetime import timedelta
 
-from nodepool.contract.events import PreemptionInProgress, PreemptionOverdue, PreemptionPending
+from nodepool.contract.events import (
+    NodePreempted,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
 from support.audit.facts import Facts, Origin, Stay, Violation
@@ -18,6 +23,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     match message:
         case PreemptionPending():
             _warned(facts, facts.stay(message), origin)
+        case NodePreempted():
+            facts.stay(message).preempted = origin.position
         case PreemptionInProgress():
             stay = facts.stay(message)
             _check_time(facts, stay, origin, WARNING)

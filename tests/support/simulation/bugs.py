@@ -1,0 +1,63 @@
+"""Checks that fail for a while, as those of a service with a bug do."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from nodepool.contract.keys import ledger_key, offering_key
+from nodepool.contract.messages import OfPool
+from nodepool.service import AnyService, Context
+from support.audit.facts import Facts
+
+BREAKABLE = ("quota", "capacity", "allocator")
+"""The services whose failures show in a condition, and are tried again."""
+INJECTED = "injected by the simulation"
+
+
+@dataclass
+class Bugs:
+    """Which keys each service fails on now; only decisions fail, so a replay is not concerned.
+
+    keys: service and key; the key is that of a NodePool, a limit or an offering.
+    """
+
+    random: Random
+    keys: set[tuple[str, str]] = field(default_factory=set)
+
+    def in_service(self, service: AnyService) -> AnyService:
+        """The service, which fails on the keys that are broken."""
+        if service.name not in BREAKABLE:
+            return service
+        name, reconciler = service.name, service.reconciler
+        assert reconciler is not None
+
+        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:  # noqa: ANN401
+            if isinstance(message, OfPool):
+                self._raise(name, message.key)
+            return service.decide(state, message, context)
+
+        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:  # noqa: ANN401
+            self._raise(name, key)
+            yield from reconciler.reconcile(state, key, context)
+
+        return replace(
+            service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile)
+        )
+
+    def _raise(self, service: str, key: str) -> None:
+        if (service, key) in self.keys:
+            raise RuntimeError(INJECTED)
+
+    def change(self, facts: Facts) -> None:
+        """Mends what is broken, or breaks one service for one key."""
+        pools = list(facts.existing_pools())
+        if self.keys or not pools:
+            self.keys.clear()
+            return
+        pool = self.random.choice(pools)
+        org, zone, instance_type = pool.ledger
+        key = self.random.choice(
+            (pool.key, ledger_key(org, zone, instance_type), offering_key(zone, instance_type))
+        )
+        self.keys.add((self.random.choice(BREAKABLE), key))
