@@ -111,6 +111,8 @@ FOR_PEOPLE = {
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
     "ClusterRegistered": "folded by the validator that says it; others learn a zone with each pool",
+    "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
+    "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "MachineBroken": "folded by the fleet that says it; others see what a fault leads to",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

@@ -5,6 +5,7 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -15,6 +16,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
     NodePoolDeleting,
@@ -22,6 +24,7 @@ from nodepool.contract.events import (
     NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
@@ -36,7 +39,7 @@ NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
 """A Node of a NodePool is other than it was."""
 NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
-QuotaCounted = QuotaSet | QuotaChecked | QuotaReleased
+QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
 """A limit, or what counts against it, may be other than it was."""
 
 Hears = (
@@ -52,5 +55,7 @@ Hears = (
     | NodeLeft
     | CWNodePoolNodesRemoved
     | MachineAdded
+    | MachineBroken
     | MachineRepaired
+    | ClusterRegistered
 )

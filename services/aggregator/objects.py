@@ -1,32 +1,17 @@
-"""The objects of the read model: what is kept of each, and the document that readers see.
+"""The objects of the read model: what is kept of each."""
 
-A NodePool and a Node are shown in the shape of a Kubernetes object, as
-https://docs.coreweave.com/products/cks/nodes/nodepool-status describes its status.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from immutables import Map
 
-from nodepool.contract.conditions import ORDER, Condition, deprecated, rfc3339
+from nodepool.contract.commands import MachineFault
+from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.events import SpecFault
-from nodepool.contract.keys import PoolKey, pool_path
-from nodepool.contract.model import (
-    API_VERSION,
-    FINALIZER,
-    KIND,
-    NodePhase,
-    NodePoolSpec,
-    RemovalReason,
-    Taint,
-    spec_document,
-)
-
-Document = Mapping[str, object]
-"""An object as readers see it."""
-_TYPES = tuple(kind.__name__ for kind in ORDER)
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import BlockingPod, NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.state.inventory import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +25,9 @@ class NodePoolObject:
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined.
     fault: what an invalid spec is wrong about.
-    conditions: its conditions by type.
+    conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
+    accepted: the deprecated condition Accepted.
+    busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
     key: PoolKey
@@ -57,6 +44,28 @@ class NodePoolObject:
     current: int = 0
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
+    accepted: Condition | None = None
+    busy: "tuple[NodeObject, ...]" = ()
+
+    @property
+    def held(self) -> int:
+        """How many Nodes it has, those on their way to it included."""
+        return self.current + self.in_progress
+
+    @property
+    def at_target(self) -> AtTarget:
+        """How the Nodes that have joined compare with the target."""
+        if self.deleting is not None:
+            return AtTarget.PENDING_DELETE
+        target = self.spec.target_nodes
+        if self.current == target:
+            return AtTarget.TARGET_MET
+        return AtTarget.OVER_TARGET if self.current > target else AtTarget.UNDER_TARGET
+
+    @property
+    def is_shrinking(self) -> bool:
+        """Whether it loses Nodes, so that its status names those that it waits for."""
+        return self.at_target in (AtTarget.PENDING_DELETE, AtTarget.OVER_TARGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,7 @@ class NodeObject:
     labels, annotations, taints: those of the Node in its cluster; none before it has joined.
     registered: when it joined its cluster; None before.
     active, work, active_since: whether anything runs on it, what, and since when.
+    blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
     """
 
@@ -92,8 +102,15 @@ class NodeObject:
     active: bool = False
     active_since: datetime | None = None
     work: str = ""
+    blocking: tuple[BlockingPod, ...] = ()
+    blocking_count: int = 0
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs on it, or it is to leave."""
+        return self.active or self.removal is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,136 +147,59 @@ class CapacityObject:
     triage: int = 0
 
 
-AnyObject = NodePoolObject | NodeObject | QuotaObject | CapacityObject
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The faults of a simulated machine.
+
+    fault: how it fails the next `times` times that it boots.
+    failing: how it fails in this stay; empty where it does not.
+    """
+
+    fault: MachineFault
+    times: int = 0
+    failing: str = ""
 
 
-def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
-    """An object as readers see it, with or without the deprecated conditions of a NodePool."""
-    match item:
-        case NodePoolObject():
-            return _pool(item, show_deprecated=show_deprecated)
-        case NodeObject():
-            return _node(item)
-        case QuotaObject():
-            return {
-                "kind": "Quota",
-                "org": item.org,
-                "zone": item.zone,
-                "instanceType": item.instance_type,
-                "limit": item.limit,
-                "used": item.used,
-                "resourceVersion": str(item.version),
-            }
-        case CapacityObject():
-            return {
-                "kind": "Capacity",
-                "zone": item.zone,
-                "instanceType": item.instance_type,
-                "free": item.free,
-                "assigned": item.assigned,
-                "triage": item.triage,
-                "resourceVersion": str(item.version),
-            }
+@dataclass(frozen=True, slots=True)
+class MachineStatus:
+    """What is kept of a machine beside what the inventory has.
+
+    version: the position of its last change.
+    added: when it was added.
+    cause: why it is in triage; empty for one that is not.
+    faults: those of a simulated machine; None for one that works.
+    """
+
+    version: int
+    added: datetime
+    cause: str = ""
+    faults: Faults | None = None
 
 
-def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
-    _, _, name = pool_path(pool.key)
-    metadata: dict[str, object] = {
-        "name": name,
-        "uid": pool.uid,
-        "generation": pool.generation,
-        "resourceVersion": str(pool.version),
-        "creationTimestamp": rfc3339(pool.created),
-        "finalizers": [FINALIZER],
-    }
-    if pool.labels:
-        metadata["labels"] = dict(pool.labels)
-    if pool.annotations:
-        metadata["annotations"] = dict(pool.annotations)
-    if pool.deleting is not None:
-        metadata["deletionTimestamp"] = rfc3339(pool.deleting)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": metadata,
-        "spec": spec_document(pool.spec),
-        "status": {
-            "conditions": [
-                condition.document() for condition in _pool_conditions(pool, show_deprecated)
-            ],
-            "currentNodes": pool.current,
-            "inProgress": pool.in_progress,
-        },
-    }
+@dataclass(frozen=True, slots=True)
+class MachineObject:
+    """A machine, free, assigned or in triage, with its status."""
+
+    machine: Machine
+    status: MachineStatus
+
+    @property
+    def version(self) -> int:
+        """The position of its last change."""
+        return self.status.version
 
 
-def _pool_conditions(pool: NodePoolObject, show_deprecated: bool) -> Iterator[Condition]:
-    yield from (pool.conditions[kind] for kind in _TYPES if kind in pool.conditions)
-    if show_deprecated:
-        yield from deprecated(pool.conditions, refused=pool.fault == "Zone")
+@dataclass(frozen=True, slots=True)
+class ClusterObject:
+    """A cluster: its organisation, name and zone, and when and where it was registered."""
+
+    org: str
+    cluster: str
+    zone: str
+    registered: datetime
+    version: int
 
 
-def _node(node: NodeObject) -> Document:
-    _, _, pool = pool_path(node.pool)
-    labels = dict(node.labels) or {
-        "node.kubernetes.io/instance-type": node.instance_type,
-        "topology.kubernetes.io/zone": node.zone,
-        "compute.coreweave.com/node-pool": pool,
-    }
-    spec: dict[str, object] = {"taints": [_taint(taint) for taint in node.taints]}
-    if node.unschedulable:
-        spec["unschedulable"] = True
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": node.name,
-            "resourceVersion": str(node.version),
-            "creationTimestamp": rfc3339(node.created),
-            "labels": labels,
-            "annotations": dict(node.annotations),
-        },
-        "spec": spec,
-        "status": {"phase": node.phase.value, "conditions": list(_node_conditions(node))},
-    }
-
-
-def _taint(taint: Taint) -> dict[str, str]:
-    shown = {"key": taint.key, "effect": taint.effect}
-    return {**shown, "value": taint.value} if taint.value else shown
-
-
-def _node_conditions(node: NodeObject) -> Iterator[Document]:
-    registered = node.registered is not None
-    yield _condition(
-        "CWRegistered",
-        registered,
-        "Registered" if registered else "NotRegistered",
-        f"Node {node.name} is {'' if registered else 'not yet '}registered",
-        node.registered or node.created,
-    )
-    yield _condition(
-        "CWActive",
-        node.active,
-        "WorkloadsRunning" if node.active else "NoWorkloads",
-        node.work or "nothing runs here",
-        node.active_since or node.registered or node.created,
-    )
-    leaves = node.removal is not None
-    yield _condition(
-        "CWNodeRemoval",
-        leaves,
-        node.removal.value if node.removal is not None else "NotPending",
-        f"Node {node.name} is {'to be removed' if leaves else 'to stay'}",
-        node.removal_since or node.created,
-    )
-
-
-def _condition(kind: str, holds: bool, reason: str, message: str, since: datetime) -> Document:
-    return {
-        "type": kind,
-        "status": "True" if holds else "False",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": rfc3339(since),
-    }
+AnyObject = (
+    NodePoolObject | NodeObject | QuotaObject | CapacityObject | MachineObject | ClusterObject
+)

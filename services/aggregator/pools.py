@@ -6,12 +6,12 @@ from typing import assert_never
 from aggregator import CheckFailed, NodeLeft, Recovered
 from aggregator.objects import NodePoolObject
 from nodepool.contract.conditions import (
-    HEALTHY,
     AtTarget,
     Capacity,
     NodesRemoved,
     Quota,
     Reason,
+    accepted,
     changed,
 )
 from nodepool.contract.events import (
@@ -26,17 +26,11 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
-
-TARGET_MESSAGES = {
-    AtTarget.UNDER_TARGET: "NodePool has {current} of {target} Nodes.",
-    AtTarget.OVER_TARGET: "NodePool has {current} Nodes and wants {target}; {strategy} removes.",
-    AtTarget.PENDING_DELETE: "NodePool is being deleted, {held} Nodes are still to be removed.",
-}
-"""The messages of AtTarget while the target is not met."""
 
 
 def specified(
@@ -74,33 +68,41 @@ def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) ->
 def checked(
     pool: NodePoolObject, event: QuotaChecked | CapacityChecked, context: Context
 ) -> NodePoolObject:
-    """The NodePool after a verdict; a verdict on another generation of it changes nothing."""
-    if (event.uid, event.generation) != (pool.uid, pool.generation):
+    """The NodePool after a verdict.
+
+    One on another generation of it changes nothing, nor does one that came too late for a NodePool
+    that is being deleted: nothing is checked for it any more.
+    """
+    if (event.uid, event.generation) != (pool.uid, pool.generation) or pool.deleting is not None:
         return pool
     return _with_condition(pool, event.reason, event.message, context)
 
 
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
-    """The NodePool with a condition that could not be determined."""
-    reason: Reason
+    """The NodePool with a condition that could not be determined.
+
+    While it is being deleted that is the removal of its Nodes; nothing else is determined then.
+    """
+    reason: Reason | None
     match event:
         case CWNodePoolQuotaCheckFailed():
-            reason = Quota.INTERNAL_ERROR
+            reason = Quota.INTERNAL_ERROR if pool.deleting is None else None
         case CapacityCheckFailed():
-            reason = Capacity.INTERNAL_ERROR
+            reason = Capacity.INTERNAL_ERROR if pool.deleting is None else None
         case AllocationFailed():
-            reason = AtTarget.INTERNAL_ERROR
+            deleting = pool.deleting is not None
+            reason = NodesRemoved.INTERNAL_ERROR if deleting else AtTarget.INTERNAL_ERROR
         case CWNodePoolNodesRemoveError():
-            if pool.deleting is None:
-                return pool
-            reason = NodesRemoved.INTERNAL_ERROR
+            reason = None if pool.deleting is None else NodesRemoved.INTERNAL_ERROR
         case _:
             assert_never(event)
-    return _with_condition(pool, reason, event.message, context)
+    return pool if reason is None else _with_condition(pool, reason, event.message, context)
 
 
-def recovered(pool: NodePoolObject, _event: Recovered, context: Context) -> NodePoolObject:
+def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
     """The NodePool with the conditions that follow from its counts."""
+    if isinstance(event, NodeRemovalRecovered) and pool.deleting is None:
+        return pool
     return _counted(pool, context)
 
 
@@ -134,6 +136,11 @@ def node_left(pool: NodePoolObject, event: NodeLeft, context: Context) -> NodePo
     return _counted(pool, context, in_progress=-1)
 
 
+def changed_while_shrinking(pool: NodePoolObject, context: Context) -> NodePoolObject:
+    """The NodePool after a change of a Node that it may wait for."""
+    return replace(pool, version=context.position)
+
+
 def _with_condition(
     pool: NodePoolObject, reason: Reason, message: str, context: Context
 ) -> NodePoolObject:
@@ -142,13 +149,18 @@ def _with_condition(
     after = changed(before, reason, message, pool.generation, context.time)
     if after is before:
         return pool
-    return replace(pool, conditions=pool.conditions.set(kind, after), version=context.position)
+    conditions = pool.conditions.set(kind, after)
+    kept = accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
+    return replace(pool, conditions=conditions, accepted=kept, version=context.position)
 
 
 def _counted(
     pool: NodePoolObject, context: Context, *, in_progress: int = 0, current: int = 0
 ) -> NodePoolObject:
-    """The NodePool with its counts changed by so many, and the conditions that follow from them."""
+    """The NodePool with its counts changed by so many, and the conditions that follow from them.
+
+    These have no message here: it follows from the counts as well, and is made where it is shown.
+    """
     pool = replace(
         pool,
         in_progress=pool.in_progress + in_progress,
@@ -156,25 +168,7 @@ def _counted(
         version=context.position,
     )
     assert min(pool.current, pool.in_progress) >= 0, f"{pool.key} counts fewer than no Nodes"
-    reason = _at_target(pool)
-    held = pool.current + pool.in_progress
-    message = HEALTHY.get(reason) or TARGET_MESSAGES[reason].format(
-        current=pool.current,
-        target=pool.spec.target_nodes,
-        held=held,
-        strategy=pool.spec.lifecycle.scale_down_strategy.value,
-    )
-    pool = _with_condition(pool, reason, message, context)
+    pool = _with_condition(pool, pool.at_target, "", context)
     if pool.deleting is None:
         return pool
-    message = f"{held} Nodes are still to be removed."
-    return _with_condition(pool, NodesRemoved.PENDING, message, context)
-
-
-def _at_target(pool: NodePoolObject) -> AtTarget:
-    if pool.deleting is not None:
-        return AtTarget.PENDING_DELETE
-    target = pool.spec.target_nodes
-    if pool.current == target:
-        return AtTarget.TARGET_MET
-    return AtTarget.OVER_TARGET if pool.current > target else AtTarget.UNDER_TARGET
+    return _with_condition(pool, NodesRemoved.PENDING, "", context)

@@ -1,20 +1,20 @@
-"""The state of the aggregator as the read model: four buckets of objects."""
+"""The state of the aggregator as the read model: a bucket for each kind of object."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, assert_never
 
 from aggregator import Hears
-from aggregator.objects import (
-    AnyObject,
-    Document,
-    document,
-)
+from aggregator.documents import Document, document
+from aggregator.objects import AnyObject, MachineObject, NodePoolObject
 from aggregator.state import State
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -25,22 +25,36 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.contract.keys import LedgerKey, MachineKey, NodeKey, OfferingKey, PoolKey, ledger_key
+from nodepool.contract.keys import (
+    ClusterKey,
+    LedgerKey,
+    MachineKey,
+    NodeKey,
+    OfferingKey,
+    PoolKey,
+    cluster_key,
+    ledger_key,
+)
 from nodepool.service import Object, Projection
 
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
 QUOTAS: Final = "quotas"
 CAPACITY: Final = "capacity"
+MACHINES: Final = "machines"
+CLUSTERS: Final = "clusters"
 
 
 def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
@@ -48,19 +62,24 @@ def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             yield NODES, message.node_key
+            pool = state.pools.get(message.key)
+            if pool is not None and pool.is_shrinking:
+                yield POOLS, message.key
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key
-            yield from _offering(state, message.machine_key)
+            yield from _machine(state, message.machine_key)
         case CWNodeRegistered():
             yield POOLS, message.key
             yield NODES, message.node_key
-        case MachineAdded() | MachineRepaired():
-            yield from _offering(state, message.machine_key)
+        case MachineAdded() | MachineRepaired() | MachineBroken():
+            yield from _machine(state, message.machine_key)
+        case ClusterRegistered():
+            yield CLUSTERS, cluster_key(message.org, message.cluster)
         case QuotaChecked():
             yield POOLS, message.key
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
-        case QuotaSet() | QuotaReleased():
+        case QuotaSet() | QuotaDeleted() | QuotaReleased():
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
         case (
             CapacityChecked()
@@ -71,16 +90,19 @@ def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
             | CWNodePoolQuotaCheckFailed()
             | CapacityCheckFailed()
             | AllocationFailed()
+            | AllocationRecovered()
             | CWNodePoolNodesRemoveError()
+            | NodeRemovalRecovered()
         ):
             yield POOLS, message.key
         case _:
             assert_never(message)
 
 
-def _offering(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
+def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
     machine = state.inventory.machines.get(key)
     if machine is not None:
+        yield MACHINES, key
         yield CAPACITY, machine.offering
 
 
@@ -88,14 +110,31 @@ def get(state: State, bucket: str, key: str) -> AnyObject | None:
     """An object of the state; None where there is none."""
     match bucket:
         case "nodepools":
-            return state.pools.get(PoolKey(key))
+            return _pool(state, state.pools.get(PoolKey(key)))
         case "nodes":
             return state.nodes.get(NodeKey(key))
         case "quotas":
             return state.quotas.get(LedgerKey(key))
         case "capacity":
             return state.capacity.get(OfferingKey(key))
+        case "machines":
+            return _machine_object(state, MachineKey(key))
+        case "clusters":
+            return state.clusters.get(ClusterKey(key))
     raise ValueError(f"the aggregator fills no bucket {bucket}")
+
+
+def _pool(state: State, pool: NodePoolObject | None) -> NodePoolObject | None:
+    """The NodePool with the Nodes that its status names while it shrinks."""
+    if pool is None or not pool.is_shrinking:
+        return pool
+    nodes = (state.nodes[key] for key in sorted(state.busy.get(pool.key, ())))
+    return replace(pool, busy=tuple(nodes))
+
+
+def _machine_object(state: State, key: MachineKey) -> MachineObject | None:
+    status = state.machines.get(key)
+    return MachineObject(state.inventory.machines[key], status) if status is not None else None
 
 
 def keys(state: State, bucket: str) -> Iterable[str]:
@@ -109,6 +148,10 @@ def keys(state: State, bucket: str) -> Iterable[str]:
             return state.quotas
         case "capacity":
             return state.capacity
+        case "machines":
+            return state.machines
+        case "clusters":
+            return state.clusters
     raise ValueError(f"the aggregator fills no bucket {bucket}")
 
 

@@ -4,15 +4,23 @@ from typing import assert_never
 
 from aggregator import QuotaCounted
 from aggregator.objects import QuotaObject
-from nodepool.contract.events import QuotaChecked, QuotaReleased, QuotaSet
+from nodepool.contract.events import QuotaChecked, QuotaDeleted, QuotaReleased, QuotaSet
 from nodepool.service import Context
 
 
-def counted(before: QuotaObject | None, event: QuotaCounted, context: Context) -> QuotaObject:
-    """The limit and what counts against it; `before` itself where neither changes."""
+def counted(
+    before: QuotaObject | None, event: QuotaCounted, context: Context
+) -> QuotaObject | None:
+    """The limit and what counts against it; `before` itself where neither changes.
+
+    None where there is no limit and nothing to count: what is like that is not shown.
+    """
+    limit: int | None
     match event:
         case QuotaSet(limit=limit, granted=used):
             pass
+        case QuotaDeleted(granted=used):
+            limit = None
         case QuotaChecked(limit=limit, used=used):
             pass
         case QuotaReleased(used=used):
@@ -21,4 +29,6 @@ def counted(before: QuotaObject | None, event: QuotaCounted, context: Context) -
             assert_never(event)
     if before is not None and (before.limit, before.used) == (limit, used):
         return before
+    if limit is None and not used:
+        return None
     return QuotaObject(event.org, event.zone, event.instance_type, limit, used, context.position)

@@ -6,14 +6,21 @@ from typing import TypeVar, assert_never
 
 from immutables import Map
 
-from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, nodes, pools, quotas
-from aggregator.capacity import recounted
-from aggregator.objects import CapacityObject, NodeObject, NodePoolObject, QuotaObject
+from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, machines, nodes, pools, quotas
+from aggregator.objects import (
+    CapacityObject,
+    ClusterObject,
+    MachineStatus,
+    NodeObject,
+    NodePoolObject,
+    QuotaObject,
+)
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -24,6 +31,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
     NodePoolDeleting,
@@ -31,10 +39,23 @@ from nodepool.contract.events import (
     NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.contract.keys import LedgerKey, MachineKey, NodeKey, OfferingKey, PoolKey, ledger_key
+from nodepool.contract.keys import (
+    ClusterKey,
+    LedgerKey,
+    MachineKey,
+    NodeKey,
+    OfferingKey,
+    PoolKey,
+    as_pool_key,
+    cluster_key,
+    ledger_key,
+    node_key,
+    pool_path,
+)
 from nodepool.contract.messages import OfPool
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
@@ -46,15 +67,19 @@ E = TypeVar("E", bound=OfPool)
 class State:
     """The objects of the read model by key.
 
-    pools, nodes, quotas, capacity: one map for each bucket.
-    inventory: every machine, which `capacity` counts.
+    pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
+    inventory, machines: every machine, which `capacity` counts, and the rest of its status.
+    busy: the Nodes of each NodePool that are active, or are to leave.
     """
 
     pools: Map[PoolKey, NodePoolObject] = Map()
     nodes: Map[NodeKey, NodeObject] = Map()
     quotas: Map[LedgerKey, QuotaObject] = Map()
     capacity: Map[OfferingKey, CapacityObject] = Map()
+    clusters: Map[ClusterKey, ClusterObject] = Map()
     inventory: Inventory = Inventory()
+    machines: Map[MachineKey, MachineStatus] = Map()
+    busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
 
 
 def evolve(state: State, message: Hears, context: Context) -> State:
@@ -70,8 +95,7 @@ def evolve(state: State, message: Hears, context: Context) -> State:
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _node_left(state, message, context)
         case MachineAdded():
-            inventory = state.inventory.add(message)
-            return _machine_changed(state, message.machine_key, inventory, context)
+            return _machine_changed(state, message, state.inventory.add(message), context)
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
         case QuotaChecked():
@@ -79,7 +103,7 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.checked, context)
         case NodePoolValidated():
             return _pool_specified(state, message, context)
-        case QuotaSet() | QuotaReleased():
+        case QuotaSet() | QuotaDeleted() | QuotaReleased():
             return _quota_counted(state, message, context)
         case NodePoolDeleting():
             return _pool_changed(state, message, pools.deleting, context)
@@ -87,8 +111,12 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.nodes_removed, context)
         case CWNodePoolDeleted():
             return _pool_deleted(state, message)
-        case MachineRepaired(machine_key=machine):
-            return _machine_changed(state, machine, state.inventory.repair(machine), context)
+        case MachineRepaired(machine_key=key):
+            return _machine_changed(state, message, state.inventory.repair(key), context)
+        case MachineBroken():
+            return _machine_broken(state, message, context)
+        case ClusterRegistered():
+            return _cluster_registered(state, message, context)
         case CWNodePoolQuotaCheckFailed() | CapacityCheckFailed():
             return _pool_changed(state, message, pools.check_failed, context)
         case AllocationRecovered() | NodeRemovalRecovered():
@@ -125,9 +153,8 @@ def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
 
 
 def _node_assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
-    machine = event.machine_key
-    inventory = state.inventory.assign(machine, event.key, event.assignment)
-    state = _machine_changed(state, machine, inventory, context)
+    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
+    state = _machine_changed(state, event, inventory, context)
     node = nodes.assigned(event, context)
     state = replace(state, nodes=state.nodes.set(event.node_key, node))
     return _pool_changed(state, event, pools.node_assigned, context)
@@ -139,31 +166,81 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     if before is None:
         return state
     after = nodes.changed(before, event, context)
-    return state if after is before else replace(state, nodes=state.nodes.set(key, after))
+    if after is before:
+        return state
+    state = replace(state, nodes=state.nodes.set(key, after))
+    if not before.is_busy and not after.is_busy:
+        return state
+    state = _with_busy(state, after.pool, key, is_busy=after.is_busy)
+    pool = state.pools.get(after.pool)
+    if pool is None or not pool.is_shrinking:
+        return state
+    pool = pools.changed_while_shrinking(pool, context)
+    return replace(state, pools=state.pools.set(pool.key, pool))
+
+
+def _with_busy(state: State, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> State:
+    """The state in which this Node is among the busy ones of its NodePool, or not."""
+    before = state.busy.get(pool, Map())
+    if is_busy is (node in before):
+        return state
+    after = before.set(node, True) if is_busy else before.delete(node)
+    busy = state.busy.set(pool, after) if len(after) else state.busy.delete(pool)
+    return replace(state, busy=busy)
 
 
 def _node_left(state: State, event: NodeLeft, context: Context) -> State:
     inventory = state.inventory.depart(event)
-    state = _machine_changed(state, event.machine_key, inventory, context)
-    node = state.nodes.get(event.node_key)
+    state = _machine_changed(state, event, inventory, context)
+    key = event.node_key
+    node = state.nodes.get(key)
     if node is not None and node.assignment == event.assignment:
-        state = replace(state, nodes=state.nodes.delete(event.node_key))
+        state = replace(state, nodes=state.nodes.delete(key))
+        state = _with_busy(state, node.pool, key, is_busy=False)
     return _pool_changed(state, event, pools.node_left, context)
 
 
 def _machine_changed(
-    state: State, key: MachineKey, inventory: Inventory, context: Context
+    state: State, event: machines.MachineEvent, inventory: Inventory, context: Context
 ) -> State:
-    """The state with this inventory, in which at most this machine differs."""
+    """The state with this inventory, in which at most the machine of the event differs."""
     if inventory is state.inventory:
         return state
+    key = event.machine_key
     before, after = state.inventory.machines.get(key), inventory.machines[key]
-    item = recounted(state.capacity, before, after, context)
-    return replace(state, inventory=inventory, capacity=state.capacity.set(after.offering, item))
+    item = machines.recounted(state.capacity, before, after, context)
+    status = machines.changed_hands(state.machines.get(key), after, event, context)
+    return replace(
+        state,
+        inventory=inventory,
+        capacity=state.capacity.set(after.offering, item),
+        machines=state.machines.set(key, status),
+    )
+
+
+def _machine_broken(state: State, event: MachineBroken, context: Context) -> State:
+    key = event.machine_key
+    before = state.machines.get(key)
+    if before is None:
+        return state
+    holder = as_pool_key(state.inventory.machines[key].holder)
+    node = state.nodes.get(node_key(*pool_path(holder)[:2], event.machine)) if holder else None
+    joined = node is not None and node.registered is not None
+    after = machines.broken(before, event, joined=joined, context=context)
+    return replace(state, machines=state.machines.set(key, after))
+
+
+def _cluster_registered(state: State, event: ClusterRegistered, context: Context) -> State:
+    key = cluster_key(event.org, event.cluster)
+    item = ClusterObject(event.org, event.cluster, event.zone, context.time, context.position)
+    return replace(state, clusters=state.clusters.set(key, item))
 
 
 def _quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.quotas.get(key)
     after = quotas.counted(before, event, context)
-    return state if after is before else replace(state, quotas=state.quotas.set(key, after))
+    if after is before:
+        return state
+    quotas_ = state.quotas.delete(key) if after is None else state.quotas.set(key, after)
+    return replace(state, quotas=quotas_)

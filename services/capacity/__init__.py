@@ -6,7 +6,6 @@ from nodepool.contract.events import (
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
-    CWNodePoolDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
@@ -22,7 +21,6 @@ Hears = (
     | CWNodeAssigned
     | CWNodeDeleted
     | CWNodeRegistrationFailed
-    | CWNodePoolDeleted
     | MachineAdded
     | MachineRepaired
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from capacity import Hears, Says
-from capacity.state import Pool, State, evolve
+from capacity.state import Pool, Said, State, Warned, evolve
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.conditions import Capacity
@@ -12,7 +12,6 @@ from nodepool.contract.events import (
     CapacityCheckFailed,
     CWNodeAssigned,
     CWNodeDeleted,
-    CWNodePoolDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
@@ -20,7 +19,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey
+from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
@@ -28,14 +27,11 @@ from nodepool.service import Context, Failure, Reconciler, Service
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
     """The verdict on what a NodePool was granted; verdicts on others follow in `reconcile`."""
     match message:
-        case QuotaChecked(key=key, uid=uid, generation=generation):
-            pool = state.pool(key, uid)
-            if pool is not None and pool.generation == generation:
-                yield from _checked(pool, share_of(state, pool), always=True)
+        case QuotaChecked(key=key, uid=uid):
+            yield from _checked(state, state.pool(key, uid))
         case (
             NodePoolValidated()
             | NodePoolDeleting()
-            | CWNodePoolDeleted()
             | CWNodeAssigned()
             | CWNodeDeleted()
             | CWNodeRegistrationFailed()
@@ -47,28 +43,49 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             assert_never(message)
 
 
-def reconcile(state: State, key: OfferingKey, _context: Context) -> Iterator[Says]:
-    """New verdicts on the NodePools of an offering that could have more, or less, than before."""
-    for share in shares(state, key):
-        yield from _checked(state.pools[share.key], share, always=False)
+def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> Iterator[Says]:
+    """New verdicts on the NodePools of an offering, or on the one whose check failed before."""
+    pool = state.pools.get(PoolKey(key))
+    if pool is not None:
+        yield from _checked(state, pool)
+        return
+    for share in shares(state, OfferingKey(key)):
+        yield from _said(state.pools[share.key], share)
 
 
-def _checked(pool: Pool, share: Share, *, always: bool) -> Iterator[Says]:
-    """A verdict that differs from the last one, and a warning that was not given yet.
+def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
+    """The verdict on one NodePool; none before its quota was checked for what it wants now."""
+    if pool is not None and pool.may_grow:
+        yield from _said(pool, share_of(state, pool))
 
-    Fewer machines for the same reason make no new verdict: what was promised is being handed out.
+
+def _said(pool: Pool, share: Share) -> Iterator[Says]:
+    """A verdict whose numbers differ from those of the last one, and a warning that is new.
+
+    A warning is new where its reason is, or the number of Nodes that the NodePool wants in all.
     """
-    if always or share.reason is not pool.reason or share.available > pool.available:
+    new = Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available)
+    if new != pool.said:
         yield verdict(pool, share)
-    if share.reason is not Capacity.SUFFICIENT and share.reason is not pool.warned:
+    enough = share.reason is Capacity.SUFFICIENT
+    if not enough and pool.warned != Warned(share.reason, pool.allowed):
         yield warning(pool, share)
 
 
-def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose capacity could not be checked shows it."""
-    if failure.pool is not None:
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """A NodePool whose capacity could not be checked shows it; of an offering, the first to wait.
+
+    One that is unknown is gone, or never was, unless its very first message cannot be processed.
+    """
+    key = failure.pool
+    if failure.key:
+        waiting = state.offering(OfferingKey(failure.key)).waiting
+        key = PoolKey(failure.key) if failure.key in state.pools else next(iter(waiting), None)
+    if key is None:
+        return
+    if key in state.pools or failure.input == NodePoolValidated.__name__:
         text = f"internal error while checking capacity: {failure.cause}"
-        yield CapacityCheckFailed(**pool_fields(failure.pool), message=text)
+        yield CapacityCheckFailed(**pool_fields(key), message=text)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -7,14 +7,13 @@ from typing import assert_never
 from immutables import Map
 
 from capacity import Hears, Says
-from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
-    CWNodePoolDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
@@ -32,18 +31,50 @@ from nodepool.state.work import WithWork
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What the last verdict on a NodePool said, as far as another one would differ from it.
+
+    generation, granted: what was checked.
+    reason: the reason of the condition.
+    wanted, available: the numbers in its message; 0 where it has none.
+    """
+
+    generation: int
+    granted: int
+    reason: Capacity
+    wanted: int = 0
+    available: int = 0
+
+    @classmethod
+    def of(
+        cls, generation: int, granted: int, reason: Capacity, wanted: int, available: int
+    ) -> "Said":
+        """What a verdict of these numbers says."""
+        if reason is Capacity.SUFFICIENT:
+            return cls(generation, granted, reason)
+        return cls(generation, granted, reason, wanted, available)
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """What the last `CWInsufficientCapacity` was about: its reason, and the Nodes wanted in all."""
+
+    reason: Capacity
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool as far as its capacity depends on it.
+    """A NodePool that stays, as far as its capacity depends on it.
 
     offering: the machines that it can be given.
-    generation, spec: its desired state.
-    checked: whether its quota was checked for this generation; until then it wants nothing.
+    generation, spec, valid: its desired state, and whether that can be delivered.
+    checked: the generation that its quota was checked for last; 0 before the first time.
     granted: how many Nodes it may have.
-    within_quota: whether that is its whole target.
     held: the Nodes that it has.
     since: since when it has wanted the Nodes that it lacks; None before its first quota check.
-    reason, available: the verdict that was published last; no reason before the first.
-    warned: the reason of the last `CWInsufficientCapacity`; None while there is enough.
+    said: the verdict that was published last; None before the first, and after a check that failed.
+    warned: the last warning; None while there are machines enough.
     """
 
     key: PoolKey
@@ -51,24 +82,33 @@ class Pool:
     offering: OfferingKey
     generation: int
     spec: NodePoolSpec
-    checked: bool = False
+    valid: bool = True
+    checked: int = 0
     granted: int = 0
-    within_quota: bool = False
     held: int = 0
     since: datetime | None = None
-    reason: Capacity | None = None
-    available: int = 0
-    warned: Capacity | None = None
+    said: Said | None = None
+    warned: Warned | None = None
+
+    @property
+    def allowed(self) -> int:
+        """How many Nodes it wants to have and may have."""
+        return min(self.granted, self.spec.target_nodes)
 
     @property
     def missing(self) -> int:
-        """How many Nodes it has not got of those it was granted."""
-        return max(0, self.granted - self.held)
+        """How many Nodes it has not got of those it is allowed."""
+        return max(0, self.allowed - self.held)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether it is valid, and quota was checked for what it wants now."""
+        return self.valid and self.checked == self.generation
 
     @property
     def shortfall(self) -> int:
         """How many Nodes it still wants."""
-        return self.missing if self.checked and self.within_quota else 0
+        return self.missing if self.may_grow else 0
 
     @property
     def place(self) -> Rank | None:
@@ -91,7 +131,7 @@ class Offering:
     waiting: the NodePools that want machines, first to be served first.
     demand: how many machines they want in all.
     restricted: how many of them have an affinity.
-    short: the NodePools whose last verdict is that there are not enough.
+    short: the NodePools whose last verdict is that there are not enough machines.
     """
 
     waiting: Ranking = Ranking()
@@ -99,10 +139,18 @@ class Offering:
     restricted: int = 0
     short: Queue[PoolKey] = Queue()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no NodePool waits for it or has to hear that it waits no more."""
+        return not len(self.waiting) and not len(self.short)
+
 
 @dataclass(frozen=True, slots=True)
-class State(WithWork[OfferingKey]):
-    """NodePools, offerings, machines; the work queue holds offerings whose verdicts may change."""
+class State(WithWork[OfferingKey | PoolKey]):
+    """NodePools, offerings, machines.
+
+    The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
+    """
 
     pools: Map[PoolKey, Pool] = Map()
     offerings: Map[OfferingKey, Offering] = Map()
@@ -132,41 +180,39 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             state = replace(state, inventory=state.inventory.depart(message))
             return _held(state, message, machine, -1)
         case NodePoolDeleting(key=key, uid=uid):
-            pool = state.pool(key, uid)
-            return state if pool is None else _stored(state, replace(pool, checked=False))
-        case CWNodePoolDeleted(key=key):
-            return _deleted(state, state.pools.get(key))
+            return _forgotten(state, state.pool(key, uid))
         case MachineAdded(zone=zone, instance_type=instance_type):
             state = replace(state, inventory=state.inventory.add(message))
             return _supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
-        case CapacityChecked(key=key):
-            return _published(state, state.pools.get(key), message)
+        case CapacityChecked(key=key, uid=uid):
+            return _published(state, state.pool(key, uid), message)
         case CWInsufficientCapacity(key=key):
             return _warned(state, state.pools.get(key))
-        case CapacityCheckFailed():
-            return state
+        case CapacityCheckFailed(key=key):
+            return _failed(state, state.pools.get(key), context)
         case _:
             assert_never(message)
 
 
 def _specified(state: State, event: NodePoolValidated) -> State:
     pool, spec = state.pool(event.key, event.uid), event.spec
+    valid = event.reason is Validated.VALID
     if pool is None:
+        # One that was never valid can be given nothing, so nothing is kept of it.
         offering = offering_key(event.zone, spec.instance_type)
-        return _stored(state, Pool(event.key, event.uid, offering, event.generation, spec))
-    # A changed spec waits for its quota check: until then nothing is wanted for it.
-    same = event.generation == pool.generation
-    checked = pool.checked and same and event.reason is Validated.VALID
-    return _stored(state, replace(pool, generation=event.generation, spec=spec, checked=checked))
+        pool = Pool(event.key, event.uid, offering, event.generation, spec)
+        return _stored(state, pool) if valid else state
+    pool = replace(pool, generation=event.generation, spec=spec, valid=valid)
+    # Those behind it may have what it wants no more.
+    return _supply_changed(_stored(state, pool), pool.offering)
 
 
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if before is None or before.generation != verdict.generation:
         return state
-    within = verdict.reason is Quota.UNDER
-    pool = replace(before, granted=verdict.granted, checked=True, within_quota=within)
+    pool = replace(before, granted=verdict.granted, checked=verdict.generation)
     # A NodePool that wants no more than before keeps its place among those that wait.
     if before.since is None or not before.missing or pool.missing > before.missing:
         pool = replace(pool, since=context.time)
@@ -187,16 +233,18 @@ def _held(
     return _supply_changed(state, state.inventory.machines[machine].offering)
 
 
-def _deleted(state: State, pool: Pool | None) -> State:
+def _forgotten(state: State, pool: Pool | None) -> State:
+    """The state without a NodePool that goes: it wants nothing, and no verdict can revive it."""
     if pool is None:
         return state
-    state = _stored(state, replace(pool, checked=False))
-    offering = state.offerings[pool.offering]
+    state = _stored(state, replace(pool, valid=False))
+    offering = state.offering(pool.offering)
     offering = replace(offering, short=offering.short.drop(pool.key))
     state = replace(
         state,
         pools=state.pools.delete(pool.key),
-        offerings=state.offerings.set(pool.offering, offering),
+        offerings=_with_offering(state, pool.offering, offering),
+        work=state.work.drop(pool.key),
     )
     return _supply_changed(state, pool.offering)
 
@@ -213,25 +261,33 @@ def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> Sta
     if pool is None:
         return state
     enough = verdict.reason is Capacity.SUFFICIENT
-    offering = state.offerings[pool.offering]
+    offering = state.offering(pool.offering)
     short = offering.short.drop(pool.key) if enough else offering.short.put(pool.key)
-    pool = replace(
-        pool,
-        reason=verdict.reason,
-        available=verdict.available,
-        warned=None if enough else pool.warned,
+    said = Said.of(
+        verdict.generation, verdict.granted, verdict.reason, verdict.wanted, verdict.available
     )
+    pool = replace(pool, said=said, warned=None if enough else pool.warned)
     return replace(
         state,
         pools=state.pools.set(pool.key, pool),
-        offerings=state.offerings.set(pool.offering, replace(offering, short=short)),
+        offerings=_with_offering(state, pool.offering, replace(offering, short=short)),
+        work=state.work.succeeded(pool.key),
     )
 
 
-def _warned(state: State, pool: Pool | None) -> State:
+def _failed(state: State, pool: Pool | None, context: Context) -> State:
+    """The state in which a check is made again, and its verdict said whatever it is."""
     if pool is None:
         return state
-    return replace(state, pools=state.pools.set(pool.key, replace(pool, warned=pool.reason)))
+    pools = state.pools.set(pool.key, replace(pool, said=None))
+    return replace(state, pools=pools, work=state.work.failed(pool.key, context.time))
+
+
+def _warned(state: State, pool: Pool | None) -> State:
+    if pool is None or pool.said is None:
+        return state
+    pool = replace(pool, warned=Warned(pool.said.reason, pool.allowed))
+    return replace(state, pools=state.pools.set(pool.key, pool))
 
 
 def _stored(state: State, pool: Pool) -> State:
@@ -247,8 +303,17 @@ def _stored(state: State, pool: Pool) -> State:
     return replace(
         state,
         pools=state.pools.set(pool.key, pool),
-        offerings=state.offerings.set(pool.offering, offering),
+        offerings=_with_offering(state, pool.offering, offering),
     )
+
+
+def _with_offering(
+    state: State, key: OfferingKey, offering: Offering
+) -> Map[OfferingKey, Offering]:
+    """The offerings with this one; nothing is kept of a quiet one."""
+    if not offering.is_quiet:
+        return state.offerings.set(key, offering)
+    return state.offerings.delete(key) if key in state.offerings else state.offerings
 
 
 def _supply_changed(state: State, key: OfferingKey) -> State:
@@ -257,7 +322,7 @@ def _supply_changed(state: State, key: OfferingKey) -> State:
     Machines come and go in large numbers, so verdicts follow once, at the next `Wake`.
     """
     offering = state.offering(key)
-    if not len(offering.waiting) and not len(offering.short):
+    if offering.is_quiet:
         return state
     enough = state.inventory.count(key) >= offering.demand and not offering.restricted
     if enough and not len(offering.short):

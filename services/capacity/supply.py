@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from capacity.state import Pool, State
+from nodepool.contract.catalog import deliverable
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 
@@ -23,22 +24,20 @@ def share_of(state: State, pool: Pool) -> Share:
         return Share(pool.key, Capacity.SUFFICIENT, free)
     if free >= offering.demand and not offering.restricted:
         return Share(pool.key, Capacity.SUFFICIENT, free - offering.demand + pool.shortfall)
-    none = Share(pool.key, Capacity.NONE_AVAILABLE, 0)
-    return next((share for share in shares(state, pool.offering) if share.key == pool.key), none)
+    return next(share for share in shares(state, pool.offering) if share.key == pool.key)
 
 
 def shares(state: State, key: OfferingKey) -> Iterator[Share]:
-    """What each NodePool could have whose verdict may have to change.
+    """What each NodePool could have that wants machines, or wanted some that were not there.
 
-    Those that wait are served in their order from the free machines. Once none is left, a NodePool
-    that was warned of that already is passed over. Those that were short and want no more Nodes
-    have enough.
+    Those that wait are served in their order from the free machines. Those that were short and want
+    no more Nodes have enough.
     """
     offering = state.offering(key)
     yield from _with_affinity(state, key) if offering.restricted else _by_count(state, key)
     for pool_key in offering.short:
         pool = state.pools[pool_key]
-        if pool.checked and not pool.shortfall:
+        if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
 
 
@@ -46,9 +45,9 @@ def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
     free = state.inventory.count(key)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
-        if free or not _was_warned_of_none(pool):
-            yield Share(pool_key, _reason(pool, free, free), free)
-        free = max(0, free - pool.shortfall)
+        share = _share(pool, free, free)
+        yield share
+        free -= _taken(pool, share)
 
 
 def _with_affinity(state: State, key: OfferingKey) -> Iterator[Share]:
@@ -56,24 +55,32 @@ def _with_affinity(state: State, key: OfferingKey) -> Iterator[Share]:
     free = state.inventory.count(key)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
-        if len(taken) == free and _was_warned_of_none(pool):
-            continue
-        fitting = state.inventory.fitting(key, pool.spec.affinity)
-        available = [machine for machine in fitting if machine not in taken]
-        reason = _reason(pool, len(available), free - len(taken))
-        yield Share(pool_key, reason, len(available))
-        taken.update(available[: pool.shortfall])
+        available: list[MachineKey] = []
+        if len(taken) < free:
+            fitting = state.inventory.fitting(key, pool.spec.affinity)
+            available = [machine for machine in fitting if machine not in taken]
+        share = _share(pool, len(available), free - len(taken))
+        yield share
+        taken.update(available[: _taken(pool, share)])
 
 
-def _was_warned_of_none(pool: Pool) -> bool:
-    return pool.reason is Capacity.NONE_AVAILABLE and pool.warned is Capacity.NONE_AVAILABLE
+def _taken(pool: Pool, share: Share) -> int:
+    return min(share.available, pool.shortfall)
 
 
-def _reason(pool: Pool, available: int, free: int) -> Capacity:
-    """Whether `available` of the `free` machines, those that fit the affinity, are enough."""
+def _share(pool: Pool, fitting: int, free: int) -> Share:
+    """What the NodePool could have of the `free` machines, of which `fitting` fit its affinity."""
+    available = _deliverable(pool, fitting)
     if available >= pool.shortfall:
-        return Capacity.SUFFICIENT
-    affinity = pool.spec.affinity is not None and free > available
+        return Share(pool.key, Capacity.SUFFICIENT, fitting)
+    # The affinity is the reason where there would be more without it.
+    affinity = _deliverable(pool, free) > available
     if available:
-        return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
-    return Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
+        reason = Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
+    else:
+        reason = Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
+    return Share(pool.key, reason, available)
+
+
+def _deliverable(pool: Pool, machines: int) -> int:
+    return deliverable(pool.spec.instance_type, pool.held, pool.shortfall, machines)

@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -50,4 +51,5 @@ Says = (
     | CWNodePoolMetadata
     | CWNodePoolNodesRemoveError
     | NodeRemovalRecovered
+    | NodeUpdateFailed
 )

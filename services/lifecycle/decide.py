@@ -1,12 +1,14 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import partial
 from typing import assert_never
 
 from lifecycle import Hears, Says
-from lifecycle.node import Node
+from lifecycle.node import ANSWER_WITHIN_S, Node
 from lifecycle.node_events import registered, registration_failed, updated
-from lifecycle.removal import cancelled, observed, preempted, requested
+from lifecycle.removal import cancelled, next_step, observed, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
@@ -21,11 +23,13 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
+    NodeRemovalRecovered,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import MachineKey, PoolKey, pool_path
+from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
@@ -35,6 +39,7 @@ NodeMessage = (
     | NodeObserved
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
+    | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
@@ -42,8 +47,13 @@ NodeMessage = (
 """The messages that lead to the next step of a Node."""
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """The next step of the Node that a message is about; a message on an earlier stay has none."""
+def decide(
+    state: State, message: Hears, _context: Context, *, answer_s: int = ANSWER_WITHIN_S
+) -> Iterator[Says]:
+    """The next step of the Node that a message is about; a message on an earlier stay has none.
+
+    A machine that is to be cordoned has `answer_s` seconds to answer from then on.
+    """
     match message:
         case (
             MachineBooted()
@@ -51,20 +61,23 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             | NodeObserved()
             | CWNodeDeletionRequestSuccess()
             | NodeRemovalCancelled()
+            | NodePreempted()
             | PreemptionPending()
             | PreemptionInProgress()
             | PreemptionOverdue()
         ):
             node = state.node(message)
             if node is not None:
-                yield from _next_step(state.templates[node.pool], node, message)
-        case NodePoolValidated() | NodePreempted() | CWNodePoolDeleted() | CWNodeAssigned():
+                yield from _next_step(state.templates[node.pool], node, message, answer_s)
+        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
+def _next_step(
+    template: NodeTemplate, node: Node, message: NodeMessage, answer_s: int
+) -> Iterator[Says]:
     match message:
         case MachineBooted():
             if node.booting:
@@ -73,23 +86,33 @@ def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iter
             if node.booting:
                 yield registration_failed(template, node, cause)
         case NodeObserved():
-            yield from observed(template, node, message)
+            yield from observed(template, node, answer_s)
         case CWNodeDeletionRequestSuccess():
-            yield from requested(template, node)
+            yield from requested(template, node, answer_s)
         case NodeRemovalCancelled():
             yield from cancelled(template, node)
-        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             yield from preempted(template, node, message)
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: PoolKey | MachineKey, context: Context) -> Iterator[Says]:
-    """What is missing for a NodePool whose template changed, or for a Node that has to boot."""
-    if key in state.templates:
-        yield from _template_changed(state, PoolKey(key))
-    else:
-        yield from _boot_overdue(state, MachineKey(key), context)
+def reconcile(
+    state: State,
+    key: PoolKey | MachineKey,
+    context: Context,
+    *,
+    answer_s: int = ANSWER_WITHIN_S,
+) -> Iterator[Says]:
+    """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
+    pool, machine = PoolKey(key), MachineKey(key)
+    if pool in state.templates:
+        yield from _template_changed(state, pool)
+        if pool in state.failures:
+            yield from _tried_again(state, pool, context, answer_s)
+    elif machine in state.nodes:
+        node = state.nodes[machine]
+        yield from _overdue(state.templates[node.pool], node, context.time)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -101,9 +124,7 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
             return None
-        case NodePreempted():
-            return None
-        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
         case _:
             assert_never(message)
@@ -122,28 +143,77 @@ def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
     yield CWNodePoolMetadata(**pool_fields(key), message=f"metadata of NodePool {pool} is updated")
 
 
-def _boot_overdue(state: State, key: MachineKey, context: Context) -> Iterator[Says]:
-    node = state.nodes.get(key)
-    if node is not None and node.booting and node.boot_by <= context.time:
+def _tried_again(state: State, key: PoolKey, context: Context, answer_s: int) -> Iterator[Says]:
+    """The steps that its Nodes did not take because of a failure; then that it is over."""
+    template = state.templates[key]
+    for machine in sorted(state.members.get(key, ())):
+        node = state.nodes[machine]
+        late = tuple(_overdue(template, node, context.time))
+        yield from late or next_step(template, node, answer_s)
+    yield NodeRemovalRecovered(**pool_fields(key))
+
+
+def _overdue(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+    if not node.booting:
+        yield from overdue(template, node, now)
+    elif node.boot_by <= now:
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
-        yield registration_failed(state.templates[node.pool], node, cause)
+        yield registration_failed(template, node, cause)
 
 
-def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
-    """A removal that failed shows on its NodePool; what else fails ends by its own deadline."""
-    if failure.input == CWNodeDeletionRequestSuccess.__name__ and failure.pool is not None:
-        text = f"internal error while removing a Node: {failure.cause}"
-        yield CWNodePoolNodesRemoveError(**pool_fields(failure.pool), message=text)
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
+    key = _concerned(state, failure)
+    if key is None:
+        return
+    text = f"internal error while removing a Node: {failure.cause}"
+    yield NodeUpdateFailed(**pool_fields(key), message=text)
+    if state.failures.get(key) != text and _is_removal(state, failure):
+        yield CWNodePoolNodesRemoveError(**pool_fields(key), message=text)
 
 
-SERVICE: Service[State, Hears, Says] = Service(
-    name="lifecycle",
-    hears=Hears,
-    says=Says,
-    initial=State(),
-    evolve=evolve,
-    decide=decide,
-    reconciler=Reconciler(reconcile, concerns),
-    on_failure=on_failure,
-)
+def _concerned(state: State, failure: Failure) -> PoolKey | None:
+    """The NodePool that a failure is about; None where there is none."""
+    node = _failed_node(state, failure)
+    key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
+    return key if key in state.templates else None
+
+
+def _is_removal(state: State, failure: Failure) -> bool:
+    """Whether a Node that leaves could not be taken further."""
+    node = _failed_node(state, failure)
+    if node is not None:
+        return node.removal is not None
+    if not failure.key:
+        return failure.input == CWNodeDeletionRequestSuccess.__name__
+    machines = state.members.get(PoolKey(failure.key), ())
+    return any(state.nodes[machine].removal is not None for machine in machines)
+
+
+def _failed_node(state: State, failure: Failure) -> Node | None:
+    """The Node that a failure is about; None where it is about a whole NodePool."""
+    fleet, zone, machine = failure.address.path
+    reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
+    return state.nodes.get(MachineKey(failure.key) or reported)
+
+
+def service(answer_s: int) -> Service[State, Hears, Says]:
+    """The lifecycle service, where a machine has so many seconds to answer a cordon or a drain.
+
+    That goes into what is said when a cordon begins. So replicas with different settings fold the
+    same state: the setting of the one that stored that message counts.
+    """
+    return Service(
+        name="lifecycle",
+        hears=Hears,
+        says=Says,
+        initial=State(),
+        evolve=evolve,
+        decide=partial(decide, answer_s=answer_s),
+        reconciler=Reconciler(partial(reconcile, answer_s=answer_s), concerns),
+        on_failure=on_failure,
+    )
+
+
+SERVICE: Service[State, Hears, Says] = service(ANSWER_WITHIN_S)

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import assert_never
+from datetime import datetime, timedelta
+from typing import NamedTuple, assert_never
 
 from nodepool.contract.events import (
     CWDrainNode,
@@ -11,12 +11,28 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     NodeActivityChanged,
     NodeObserved,
+    NodePreempted,
     NodeUpdated,
     PreemptionInProgress,
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import NodePhase, Pod, PodClass, RemovalReason
+
+ANSWER_WITHIN_S = 30 * 60
+"""How many seconds a machine has to answer a cordon or a drain, unless a setting says otherwise."""
+
+
+class Workload(NamedTuple):
+    """A Pod that makes its Node active.
+
+    since: when it was observed first.
+    blocks: whether a drain for a scale-down waits for it.
+    """
+
+    name: str
+    since: datetime
+    blocks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +44,16 @@ class Node:
     topology: the labels that the machine has of its own.
     boot_by: when its registration fails if the machine has not booted.
     revision: of the template that it looks like; 0 before it is registered.
-    active: whether it was published as active.
-    workloads: the Pods that make it active, as its machine reported last.
+    workloads: the Pods that make it active, as its machine reported last, by name.
+    published: those that were published last.
     removal: why it leaves; None while it stays.
     idle_only: whether it is kept if it turns out to be active.
     request: the number of the last request to delete it.
     cordon: how often it was cordoned.
+    observed: the number of the cordon that its machine reported last; 0 for none.
     evicted_at: when its drain for a preemption began; None without one.
+    answer_s: how many seconds its machine may take to answer; None where no answer is awaited.
+    answer_by: when it is deleted if its machine has not answered; None while nothing is due.
     """
 
     name: str
@@ -44,13 +63,16 @@ class Node:
     boot_by: datetime
     revision: int = 0
     phase: NodePhase = NodePhase.BOOTING
-    active: bool = False
-    workloads: tuple[str, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    published: tuple[Workload, ...] = ()
     removal: RemovalReason | None = None
     idle_only: bool = False
     request: int = 0
     cordon: int = 0
+    observed: int = 0
     evicted_at: datetime | None = None
+    answer_s: int | None = None
+    answer_by: datetime | None = None
 
     @property
     def booting(self) -> bool:
@@ -62,6 +84,24 @@ class Node:
         """Whether nothing new may be scheduled on it."""
         return is_cordoned(self.phase)
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether no Pod may block its removal."""
+        return self.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the last report of its machine includes its last cordon.
+
+        Only such a report shows all Pods that ran before the cordon took hold.
+        """
+        return self.cordoned and self.observed == self.cordon
+
+    @property
+    def due(self) -> datetime | None:
+        """When it is given up unless its machine boots, or answers; None while nothing is due."""
+        return self.boot_by if self.booting else self.answer_by
+
 
 NodeChange = (
     CWNodeRegistered
@@ -70,6 +110,7 @@ NodeChange = (
     | NodeActivityChanged
     | CWDrainNode
     | CWNodeDeletionRequestSuccess
+    | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
 )
@@ -81,28 +122,68 @@ def is_cordoned(phase: NodePhase) -> bool:
     return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
 
 
-def changed(node: Node, message: NodeChange) -> Node:
-    """The Node after a message about it."""
+def changed(node: Node, message: NodeChange, now: datetime) -> Node:
+    """The Node after a message about it that the log stored at `now`."""
     match message:
         case CWNodeRegistered():
             return replace(node, phase=NodePhase.PRODUCTION)
-        case NodeUpdated(phase=phase, removal=removal, cordon=cordon):
-            return replace(node, phase=phase, removal=removal, cordon=cordon)
-        case NodeObserved(pods=pods):
-            workloads = tuple(sorted(pod.name for pod in pods if pod.counts_as_work))
-            return replace(node, workloads=workloads)
-        case NodeActivityChanged(active=active):
-            return replace(node, active=active)
+        case NodeUpdated():
+            return _updated(node, message, now)
+        case NodeObserved():
+            return _observed(node, message, now)
+        case NodeActivityChanged():
+            return replace(node, published=node.workloads)
         case CWDrainNode():
-            return replace(node, phase=NodePhase.DRAINING)
+            return _awaited(replace(node, phase=NodePhase.DRAINING), now)
         case CWNodeDeletionRequestSuccess():
             return _requested(node, message)
+        case NodePreempted():
+            return _leaving_for_certain(node)
         case PreemptionPending():
-            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+            return _preempted(node)
         case PreemptionInProgress(evicted_at=moment):
             return replace(node, evicted_at=moment)
         case _:
             assert_never(message)
+
+
+def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
+    begins = event.cordon > node.cordon and event.removal is not RemovalReason.PREEMPTED
+    node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
+    if not node.cordoned:
+        return replace(node, answer_s=None, answer_by=None)
+    if not begins:
+        return node
+    answer_s = ANSWER_WITHIN_S if event.answer_s is None else event.answer_s
+    return _awaited(replace(node, answer_s=answer_s), now)
+
+
+def _awaited(node: Node, now: datetime, grace_s: int = 0) -> Node:
+    """The Node, whose machine has to answer from now on; so many seconds later than usual."""
+    if node.answer_s is None:
+        return node
+    return replace(node, answer_by=now + timedelta(seconds=node.answer_s + grace_s))
+
+
+def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
+    known = {workload.name: workload.since for workload in node.workloads}
+    working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
+    node = replace(
+        node,
+        workloads=tuple(
+            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
+        ),
+        observed=report.cordon if report.unschedulable else 0,
+    )
+    if node.phase is not NodePhase.DRAINING:
+        return node
+    if not node.is_forced and any(workload.blocks for workload in node.workloads):
+        return replace(node, answer_by=None)
+    return _awaited(node, now, max((pod.grace_s for pod in working), default=0))
+
+
+def _blocks(pod: Pod) -> bool:
+    return pod.interruption is PodClass.BLOCKING and not pod.terminating
 
 
 def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
@@ -110,3 +191,27 @@ def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
     if node.removal is RemovalReason.PREEMPTED:
         return node
     return replace(node, removal=event.removal, idle_only=event.idle_only, request=event.request)
+
+
+def _leaving_for_certain(node: Node) -> Node:
+    """The Node, if it boots or leaves already, as one that is not kept whatever happens.
+
+    One that is in production was kept in the meantime; its preemption then gets a timetable.
+    """
+    is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
+    if not node.booting and not is_spareable:
+        return node
+    return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+
+
+def _preempted(node: Node) -> Node:
+    """The Node with a timetable that ends its stay; one that goes with its pool needs none."""
+    if node.removal is RemovalReason.POOL_DELETED:
+        return node
+    return replace(
+        node,
+        removal=RemovalReason.PREEMPTED,
+        idle_only=False,
+        answer_s=None,
+        answer_by=None,
+    )

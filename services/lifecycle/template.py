@@ -7,12 +7,17 @@ from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.keys import PoolKey, pool_path
-from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, Taint
+from nodepool.contract.model import (
+    COMPUTE_CLASS,
+    CORDON,
+    CPU_TAINT,
+    GPU_TAINT,
+    MANAGED_TAINTS,
+    ComputeClass,
+    Taint,
+)
 
-CPU_TAINT = Taint(key="is_cpu_compute", effect="NoSchedule")
-GPU_TAINT = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
-CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""The taint that Kubernetes itself gives to a cordoned Node."""
+_MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,11 @@ def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> di
 
 
 def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
-    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool."""
+    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool.
+
+    A managed taint that the NodePool asks for is left out: stored specs may hold one.
+    """
     gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
     kind = GPU_TAINT if gpu else CPU_TAINT
-    return (kind, *((CORDON,) if cordoned else ()), *template.node_taints)
+    own = (taint for taint in template.node_taints if (taint.key, taint.effect) not in _MANAGED)
+    return (kind, *((CORDON,) if cordoned else ()), *own)

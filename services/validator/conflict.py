@@ -32,28 +32,32 @@ def unknown_pool(command: ScaleNodePool | DeleteNodePool) -> Refusal:
     return Refusal("metadata.name", f"NodePool {command.pool} does not exist", "NotFound")
 
 
-def apply_conflict(command: ApplyNodePool, pool: Pool | None) -> Refusal | None:
-    """Why a manifest cannot be stored, given the NodePool of its name; None where it can."""
+def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> Refusal | None:
+    """Why a manifest cannot be stored, given the NodePool of its name; None where it can.
+
+    `position` is where the command itself lies in the log, in this function and those below.
+    """
     metadata = command.metadata
     if pool is None:
         return _not_found(metadata, command.pool)
     version, generation = metadata.resource_version, metadata.generation
     return (
         _another(metadata.uid, pool)
-        or _stale("metadata.resourceVersion", version, pool, generation)
+        or _unfit("metadata.resourceVersion", version, pool, position, generation)
         or _being_deleted(pool)
         or immutable(pool.stored.spec, command.spec)
     )
 
 
-def scale_conflict(command: ScaleNodePool, pool: Pool) -> Refusal | None:
+def scale_conflict(command: ScaleNodePool, pool: Pool, position: int) -> Refusal | None:
     """Why a NodePool cannot be scaled; None where it can."""
-    return _stale("resourceVersion", command.resource_version, pool) or _being_deleted(pool)
+    version = command.resource_version
+    return _unfit("resourceVersion", version, pool, position) or _being_deleted(pool)
 
 
-def delete_conflict(command: DeleteNodePool, pool: Pool) -> Refusal | None:
+def delete_conflict(command: DeleteNodePool, pool: Pool, position: int) -> Refusal | None:
     """Why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
-    return _stale("resourceVersion", command.resource_version, pool)
+    return _unfit("resourceVersion", command.resource_version, pool, position)
 
 
 def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
@@ -81,13 +85,17 @@ def _another(uid: str | None, pool: Pool) -> Refusal | None:
     return Refusal("metadata.uid", message, "Conflict")
 
 
-def _stale(
-    field: str, version: str | None, pool: Pool, generation: int | None = None
+def _unfit(
+    field: str, version: str | None, pool: Pool, position: int, generation: int | None = None
 ) -> Refusal | None:
-    """Optimistic concurrency: a change made from an older version than the stored one."""
+    """Optimistic concurrency: a change made from another version than the stored one.
+
+    Versions are positions in the log, so none that was read can lie behind the command itself.
+    """
     if version is None:
         return None
-    if not (version.isdecimal() and len(version) <= VERSION_DIGITS_MAX):
+    is_version = version.isdecimal() and len(version) <= VERSION_DIGITS_MAX
+    if not is_version or int(version) >= position:
         return Refusal(field, "must be a resourceVersion as it was read")
     # A new status gives the object a new version as well, so a version that is new enough may
     # still have been read with an older spec. The generation changes with the spec alone.

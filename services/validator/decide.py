@@ -21,11 +21,11 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
 )
-from nodepool.contract.keys import cluster_key
+from nodepool.contract.keys import PoolKey, cluster_key
 from nodepool.contract.messages import Command, path_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Service
+from nodepool.service import Context, Reconciler, Service
 from validator import Hears, Says
 from validator.conflict import (
     apply_conflict,
@@ -35,7 +35,7 @@ from validator.conflict import (
     unknown_cluster,
     unknown_pool,
 )
-from validator.objects import changed, created, is_same
+from validator.objects import changed, checked_again, created, is_same
 from validator.rules import Refusal, malformed, malformed_cluster, sized
 from validator.state import Pool, State, evolve
 
@@ -77,7 +77,7 @@ def _apply(
         yield _refused(command, unknown_cluster(command))
         return
     pool = state.pools.get(command.key)
-    refusal = malformed(command) or apply_conflict(command, pool)
+    refusal = malformed(command) or apply_conflict(command, pool, context.position)
     if refusal is not None:
         yield _refused(command, refusal)
     elif pool is None:
@@ -107,7 +107,7 @@ def _scale(
         return
     stored = pool.stored
     spec = stored.spec.model_copy(update={"target_nodes": command.target_nodes})
-    refusal = scale_conflict(command, pool) or next(sized(spec), None)
+    refusal = scale_conflict(command, pool, context.position) or next(sized(spec), None)
     if refusal is not None:
         yield _refused(command, refusal)
         return
@@ -136,7 +136,7 @@ def _delete(
     if isinstance(pool, Refusal):
         yield _refused(command, pool)
         return
-    refusal = delete_conflict(command, pool)
+    refusal = delete_conflict(command, pool, context.position)
     if refusal is not None:
         yield _refused(command, refusal)
         return
@@ -159,6 +159,15 @@ def _deleted(state: State, event: CWNodePoolNodesRemoved) -> Iterator[Says]:
     if pool.deleting is not None and pool.stored.uid == event.uid:
         message = f"NodePool {event.pool} is deleted"
         yield CWNodePoolDeleted(**path_fields(event), uid=event.uid, message=message)
+
+
+def reconcile(state: State, key: PoolKey, _context: Context) -> Iterator[Says]:
+    """A new verdict on a NodePool that could not be checked."""
+    pool = state.pools.get(key)
+    if pool is not None and pool.is_unchecked:
+        after = checked_again(pool.stored)
+        yield after
+        yield from _warning(after)
 
 
 def _existing(state: State, command: ScaleNodePool | DeleteNodePool) -> Pool | Refusal:
@@ -185,5 +194,6 @@ SERVICE: Service[State, Hears, Says] = Service(
     initial=State(),
     evolve=evolve,
     decide=decide,
+    reconciler=Reconciler(reconcile),
     commands=COMMANDS,
 )

@@ -59,6 +59,14 @@ def changed(
     )
 
 
+def checked_again(stored: NodePoolValidated) -> NodePoolValidated:
+    """The stored NodePool, which no command has changed, with a new verdict on it."""
+    checked = _checked(stored.spec, stored.zone)
+    return stored.model_copy(
+        update={"reason": checked.reason, "fault": checked.fault, "message": checked.message}
+    )
+
+
 def is_same(before: NodePoolValidated, after: NodePoolValidated) -> bool:
     """Whether two versions of a NodePool differ in nothing but the version."""
     return after.model_copy(update={"version": before.version}) == before

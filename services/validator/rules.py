@@ -13,10 +13,13 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import FLEET
-from nodepool.contract.model import ManifestMetadata, NodePoolSpec, Taint
+from nodepool.contract.model import MANAGED_TAINTS, ManifestMetadata, NodePoolSpec, Taint
+from nodepool.contract.suggest import did_you_mean
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 """The message for a Node label in a reserved namespace, as the public documentation words it."""
+
+_MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Refusal:
 def malformed_cluster(command: RegisterCluster) -> Refusal | None:
     """The first fault in the registration of a cluster; None where it has none."""
     if command.zone not in ZONES:
-        return Refusal("zone", f"{command.zone} is not a known zone")
+        suggestion = did_you_mean(command.zone, ZONES)
+        return Refusal("zone", f"{command.zone} is not a known zone{suggestion}")
     if command.org == FLEET:
         return Refusal("org", f"{FLEET} is a reserved word, not an organisation")
     if reason := grammar.dns1123_label(command.org):
@@ -54,6 +58,8 @@ def malformed(manifest: ApplyNodePool) -> Refusal | None:
 def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
     yield from _metadata(manifest.metadata, manifest.pool)
     spec = manifest.spec
+    if reason := grammar.label_value(spec.instance_type):
+        yield Refusal("spec.instanceType", reason)
     yield from _labels("spec.nodeLabels", spec.node_labels)
     for key in spec.node_labels:
         if grammar.reserved_namespace(key):
@@ -66,7 +72,7 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
 def _metadata(metadata: ManifestMetadata, name: str) -> Iterator[Refusal]:
     if metadata.name != name:
         yield Refusal("metadata.name", f"is {metadata.name!r}, but the subject names {name!r}")
-    if reason := grammar.dns1123_subdomain(metadata.name):
+    if reason := grammar.pool_name(metadata.name):
         yield Refusal("metadata.name", reason)
     yield from _labels("metadata.labels", metadata.labels)
     yield from _annotations("metadata.annotations", metadata.annotations)
@@ -99,6 +105,11 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
             yield Refusal(f"{field}.effect", reason)
         if (taint.key, taint.effect) in seen:
             yield Refusal(field, f"repeats the key {taint.key} with the effect {taint.effect}")
+        if (taint.key, taint.effect) in _MANAGED:
+            message = (
+                f"remove {taint.key}:{taint.effect}: the control plane sets it where it belongs"
+            )
+            yield Refusal(field, message, "Forbidden")
         seen.add((taint.key, taint.effect))
 
 

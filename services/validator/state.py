@@ -12,6 +12,7 @@ from nodepool.contract.commands import (
     RegisterCluster,
     ScaleNodePool,
 )
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     ClusterRegistered,
     CWInstanceTypeNotInZone,
@@ -24,6 +25,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
 from nodepool.service import Context
+from nodepool.state.work import WithWork
 from validator import Hears, Says
 
 
@@ -38,10 +40,15 @@ class Pool:
     stored: NodePoolValidated
     deleting: datetime | None = None
 
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether it stays and could not be checked."""
+        return self.deleting is None and self.stored.reason is Validated.INTERNAL_ERROR
+
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Every registered cluster and every NodePool.
+class State(WithWork[PoolKey]):
+    """Every registered cluster and every NodePool; in the work queue those that are unchecked.
 
     clusters: the zone of each cluster.
     pools: the NodePools, those that are being deleted included.
@@ -51,7 +58,7 @@ class State:
     pools: Map[PoolKey, Pool] = Map()
 
 
-def evolve(state: State, message: Hears | Says, _context: Context) -> State:
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; commands change nothing before their events do."""
     match message:
         case ClusterRegistered(org=org, cluster=cluster, zone=zone):
@@ -59,10 +66,12 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return replace(state, clusters=clusters)
         case NodePoolValidated(key=key):
             # A NodePool that is being deleted takes no change, so this one is not.
-            return replace(state, pools=state.pools.set(key, Pool(message)))
+            pool, work = Pool(message), state.work
+            work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
+            return replace(state, pools=state.pools.set(key, pool), work=work)
         case NodePoolDeleting(key=key, since=since):
             pool = replace(state.pools[key], deleting=since)
-            return replace(state, pools=state.pools.set(key, pool))
+            return replace(state, pools=state.pools.set(key, pool), work=state.work.drop(key))
         case CWNodePoolDeleted(key=key):
             return replace(state, pools=state.pools.delete(key))
         case (

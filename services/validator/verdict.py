@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodepool.contract import affinity
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType, offered
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, InstanceType, offered
 from nodepool.contract.conditions import HEALTHY, Validated
 from nodepool.contract.events import SpecFault
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
     """Whether a NodePool with this spec can ever be delivered in the zone of its cluster."""
     instance = INSTANCE_TYPES.get(spec.instance_type)
     if instance is None:
-        message = f"instance type {spec.instance_type} is not a known instance type"
+        suggestion = did_you_mean(spec.instance_type, INSTANCE_TYPES)
+        message = f"instance type {spec.instance_type} is not a known instance type{suggestion}"
         return Verdict(Validated.INVALID, message, "InstanceType")
     if spec.region is not None and spec.region != zone:
         message = f"region {spec.region} is not the cluster's zone {zone}"
@@ -44,8 +46,11 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
 
 
 def _undeliverable(spec: NodePoolSpec, instance: InstanceType, zone: str) -> Iterator[str]:
-    if instance.superchip and spec.compute_class is ComputeClass.SPOT:
-        yield f"computeClass spot is not offered for the Superchip instance type {instance.id}"
+    if spec.compute_class is ComputeClass.SPOT:
+        if instance.superchip:
+            yield f"computeClass spot is not offered for the Superchip instance type {instance.id}"
+        if ZONES[zone].access is not Access.GENERAL:
+            yield f"computeClass spot is not offered in {zone}, which is no General Access zone"
     if instance.rack_size and spec.target_nodes % instance.rack_size:
         yield (
             f"targetNodes {spec.target_nodes} is not a multiple of {instance.rack_size}, "

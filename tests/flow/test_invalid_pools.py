@@ -17,7 +17,7 @@ INVALID = {
         "gd-9xh100",
         {},
         "CWInvalidInstanceType",
-        "instance type gd-9xh100 is not a known instance type",
+        "instance type gd-9xh100 is not a known instance type; did you mean gd-8xh100ib-i128?",
     ),
     "a type that is not offered in the zone": (
         "b200-8x",

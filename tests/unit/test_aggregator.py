@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from aggregator import CheckFailed, Hears
 from aggregator.decide import SERVICE
 from aggregator.gauges import gauges
-from aggregator.projection import CAPACITY, NODES, POOLS, PROJECTION, QUOTAS
+from aggregator.projection import CAPACITY, CLUSTERS, MACHINES, NODES, POOLS, PROJECTION, QUOTAS
 from aggregator.state import State
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -26,16 +28,19 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeRemovalRecovered,
     NodeUpdated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
+from nodepool.contract.model import BlockingPod, NodePhase, NodePoolSpec, RemovalReason
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
 from unit.samples import KIND, MACHINE, UID, ZONE, sample
@@ -78,10 +83,20 @@ class Story(SingleService[State, Hears, Never]):
         """Status and reason of each condition of the NodePool, by type."""
         return conditions_of(self.document(POOLS, POOL))
 
+    def messages(self) -> dict[str, str]:
+        """The message of each condition of the NodePool, by type."""
+        status = cast("dict[str, list[dict[str, str]]]", self.document(POOLS, POOL)["status"])
+        return {c["type"]: c["message"] for c in status["conditions"]}
+
     def counts(self) -> tuple[object, object]:
         """How many Nodes of the NodePool are in progress, and how many are current."""
         status = cast("Document", self.document(POOLS, POOL)["status"])
         return status["inProgress"], status["currentNodes"]
+
+    def fault(self) -> object:
+        """The fault that the machine shows; None where it shows none."""
+        status = cast("Document", self.document(MACHINES, f"{ZONE}/{MACHINE}")["status"])
+        return status.get("fault")
 
     def machines(self) -> tuple[object, object, object]:
         """How many machines are free, assigned and in triage."""
@@ -312,6 +327,162 @@ def test_a_nodepool_is_shown_until_it_is_deleted() -> None:
     assert (POOLS, POOL) not in story.objects()
 
 
+@pytest.mark.parametrize(
+    "late",
+    [
+        sample(QuotaChecked, reason=Quota.UNDER),
+        sample(CapacityChecked, reason=Capacity.PARTIAL),
+        sample(CWNodePoolQuotaCheckFailed),
+        sample(CapacityCheckFailed),
+    ],
+)
+def test_nothing_is_claimed_of_the_checks_of_a_nodepool_that_is_being_deleted(late: Hears) -> None:
+    story = with_node().heard(sample(NodePoolDeleting))
+    before = story.document(POOLS, POOL)
+
+    assert story.heard(late).document(POOLS, POOL) == before
+
+
+def test_an_allocation_that_fails_during_a_deletion_is_a_failure_of_the_removal() -> None:
+    story = with_node().heard(sample(NodePoolDeleting), sample(AllocationFailed))
+    failed = story.conditions()
+
+    story.heard(sample(AllocationRecovered))
+
+    assert failed["AtTarget"] == ("False", "PendingDelete")
+    assert failed["NodesRemoved"] == ("Unknown", "InternalError")
+    assert story.conditions()["NodesRemoved"] == ("False", "Pending")
+
+
+def test_a_removal_that_recovers_says_nothing_of_the_allocation() -> None:
+    story = with_pool().heard(sample(AllocationFailed), sample(NodeRemovalRecovered))
+
+    assert story.conditions()["AtTarget"] == ("Unknown", "InternalError")
+
+
+# What the status of a NodePool waits for.
+
+
+def registered_pool(target: int, *nodes: str, **spec: object) -> Story:
+    """A NodePool that wants so many Nodes and has these, all of them idle."""
+    document = {"instance_type": KIND, "target_nodes": target, **spec}
+    story = Story().heard(validated(spec=NodePoolSpec.model_validate(document)))
+    for node in nodes:
+        story.heard(
+            sample(MachineAdded, machine=node),
+            sample(CWNodeAssigned, node=node),
+            sample(CWNodeRegistered, node=node),
+        )
+    return story
+
+
+def running(node: str, *pods: str, blocking: int = 0) -> NodeActivityChanged:
+    """These Pods run on a Node, and this many block a scale-down; the first has a time."""
+    return sample(
+        NodeActivityChanged,
+        node=node,
+        active=bool(pods),
+        message=f"running: {', '.join(pods)}",
+        blocking=[BlockingPod(name=pod, since=NOON) for pod in pods] if blocking else [],
+        blocking_count=blocking,
+    )
+
+
+def leaves(node: str) -> NodeUpdated:
+    """A Node is cordoned, because its NodePool shrinks."""
+    return sample(NodeUpdated, node=node, removal=RemovalReason.SCALE_DOWN)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], "NodePool has 0 of 2 Nodes."),
+        ([sample(CWNodeAssigned)], "NodePool has 0 of 2 Nodes; 1 is in progress."),
+        ([sample(QuotaChecked)], "NodePool has 0 of 2 Nodes; Quota is Over."),
+        (
+            [sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE), sample(QuotaChecked)],
+            "NodePool has 0 of 2 Nodes; Quota is Over and Capacity is NoneAvailable.",
+        ),
+        (
+            [validated(reason=Validated.INVALID, fault="Settings")],
+            "NodePool has 0 of 2 Nodes; Validated is Invalid.",
+        ),
+    ],
+)
+def test_a_nodepool_under_its_target_names_the_check_that_blocks(
+    events: list[Hears], expected: str
+) -> None:
+    assert with_pool().heard(*events).messages()["AtTarget"] == expected
+
+
+def test_a_nodepool_over_its_target_names_the_nodes_that_it_waits_for() -> None:
+    # given a NodePool that wants one Node and has three, one of them idle
+    story = registered_pool(1, "g1", "g2", "g3")
+    story.heard(running("g1", "a", "b", blocking=7), running("g2", "c"))
+
+    # when the idle one is chosen to leave
+    story.heard(leaves("g3"))
+
+    # then it waits for one of the others, whose Pods are named with their times
+    assert story.messages()["AtTarget"] == (
+        "NodePool has 3 Nodes and wants 1; waits for 1 of 2: g1, active with Pods"
+        " a since 2026-01-01T12:00:00Z, b since 2026-01-01T12:00:00Z, 5 more;"
+        " g2, active since 2026-01-01T12:00:12Z (running: c)."
+    )
+
+    # and once it has what it waited for, it names it no more
+    story.heard(running("g1"), leaves("g1"))
+    assert story.messages()["AtTarget"] == (
+        "NodePool has 3 Nodes and wants 1; 2 are being removed."
+    )
+
+
+def test_a_nodepool_that_prefers_idle_nodes_waits_for_the_active_ones_that_leave() -> None:
+    lifecycle = {"scale_down_strategy": "PreferIdle"}
+    story = registered_pool(1, "g1", "g2", lifecycle=lifecycle)
+    story.heard(running("g1", "a"), running("g2", "b"), leaves("g2"))
+
+    assert story.messages()["AtTarget"] == (
+        "NodePool has 2 Nodes and wants 1;"
+        " waits for g2, active since 2026-01-01T12:00:09Z (running: b)."
+    )
+
+
+def test_an_invalid_nodepool_over_its_target_removes_nothing_and_says_so() -> None:
+    story = registered_pool(1, "g1")
+    story.heard(validated(0, reason=Validated.INVALID, fault="Settings"))
+
+    assert story.messages()["AtTarget"] == (
+        "NodePool has 1 Node and wants 0; none is removed while Validated is Invalid."
+    )
+
+
+def test_many_nodes_that_a_nodepool_waits_for_are_counted() -> None:
+    names = [f"g{number}" for number in range(6)]
+    story = registered_pool(0, *names).heard(*(running(name, "a") for name in names))
+
+    message = story.messages()["AtTarget"]
+
+    assert message.count("active since") == 3
+    assert message.endswith("; 3 more.")
+
+
+def test_a_nodepool_that_is_being_deleted_names_the_nodes_that_it_waits_for() -> None:
+    story = registered_pool(2, "g1", "g2").heard(running("g1", "a"), sample(NodePoolDeleting))
+
+    waits = "; waits for g1, active since 2026-01-01T12:00:08Z (running: a)."
+    assert story.messages()["AtTarget"] == (
+        f"NodePool is being deleted, 2 Nodes are still to be removed{waits}"
+    )
+    assert story.messages()["NodesRemoved"] == f"2 Nodes are still to be removed{waits}"
+
+
+def test_a_node_is_active_since_it_became_so_whatever_runs_there_later() -> None:
+    story = registered_pool(1, "g1").heard(running("g1", "a"), running("g1", "b"))
+
+    assert next(iter(story.state.nodes.values())).active_since == NOON + timedelta(seconds=5)
+
+
 def test_a_scale_down_does_not_complete_a_deletion() -> None:
     story = with_pool().heard(
         sample(NodePoolDeleting),
@@ -481,6 +652,112 @@ def test_a_limit_shows_what_counts_against_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "last", [sample(QuotaReleased, used=0), sample(QuotaChecked, limit=None, used=0)]
+)
+def test_what_has_no_limit_and_counts_nothing_is_not_shown(last: Hears) -> None:
+    story = Story().heard(sample(QuotaSet, limit=8, granted=1), sample(QuotaDeleted, granted=1))
+    unlimited = story.document(QUOTAS, LEDGER)
+
+    story.heard(last)
+
+    assert (unlimited["limit"], unlimited["used"]) == (None, 1)
+    assert (QUOTAS, LEDGER) not in story.objects()
+
+
+def test_a_cluster_is_shown_from_its_registration_on() -> None:
+    story = Story().heard(sample(ClusterRegistered))
+
+    assert story.document(CLUSTERS, "acme/prod") == {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {
+            "name": "prod",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T12:00:01Z",
+        },
+        "spec": {"org": "acme", "zone": ZONE},
+    }
+
+
+def test_a_machine_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
+    story = Story().heard(sample(MachineAdded))
+
+    assert story.document(MACHINES, f"{ZONE}/{MACHINE}") == {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": MACHINE,
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T12:00:01Z",
+            "labels": {
+                "ib.coreweave.cloud/leafgroup": "l-7",
+                "node.kubernetes.io/instance-type": KIND,
+                "topology.kubernetes.io/zone": ZONE,
+            },
+        },
+        "spec": {"instanceType": KIND, "zone": ZONE},
+        "status": {"state": "Free"},
+    }
+
+
+def test_a_machine_shows_who_has_it_and_why_it_is_in_triage() -> None:
+    story = with_pool(1)
+    shown = []
+    for event in (
+        sample(CWNodeAssigned),
+        sample(CWNodeDeleted, registered=False),
+        sample(CWNodeAssigned, assignment=8),
+        sample(CWNodeRegistrationFailed, assignment=8, message="no link"),
+        sample(MachineRepaired),
+        sample(CWNodeAssigned, assignment=9),
+        sample(CWNodeDeleted, assignment=9, registered=False, triage=True, message="no answer"),
+    ):
+        shown.append(story.heard(event).document(MACHINES, f"{ZONE}/{MACHINE}")["status"])
+
+    free: dict[str, object] = {"state": "Free"}
+    pool = {"org": "acme", "cluster": "prod", "nodePool": "train.v1", "node": MACHINE}
+    assigned = {"state": "Assigned", **pool}
+    assert shown == [
+        assigned,
+        free,
+        assigned,
+        {"state": "Triage", "cause": "no link"},
+        free,
+        assigned,
+        {"state": "Triage", "cause": "no answer"},
+    ]
+
+
+def test_a_fault_of_a_machine_is_shown_until_it_has_shown_itself() -> None:
+    story = with_pool(1).heard(sample(MachineBroken, fault="boot", times=2))
+    shown = [story.fault()]
+    for assignment in (7, 8):
+        story.heard(sample(CWNodeAssigned, assignment=assignment))
+        shown.append(story.fault())
+        story.heard(
+            sample(CWNodeRegistrationFailed, assignment=assignment), sample(MachineRepaired)
+        )
+        shown.append(story.fault())
+
+    assert shown == ["boot", "boot", "boot", "boot", None]
+
+
+def test_a_node_hangs_at_once_until_its_fault_is_ended() -> None:
+    story = with_node().heard(sample(CWNodeRegistered))
+    shown = []
+    for times in (1, 0):
+        shown.append(story.heard(sample(MachineBroken, fault="hang", times=times)).fault())
+
+    assert shown == ["hang", None]
+
+
+def test_a_fault_that_is_ended_before_it_showed_is_gone() -> None:
+    story = with_pool(1).heard(sample(MachineBroken, times=3), sample(MachineBroken, times=0))
+
+    assert story.fault() is None
+
+
 def test_an_offering_counts_its_machines_by_what_they_do() -> None:
     story = Story().heard(sample(MachineAdded), sample(MachineAdded, machine="other"))
     counts = [story.machines()]
@@ -569,14 +846,23 @@ def test_every_object_that_an_event_changes_is_touched_by_it_and_has_its_version
             for place in changed & after.keys():
                 assert story.version(*place) == story.position
 
+    busy = {(node.pool, key) for key, node in story.state.nodes.items() if node.is_busy}
+    assert busy == {(pool, key) for pool, keys in story.state.busy.items() for key in keys}
     lines = tuple(dump(story.folded))
     assert load(State, lines) == story.folded
 
 
-def test_the_aggregator_says_nothing_and_fills_four_buckets() -> None:
+def test_the_aggregator_says_nothing_and_fills_every_bucket() -> None:
     assert SERVICE.outputs == {}
     assert SERVICE.projection is PROJECTION
-    assert PROJECTION.buckets == ("nodepools", "nodes", "quotas", "capacity")
+    assert PROJECTION.buckets == (
+        "nodepools",
+        "nodes",
+        "quotas",
+        "capacity",
+        "machines",
+        "clusters",
+    )
 
 
 def test_another_bucket_is_refused() -> None:

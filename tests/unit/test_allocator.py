@@ -3,13 +3,23 @@
 import pytest
 
 from allocator.decide import SERVICE
-from nodepool.contract.events import AllocationFailed, CWNodePoolNodesRequestFailed
+from nodepool.contract.events import (
+    AllocationFailed,
+    CWNodeAssigned,
+    CWNodePoolNodesRequestFailed,
+    CWNodeRegistrationFailed,
+    CWNodeRequestQueued,
+)
 from nodepool.contract.keys import offering_key
+from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import Address
 from nodepool.service import Failure
 from unit.allocator_service import (
     OF,
     POOL,
+    RACK_KIND,
+    RACK_ZONE,
+    UID,
     AllocatorService,
     acknowledged,
     assigned,
@@ -18,14 +28,17 @@ from unit.allocator_service import (
     granted,
     machine_added,
     node_deleted,
+    of_node,
+    over_quota,
     queued,
+    rack_machine,
     registration_failed,
     scaled_down,
     scaled_up,
     specified,
     with_faulty_settings,
 )
-from unit.samples import KIND, ZONE
+from unit.samples import KIND, ZONE, sample
 
 GPU_TAINT = "spec.nodeTaints: nvidia.com/gpu is reserved"
 
@@ -187,6 +200,64 @@ def test_a_node_that_left_for_no_scale_down_is_replaced_and_not_counted_as_remov
     assert allocator.pool.removed is None
 
 
+def test_a_pool_over_its_quota_is_given_what_it_lost_up_to_its_grant() -> None:
+    # given a NodePool of three Nodes that asks for nine and is granted no more than the three
+    allocator = AllocatorService()
+    allocator.given_nodes(3)
+    allocator.hears(allocator.specify(9), over_quota(2, 3), capacity_checked(2, 3))
+
+    # when it loses one
+    outputs = allocator.hears(node_deleted(3))
+
+    # then the machine, which is free again, takes its place; nothing is announced
+    assert outputs == [assigned(3, assignment=4)]
+    assert allocator.pool.scaled == 3
+
+
+def test_a_pool_whose_grant_exceeds_its_target_is_given_no_more_than_its_target() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(5)
+
+    outputs = allocator.hears(specified(1, 2), over_quota(1, 4), capacity_checked(1, 4))
+
+    assert outputs == [queued(2, granted=2), assigned(1), assigned(2)]
+
+
+def test_nodes_of_a_type_that_comes_in_racks_are_given_in_whole_racks() -> None:
+    # given a NodePool that wants two racks, and one machine less than a rack
+    allocator = AllocatorService()
+    spec = NodePoolSpec(instance_type=RACK_KIND, target_nodes=36)
+    allocator.hears(*(rack_machine(number) for number in range(1, 18)))
+    allocator.hears(specified(1, 36, spec=spec, zone=RACK_ZONE), granted(1, 36))
+
+    # when machines are added, one after another
+    none = allocator.hears(capacity_checked(1, 36))
+    rack = allocator.hears(rack_machine(18))
+    part = allocator.hears(*(rack_machine(number) for number in range(19, 30)))
+
+    # then it is given the whole rack at once, and nothing of the other
+    assert [type(event) for event in none] == [CWNodeRequestQueued]
+    assert [type(event) for event in rack] == [CWNodeAssigned] * 18
+    assert part == []
+
+
+def test_a_machine_of_a_rack_that_failed_is_replaced_alone() -> None:
+    allocator = AllocatorService()
+    spec = NodePoolSpec(instance_type=RACK_KIND, target_nodes=18)
+    allocator.hears(*(rack_machine(number) for number in range(1, 20)))
+    allocator.hears(specified(1, 18, spec=spec, zone=RACK_ZONE), granted(1, 18))
+    allocator.hears(capacity_checked(1, 18))
+    (lost,) = (
+        event
+        for event in allocator.hears(
+            sample(CWNodeRegistrationFailed, **{**of_node(3), "zone": RACK_ZONE}, uid=UID)
+        )
+        if isinstance(event, CWNodeAssigned)
+    )
+
+    assert lost.node == "g19"
+
+
 # Faults: once for each.
 
 
@@ -211,6 +282,17 @@ def test_faulty_settings_are_reported_again_after_they_were_valid_in_between() -
 
     assert first == second == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
     assert valid == []
+
+
+def test_faulty_settings_that_come_back_after_another_fault_are_reported_again() -> None:
+    allocator = AllocatorService()
+
+    first = allocator.hears(with_faulty_settings(1, 2, GPU_TAINT))
+    other = allocator.hears(specified(2, 2, reason="Invalid", fault="Zone"))
+    second = allocator.hears(with_faulty_settings(3, 2, GPU_TAINT))
+
+    assert first == second == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
+    assert other == []
 
 
 def test_a_fault_of_the_spec_that_the_settings_have_no_part_in_is_not_reported() -> None:

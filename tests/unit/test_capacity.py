@@ -1,12 +1,14 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
-from capacity.state import Pool, State
+from capacity.state import Pool, Said, State
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning
 from nodepool.contract.affinity import (
@@ -16,6 +18,7 @@ from nodepool.contract.affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from nodepool.contract.catalog import deliverable
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityChecked,
@@ -23,7 +26,6 @@ from nodepool.contract.events import (
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
-    CWNodePoolDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineRepaired,
@@ -40,10 +42,12 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure
+from nodepool.state.inventory import Inventory
+from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
 
-ZONE, H100, A100 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128"
+ZONE, H100, A100, GB200 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128", "gb200-4x"
 OFFERING = offering_key(ZONE, H100)
 LEAF = "ib.coreweave.cloud/leafgroup"
 ENOUGH = "Sufficient capacity available for the requested instance type."
@@ -181,6 +185,18 @@ def deleted(pool: str, number: int) -> CWNodeDeleted:
     )
 
 
+def deleting(pool: str) -> NodePoolDeleting:
+    """A NodePool is being deleted."""
+    return NodePoolDeleting(**of(pool), uid=pool, generation=1, since=NOON)
+
+
+def registration_failed(pool: str, number: int) -> CWNodeRegistrationFailed:
+    """A Node of a NodePool could not join, and its machine goes to triage."""
+    return CWNodeRegistrationFailed(
+        **of(pool), node=f"m{number}", zone=ZONE, uid=pool, assignment=number, message=""
+    )
+
+
 def short(outputs: Sequence[Message]) -> list[str]:
     """Each verdict as `pool reason available/wanted`, each warning as `pool: text`."""
     lines = []
@@ -249,11 +265,36 @@ def test_a_pool_that_wants_nothing_has_enough() -> None:
     assert short(story.want("train", 0)) == ["train Sufficient 1/0"]
 
 
-def test_a_pool_over_its_quota_wants_nothing() -> None:
+def test_a_pool_over_its_quota_wants_no_more_than_its_grant() -> None:
     story = Story()
     story.specify("train", 3)
 
-    assert short(story.grant("train", 1, Quota.OVER)) == ["train Sufficient 0/0"]
+    assert short(story.grant("train", 0, Quota.OVER)) == ["train Sufficient 0/0"]
+
+
+def test_a_pool_over_its_quota_replaces_what_it_loses() -> None:
+    # given a NodePool that has all it was granted and wants more
+    story = Story()
+    story.add_machines(2)
+    story.want("train", 2)
+    story.assign("train", 1)
+    story.assign("train", 2)
+    story.specify("train", 9)
+    over = story.grant("train", 2, Quota.OVER)
+
+    # when a Node of it is lost, and no machine is free
+    lost = story.hears(registration_failed("train", 2))
+
+    # then it wants that one again, and no more
+    assert short(over) == ["train Sufficient 0/0"]
+    assert short(lost) == ["train NoneAvailable 0/1", too_few("train", "none of 1")]
+
+
+def test_a_pool_wants_no_more_than_its_target_whatever_its_grant() -> None:
+    story = Story()
+    story.specify("train", 2)
+
+    assert short(story.grant("train", 5))[0] == "train NoneAvailable 0/2"
 
 
 def test_a_spec_alone_has_no_verdict() -> None:
@@ -454,7 +495,7 @@ def test_those_behind_a_pool_that_wants_fewer_nodes_have_a_new_verdict() -> None
 
     outputs = story.want("first", 0)
 
-    assert short(outputs) == ["first Sufficient 2/0", "second Sufficient 2/1"]
+    assert short(outputs) == ["second Sufficient 2/1", "first Sufficient 2/0"]
 
 
 def test_machines_that_change_no_verdict_make_no_work() -> None:
@@ -467,12 +508,34 @@ def test_machines_that_change_no_verdict_make_no_work() -> None:
     assert not story.has_work
 
 
-def test_fewer_machines_for_the_same_reason_make_no_new_verdict() -> None:
+def test_the_numbers_of_a_verdict_are_those_of_now_and_are_warned_of_once() -> None:
+    # given a NodePool that lacks a machine
     story = Story()
-    story.add_machines(3)
-    story.want("train", 5)
+    story.add_machines(2)
+    story.want("train", 3)
 
-    assert story.assign("train", 1) == []
+    # when it gets one of two, gets the other, and then loses both
+    outputs = [story.assign("train", 1), story.assign("train", 2)]
+    outputs += [story.hears(registration_failed("train", number)) for number in (1, 2)]
+
+    # then each verdict names the numbers of that moment, and only a new reason is a warning
+    assert [short(verdicts) for verdicts in outputs] == [
+        ["train Partial 1/2"],
+        ["train NoneAvailable 0/1", too_few("train", "none of 1")],
+        ["train NoneAvailable 0/2"],
+        ["train NoneAvailable 0/3"],
+    ]
+
+
+def test_many_changes_lead_to_one_verdict_with_the_last_numbers() -> None:
+    story = Story()
+    story.add_machines(4)
+    story.want("train", 9)
+
+    for number in (1, 2, 3):
+        story.process(assigned("train", number))
+
+    assert short(story.wake_until_idle()) == ["train Partial 1/6"]
 
 
 def test_a_pool_that_got_all_its_nodes_has_enough() -> None:
@@ -481,10 +544,10 @@ def test_a_pool_that_got_all_its_nodes_has_enough() -> None:
     story.want("train", 2)
     story.assign("train", 1)
 
-    outputs = story.want("train", 1)
+    outputs = [*story.specify("train", 1), *story.grant("train", 1)]
 
     assert short(outputs) == ["train Sufficient 0/0"]
-    assert len(story.state.offerings[OFFERING].short) == 0
+    assert len(story.state.offerings) == 0
 
 
 def test_a_pool_that_was_short_has_enough_once_it_wants_no_more() -> None:
@@ -515,11 +578,8 @@ def test_a_machine_that_failed_counts_only_after_its_repair() -> None:
     story.add_machines(1)
     story.want("train", 1)
     story.assign("train", 1)
-    failed = CWNodeRegistrationFailed(
-        **of("train"), node="m1", zone=ZONE, uid="train", assignment=1, message=""
-    )
 
-    first = story.hears(failed)
+    first = story.hears(registration_failed("train", 1))
     second = story.hears(MachineRepaired(zone=ZONE, machine="m1"))
 
     assert short([*first]) == ["train NoneAvailable 0/1", too_few("train", "none of 1")]
@@ -542,7 +602,55 @@ def test_a_machine_given_to_an_unknown_pool_is_no_longer_free() -> None:
     assert story.state.inventory.count(OFFERING) == 0
 
 
-# NodePools that go.
+# NodePools that go, or that never were.
+
+
+@pytest.mark.parametrize("reason", [Validated.INVALID, Validated.INTERNAL_ERROR])
+def test_nothing_is_kept_of_a_pool_that_was_never_valid(reason: Validated) -> None:
+    story = Story()
+    spec = NodePoolSpec(instance_type="gd-9xh100", target_nodes=3)
+
+    outputs = story.hears(validated("typo", 1, spec, reason), granted_to("typo", 1, 3))
+
+    assert (outputs, story.state) == ([], State())
+
+
+def test_a_pool_that_becomes_valid_gets_its_verdict() -> None:
+    story = Story()
+    story.hears(
+        validated("train", 1, NodePoolSpec(instance_type=H100, target_nodes=1), Validated.INVALID)
+    )
+    story.generations["train"] = 1
+
+    assert short(story.want("train", 2))[0] == "train NoneAvailable 0/2"
+
+
+def test_a_late_grant_does_not_revive_a_pool_in_deletion() -> None:
+    # given machines for one of two NodePools, of which the first is being deleted
+    story = Story()
+    story.add_machines(1)
+    story.specify("first", 1)
+    story.hears(deleting("first"))
+    story.specify("second", 1)
+
+    # when the grant of the first arrives late
+    late, second = story.grant("first", 1), story.grant("second", 1)
+
+    # then it has no verdict, and the second no shortage
+    assert late == []
+    assert short(second) == ["second Sufficient 1/1"]
+
+
+def test_the_end_of_an_earlier_pool_of_the_same_name_changes_nothing() -> None:
+    story = Story()
+    story.want("train", 1)
+    before = story.state
+
+    story.hears(
+        NodePoolDeleting(**of("train"), uid="earlier", generation=1, since=NOON),
+    )
+
+    assert story.state == before
 
 
 def test_a_pool_in_deletion_waits_no_more() -> None:
@@ -550,29 +658,27 @@ def test_a_pool_in_deletion_waits_no_more() -> None:
     story.want("first", 1)
     story.want("second", 1)
 
-    story.hears(NodePoolDeleting(**of("first"), uid="first", generation=1, since=NOON))
+    story.hears(deleting("first"))
 
     assert list(story.state.offerings[OFFERING].waiting) == [key("second")]
 
 
-def test_a_deleted_pool_is_forgotten() -> None:
+def test_nothing_is_kept_of_a_pool_in_deletion() -> None:
     story = Story()
     story.want("train", 1)
 
-    story.hears(CWNodePoolDeleted(**of("train"), uid="train", message=""))
+    story.hears(deleting("train"))
 
-    offering = story.state.offerings[OFFERING]
-    assert len(story.state.pools) == 0
-    assert (len(offering.waiting), len(offering.short), offering.demand) == (0, 0, 0)
+    assert (len(story.state.pools), len(story.state.offerings)) == (0, 0)
 
 
-def test_those_behind_a_deleted_pool_get_its_machines() -> None:
+def test_those_behind_a_pool_in_deletion_get_its_machines() -> None:
     story = Story()
     story.add_machines(1)
     story.want("first", 1)
     story.want("second", 1)
 
-    outputs = story.hears(CWNodePoolDeleted(**of("first"), uid="first", message=""))
+    outputs = story.hears(deleting("first"))
 
     assert short([*outputs]) == ["second Sufficient 1/1"]
 
@@ -630,15 +736,70 @@ def test_a_warning_that_waits_is_not_given_once_the_one_before_it_holds_again() 
     assert short(outputs) == [f"{last} NoneAvailable 0/2"]
 
 
+# Types that come in racks.
+
+
+class Racks(Story):
+    """The same with a type of which 18 machines make a rack."""
+
+    def add_rack_machines(self, count: int) -> None:
+        """So many machines more."""
+        for _ in range(count):
+            self.machines += 1
+            machine = MachineAdded(zone=ZONE, machine=f"m{self.machines}", instance_type=GB200)
+            self.process(machine)
+
+    def want_racks(self, pool: str, target: int) -> Sequence[Message]:
+        """The outputs when a NodePool of that type has a new target that its quota allows."""
+        return self.want(pool, target, instance_type=GB200)
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        (17, "NoneAvailable 0/36"),
+        (18, "Partial 18/36"),
+        (35, "Partial 18/36"),
+        (36, "Sufficient 36/36"),
+    ],
+)
+def test_only_whole_racks_can_be_had(free: int, expected: str) -> None:
+    story = Racks()
+    story.add_rack_machines(free)
+
+    assert short(story.want_racks("train", 36))[0] == f"train {expected}"
+
+
+def test_a_rack_that_is_too_small_for_one_pool_is_there_for_the_next() -> None:
+    story = Racks()
+    story.add_rack_machines(20)
+    story.want_racks("first", 36)
+
+    assert short(story.want_racks("second", 18))[0] == "second NoneAvailable 0/18"
+
+
+def test_a_machine_that_a_rack_has_lost_is_replaced_alone() -> None:
+    story = Racks()
+    story.add_rack_machines(18)
+    story.want_racks("train", 18)
+    for number in range(1, 19):
+        story.process(assigned("train", number))
+    story.hears(registration_failed("train", 18))
+
+    story.add_rack_machines(1)
+
+    assert short(story.wake_until_idle()) == ["train Sufficient 1/1"]
+
+
+@given(st.integers(0, 80), st.integers(0, 80), st.integers(0, 80))
+def test_what_is_delivered_completes_racks(held: int, wanted: int, free: int) -> None:
+    delivered = deliverable(GB200, held, wanted, free)
+
+    assert 0 <= delivered <= min(wanted, free)
+    assert delivered == wanted or not delivered or (held + delivered) % 18 == 0
+
+
 # The rules for counting.
-
-
-def test_shares_pass_over_those_that_were_warned_that_no_machine_is_left() -> None:
-    story = Story()
-    story.want("first", 1)
-    story.want("second", 1)
-
-    assert list(shares(story.state, OFFERING)) == []
 
 
 def test_the_share_of_a_pool_is_what_is_left_after_those_before_it() -> None:
@@ -694,9 +855,8 @@ def test_a_verdict_and_its_warning_say_the_same() -> None:
         OFFERING,
         generation=1,
         spec=NodePoolSpec(instance_type=H100, target_nodes=3),
-        checked=True,
+        checked=1,
         granted=3,
-        within_quota=True,
         since=NOON,
     )
     share = Share(pool.key, Capacity.PARTIAL, 1)
@@ -708,10 +868,12 @@ def test_a_verdict_and_its_warning_say_the_same() -> None:
 
 
 def test_a_pool_whose_capacity_cannot_be_checked_shows_it() -> None:
+    story = Story()
+    story.specify("train", 1)
     address = Address("evt", "quota", ("acme", "prod", "train"), "QuotaChecked")
 
     outputs = SERVICE.on_failure(
-        SERVICE.initial, Failure(address, "QuotaChecked", "granted", "is missing")
+        story.state, Failure(address, "QuotaChecked", "granted", "is missing")
     )
 
     text = "internal error while checking capacity: is missing"
@@ -733,13 +895,47 @@ def test_a_machine_that_is_given_away_twice_is_a_failure_of_that_pool_alone() ->
     story = Story()
     story.add_machines(1)
     story.want("train", 1)
+    story.want("other", 1)
     story.assign("train", 1)
-    before = story.folded
+    before = story.state
 
-    result = step(SERVICE, before, assigned("other", 1), Context(99, NOON))
+    result = step(SERVICE, story.folded, assigned("other", 1), Context(99, NOON))
 
     assert [type(output) for output in result.outputs] == [CapacityCheckFailed]
-    assert result.folded == before
+    assert result.folded.state.inventory == before.inventory
+    assert result.folded.state.pools[key("train")] == before.pools[key("train")]
+
+
+def test_a_check_that_failed_is_made_again_after_a_minute_and_succeeds() -> None:
+    # given a NodePool whose check failed
+    story = Story()
+    story.add_machines(1)
+    story.want("train", 1)
+    story.failure_of(assigned("train", 7_777))
+    failed = story.state.pools[key("train")].said
+
+    # when a minute has passed
+    story.now += timedelta(minutes=1)
+    outputs = story.wake_until_idle()
+
+    # then its verdict is said again, and nothing is left to retry
+    assert failed is None
+    assert short(outputs) == ["train Sufficient 1/1"]
+    assert (story.due, len(story.state.work.failures)) == (None, 0)
+
+
+def test_a_failure_in_an_offering_shows_on_the_first_that_waits() -> None:
+    story = Story()
+    story.want("first", 1)
+    story.want("second", 1)
+    address = Address("evt", "clock", ("capacity", "_", "_"), "Wake")
+
+    outputs = SERVICE.on_failure(
+        story.state, Failure(address, "Wake", "", "KeyError", is_bug=True, key=OFFERING)
+    )
+
+    text = "internal error while checking capacity: KeyError"
+    assert list(outputs) == [CapacityCheckFailed(**of("first"), message=text)]
 
 
 def test_the_state_survives_a_snapshot() -> None:
@@ -773,3 +969,70 @@ def test_a_replay_of_the_log_makes_the_same_state() -> None:
     ]
     assert sufficient == [f"p{number}" for number in pools]
     assert world.replay_differs() == []
+
+
+# Whatever happens, in whatever order.
+
+names = st.sampled_from(["a", "b", "c"])
+reasons = st.sampled_from([Validated.VALID, Validated.VALID, Validated.INVALID])
+
+
+@st.composite
+def any_event(draw: st.DrawFn) -> Hears:
+    """An event about one of three NodePools and four machines; many do not fit the others."""
+    pool, number, generation = draw(names), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    spec = NodePoolSpec(
+        instance_type=H100,
+        target_nodes=draw(st.integers(0, 4)),
+        affinity=on_leaf("l1") if draw(st.booleans()) else None,
+    )
+    quota = draw(st.sampled_from([Quota.UNDER, Quota.OVER]))
+    event: Hears = draw(
+        st.sampled_from(
+            [
+                validated(pool, generation, spec, draw(reasons)),
+                granted_to(pool, generation, draw(st.integers(0, 4)), quota),
+                assigned(pool, number),
+                deleted(pool, number),
+                registration_failed(pool, number),
+                MachineAdded(zone=ZONE, machine=f"m{number}", instance_type=H100),
+                MachineRepaired(zone=ZONE, machine=f"m{number}"),
+                deleting(pool),
+            ]
+        )
+    )
+    return event
+
+
+@given(st.lists(any_event(), max_size=60))
+def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
+    events: Sequence[Hears],
+) -> None:
+    # given any messages, and time for the checks that failed
+    story = Story()
+    for event in events:
+        story.failure_of(event)
+    story.now += timedelta(hours=1)
+    story.wake_until_idle()
+    state = story.state
+
+    # then an offering is there for those that wait, and says how much they want
+    pools = list(state.pools.values())
+    offering = state.offering(OFFERING)
+    assert offering.demand == sum(pool.shortfall for pool in pools)
+    assert set(offering.waiting) == {pool.key for pool in pools if pool.shortfall}
+    assert (OFFERING in state.offerings) is not offering.is_quiet
+
+    # and the last verdict on each names the numbers of now
+    for share in shares(state, OFFERING):
+        pool = state.pools[share.key]
+        now = Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available)
+        assert share.reason is Capacity.SUFFICIENT or pool.said == now
+
+    # and once all of them go, nothing is kept
+    for pool in pools:
+        story.process(deleting(pool.uid))
+    story.wake_until_idle()
+    left = replace(story.state, inventory=Inventory(), work=WorkQueue())
+    assert left == State()
+    assert (story.due, len(story.state.work.failures)) == (None, 0)

@@ -17,6 +17,7 @@ from nodepool.contract.conditions import (
     Reason,
     SufficientCapacity,
     Validated,
+    accepted,
     changed,
     deprecated,
     rfc3339,
@@ -195,7 +196,7 @@ def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() 
         Validated.VALID, Capacity.SUFFICIENT, Quota.UNDER, AtTarget.TARGET_MET
     )
 
-    replaced = deprecated(conditions, refused=False)
+    replaced = deprecated(conditions, accepted(None, conditions, NOON, refused=False))
 
     assert shown(*replaced) == [
         ("Accepted", "True", "Accepted"),
@@ -206,7 +207,7 @@ def test_a_healthy_nodepool_is_accepted_allocated_and_has_sufficient_capacity() 
 
 
 def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
-    assert deprecated({}, refused=False) == ()
+    assert deprecated({}, None) == ()
 
 
 @pytest.mark.parametrize(
@@ -235,9 +236,39 @@ def test_a_nodepool_without_verdicts_has_no_deprecated_conditions() -> None:
 def test_accepted_follows_validated_and_quota(
     reasons: tuple[Reason, ...], refused: bool, status: str, reason: str
 ) -> None:
-    conditions = deprecated(conditions_with(*reasons), refused=refused)
+    condition = accepted(None, conditions_with(*reasons), NOON, refused=refused)
 
-    assert shown(*conditions) == [("Accepted", status, reason)]
+    assert condition is not None
+    assert shown(condition) == [("Accepted", status, reason)]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [reason for reason in REASONS if isinstance(reason, Validated | Quota | Capacity)]
+        ),
+        max_size=30,
+    )
+)
+def test_the_transition_time_of_accepted_is_that_of_its_last_change_of_status(
+    reasons: list[Reason],
+) -> None:
+    # given verdicts that follow each other a minute apart
+    conditions: dict[str, Condition] = {}
+    kept, since = None, NOON
+    for minute, reason in enumerate(reasons):
+        now = NOON + timedelta(minutes=minute)
+        kind = type(reason).__name__
+        conditions[kind] = changed(conditions.get(kind), reason, "", 1, now)
+
+        # when Accepted follows them
+        before = kept.status if kept is not None else None
+        kept = accepted(kept, conditions, now, refused=False)
+
+        # then its time moves with its status, and never back
+        if kept is not None:
+            since = since if kept.status == before else now
+            assert kept.since == since
 
 
 @pytest.mark.parametrize(
@@ -251,7 +282,7 @@ def test_accepted_follows_validated_and_quota(
     ],
 )
 def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str, str]) -> None:
-    assert shown(*deprecated(conditions_with(reason), refused=False)) == [expected]
+    assert shown(*deprecated(conditions_with(reason), None)) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -271,13 +302,13 @@ def test_allocated_follows_at_target(reason: AtTarget, expected: tuple[str, str,
 def test_sufficient_capacity_follows_capacity(
     reason: Capacity, expected: tuple[str, str, str]
 ) -> None:
-    assert shown(*deprecated(conditions_with(reason), refused=False)) == [expected]
+    assert shown(*deprecated(conditions_with(reason), None)) == [expected]
 
 
 def test_a_deprecated_condition_has_the_message_and_the_time_of_its_replacement() -> None:
     conditions = conditions_with(Capacity.PARTIAL_NODE_AFFINITY)
 
-    (condition,) = deprecated(conditions, refused=False)
+    (condition,) = deprecated(conditions, None)
 
     assert condition == Condition(
         "SufficientCapacity", "False", "Partial", "because PartialNodeAffinity", NOON, 3
@@ -287,7 +318,7 @@ def test_a_deprecated_condition_has_the_message_and_the_time_of_its_replacement(
 def test_every_deprecated_condition_is_computed_from_reasons_that_exist() -> None:
     for reason in REASONS:
         if not isinstance(reason, Accepted | Allocated | SufficientCapacity | NodesRemoved):
-            for condition in deprecated(conditions_with(reason), refused=False):
+            for condition in deprecated(conditions_with(reason), None):
                 assert (condition.type, condition.status) in {
                     (type(other).__name__, status_of(other))
                     for other in REASONS

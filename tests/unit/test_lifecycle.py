@@ -5,14 +5,15 @@ import pytest
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.decide import SERVICE
-from lifecycle.node import Node, changed
+from lifecycle.decide import SERVICE, service
+from lifecycle.node import Node, Workload, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
-from lifecycle.template import CORDON, GPU_TAINT, NodeTemplate, first, following, labels, taints
+from lifecycle.template import NodeTemplate, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
+    CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
     CWNodePoolMetadata,
@@ -21,24 +22,36 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineBooted,
     MachineFailed,
+    NodeActivityChanged,
     NodeKept,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import NodePhase, NodePoolSpec, Pod, RemovalReason, Taint
+from nodepool.contract.model import (
+    CORDON,
+    GPU_TAINT,
+    NodePhase,
+    NodePoolSpec,
+    Pod,
+    PodClass,
+    RemovalReason,
+    Taint,
+)
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
+from nodepool.engine.step import replay, step
 from nodepool.engine.world import World
-from nodepool.service import Context, Failure
+from nodepool.service import Context, Failure, Service
 from support.publishing import publish
 from support.single import NOON, SingleService
 
@@ -47,6 +60,7 @@ POOL = pool_key("acme", "prod", "train")
 OF: PoolFields = pool_fields(POOL)
 RED = Taint(key="team", value="red", effect="NoSchedule")
 PENDING_PREEMPTION = "qos.coreweave.cloud/pending-preemption"
+THIRTY = timedelta(minutes=30)
 EVICTED_AT = "qos.coreweave.cloud/evicted-at"
 
 
@@ -69,8 +83,8 @@ class MachineFields(TypedDict):
 class Story(SingleService[State, Hears, Says]):
     """The lifecycle service alone, with the messages that it hears in short."""
 
-    def __init__(self) -> None:
-        super().__init__(SERVICE)
+    def __init__(self, service: Service[State, Hears, Says] = SERVICE) -> None:
+        super().__init__(service)
 
     def outputs(self, *messages: Hears) -> list[str]:
         """What is said to these messages and the wakes that they lead to, in short."""
@@ -169,6 +183,18 @@ def pending(node: str) -> PreemptionPending:
 def in_progress(node: str) -> PreemptionInProgress:
     """A preemption comes to its drain."""
     return PreemptionInProgress(**of(node), evicted_at=NOON, message="")
+
+
+def gone(node: str, removal: RemovalReason, *, triage: bool = True) -> CWNodeDeleted:
+    """A Node left; its machine goes to triage, unless it is free."""
+    return CWNodeDeleted(
+        **of(node),
+        uid="u1",
+        registered=True,
+        triage=triage,
+        removal=removal,
+        message=f"Node {node} is deleted",
+    )
 
 
 def short(event: Message) -> str:
@@ -297,7 +323,42 @@ def test_the_same_activity_is_said_once() -> None:
     story.given_nodes("n1")
     story.hears(seen("n1", "train-0"))
 
-    assert story.outputs(seen("n1", "train-1")) == []
+    assert story.outputs(seen("n1", "train-0")) == []
+
+
+def test_an_active_node_names_the_pods_that_run_on_it_now() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+
+    (event,) = story.hears(seen("n1", "train-1"))
+
+    assert isinstance(event, NodeActivityChanged)
+    assert (event.active, event.message) == (True, "running: train-1")
+
+
+def test_the_pods_that_block_a_scale_down_are_named_with_the_time_since_when() -> None:
+    # given a Node with a Pod that blocks
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+    since = story.now
+
+    # when six more are there later, of which one can be interrupted
+    story.now += timedelta(hours=1)
+    pods = (*(f"train-{number}" for number in range(6)), "web")
+    report = seen("n1", *pods)
+    interruptable = Pod(name="web", interruption=PodClass.INTERRUPTABLE)
+    report = report.model_copy(update={"pods": (*report.pods[:-1], interruptable)})
+    (event,) = story.hears(report)
+
+    # then those that have been there longest are named, and all are counted
+    assert isinstance(event, NodeActivityChanged)
+    assert [(pod.name, pod.since) for pod in event.blocking] == [
+        ("train-0", since),
+        *((f"train-{number}", story.now) for number in range(1, 5)),
+    ]
+    assert event.blocking_count == 6
 
 
 def test_only_the_first_workloads_are_listed() -> None:
@@ -400,13 +461,29 @@ def test_only_the_deletion_of_a_pool_lets_no_pod_block(removal: RemovalReason, f
     assert event.model_dump()["force"] is force
 
 
+def test_a_node_that_is_cordoned_for_a_scale_down_goes_with_its_deleted_pool() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1"))
+
+    (event,) = story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False, request=2))
+    drained = story.outputs(seen("n1", "train-0", cordon=1))
+
+    assert isinstance(event, NodeUpdated)
+    assert (event.phase, event.cordon, event.removal) == ("cordoned", 1, "PoolDeleted")
+    assert drained == ["CWDrainNode n1"]
+
+
 def test_the_deletion_of_a_pool_drains_a_draining_node_once_more() -> None:
     story = Story()
     story.given_nodes("n1")
     story.hears(seen("n1", "train-0"), requested("n1", idle_only=False))
     story.hears(seen("n1", "train-0", cordon=1))
 
-    assert story.outputs(requested("n1", RemovalReason.POOL_DELETED)) == ["CWDrainNode n1"]
+    assert story.outputs(requested("n1", RemovalReason.POOL_DELETED)) == [
+        "NodeUpdated n1 draining",
+        "CWDrainNode n1",
+    ]
 
 
 def test_a_node_that_its_pool_wants_again_is_kept() -> None:
@@ -426,6 +503,101 @@ def test_a_node_that_goes_with_its_pool_is_not_kept() -> None:
     story.hears(requested("n1", RemovalReason.POOL_DELETED))
 
     assert story.outputs(NodeRemovalCancelled(**of("n1"))) == []
+
+
+# A machine that does not answer.
+
+
+@pytest.mark.parametrize("removal", [RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED])
+def test_a_machine_that_does_not_answer_a_cordon_is_taken_for_dead(removal: RemovalReason) -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", removal))
+    due = story.now + THIRTY
+
+    story.now = due - timedelta(seconds=2)
+    early = story.wake()
+    late = story.wake()
+
+    text = (
+        "Node n1 is deleted: its machine did not answer a cordon within 30 minutes and goes to"
+        " triage"
+    )
+    assert early == []
+    assert late[0] == CWNodePoolNodesRemoveError(**OF, node="n1", message=text)
+    assert late[1:] == [gone("n1", removal)]
+    assert story.state.nodes == Map()
+    assert story.state.work.next() is None
+
+
+def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
+    # given a Node that goes with its pool, whose Pod has two minutes to end
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    report = seen("n1", "train-0", cordon=1)
+    ending = Pod(name="train-0", grace_s=120, terminating=True)
+    story.hears(report, report.model_copy(update={"pods": (ending,)}))
+    due = story.now + timedelta(minutes=2) + THIRTY
+
+    # when nothing more is reported
+    story.now = due - timedelta(seconds=2)
+    early = story.wake()
+    late = story.wake()
+
+    assert early == []
+    assert [short(event) for event in late] == [
+        "CWNodePoolNodesRemoveError n1",
+        "CWNodeDeleted n1",
+    ]
+
+
+def test_a_pod_that_blocks_a_scale_down_blocks_it_without_a_deadline() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", idle_only=False), seen("n1", "train-0", cordon=1))
+
+    answered = story.outputs(seen("n1", "train-0", cordon=1))
+    waits_for = story.state.work.next()
+    story.now += timedelta(days=7)
+    outputs = story.outputs(seen("n1", cordon=1))
+
+    assert answered == []
+    assert waits_for is None
+    assert outputs == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_a_node_that_is_kept_has_no_deadline_any_more() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0", cordon=1))
+
+    assert story.node("n1").phase is NodePhase.PRODUCTION
+    assert story.state.work.next() is None
+
+
+def test_the_timetable_of_a_preemption_replaces_the_deadline_of_a_removal() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), pending("n1"), in_progress("n1"))
+
+    assert story.state.work.next() is None
+
+
+def test_the_deadline_of_a_removal_is_that_of_the_replica_that_began_it() -> None:
+    # given a removal that a replica with a deadline of five minutes has begun
+    story, other = Story(service(300)), Story(service(60))
+    for each in (story, other):
+        each.given_nodes("n1")
+    outputs = story.hears(requested("n1"))
+
+    # when one with a deadline of a minute folds what was said
+    context = Context(other.position + 1, story.now)
+    replayed = replay(other.service, other.folded, requested("n1"), outputs, context)
+
+    # then both have the same state
+    assert replayed.folded == story.folded
+    assert story.state.work.next() == story.now + timedelta(minutes=5)
 
 
 # Preemption.
@@ -488,6 +660,53 @@ def test_a_node_that_drains_already_stays_so_when_it_is_preempted() -> None:
     story.hears(seen("n1", "train-0", cordon=1))
 
     assert story.outputs(pending("n1")) == ["NodeUpdated n1 draining"]
+
+
+def test_a_booting_node_that_is_preempted_goes_at_once() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+
+    outputs = story.hears(NodePreempted(**of("n1")))
+
+    assert outputs == [
+        gone("n1", RemovalReason.PREEMPTED, triage=False).model_copy(update={"registered": False})
+    ]
+
+
+def test_a_leaving_node_that_is_preempted_is_not_kept_and_no_pod_blocks_it() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1"))
+
+    first = story.hears(NodePreempted(**of("n1")))
+    rest = story.outputs(
+        NodeRemovalCancelled(**of("n1")), seen("n1", "train-0", cordon=1), seen("n1", cordon=1)
+    )
+
+    assert [short(event) for event in first] == ["NodeUpdated n1 draining", "CWDrainNode n1"]
+    assert first[1].model_dump()["force"]
+    assert rest == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0", cordon=1))
+
+    outputs = story.outputs(NodePreempted(**of("n1")), PreemptionOverdue(**of("n1"), message=""))
+
+    assert outputs == []
+    assert story.node("n1").removal is None
+
+
+def test_a_node_that_goes_with_its_pool_needs_no_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+
+    outputs = story.outputs(pending("n1"), in_progress("n1"), seen("n1", cordon=1))
+
+    assert outputs == ["CWDrainNode n1", "CWNodeDeleted n1"]
 
 
 # A NodePool whose metadata change.
@@ -697,7 +916,20 @@ def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None
     tainted = template(node_taints=[RED])
 
     assert taints(tainted, cordoned=False) == (GPU_TAINT, RED)
+    assert taints(template(node_taints=[CORDON, RED]), cordoned=True) == (GPU_TAINT, CORDON, RED)
     assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+@pytest.mark.parametrize("taint", [GPU_TAINT, CORDON])
+def test_a_node_has_one_taint_of_a_key_and_effect_and_the_managed_one_wins(
+    taint: Taint, cordoned: bool
+) -> None:
+    repeated = taint.model_copy(update={"value": "mine"})
+
+    found = taints(template(node_taints=[repeated, RED]), cordoned=cordoned)
+
+    assert found == taints(template(node_taints=[RED]), cordoned=cordoned)
 
 
 def test_a_template_counts_its_changes() -> None:
@@ -716,22 +948,27 @@ def test_a_template_counts_its_changes() -> None:
 def test_a_node_remembers_the_pods_that_count_as_work() -> None:
     node = Node("n1", POOL, 1, {}, boot_by=NOON)
 
-    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"))
+    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
 
-    assert after.workloads == ("train-0", "train-1")
+    assert after.workloads == (Workload("train-0", NOON, True), Workload("train-1", NOON, True))
 
 
 # Failures, snapshots and replay.
 
 
 def test_a_removal_that_fails_shows_on_its_pool() -> None:
+    story = Story()
+    story.given_nodes("n1")
     name = "CWNodeDeletionRequestSuccess"
     address = Address("evt", "allocator", ("acme", "prod", "train"), name)
 
-    outputs = SERVICE.on_failure(SERVICE.initial, Failure(address, name, "", "is missing"))
+    outputs = SERVICE.on_failure(story.state, Failure(address, name, "", "is missing"))
 
     text = "internal error while removing a Node: is missing"
-    assert list(outputs) == [CWNodePoolNodesRemoveError(**OF, message=text)]
+    assert list(outputs) == [
+        NodeUpdateFailed(**OF, message=text),
+        CWNodePoolNodesRemoveError(**OF, message=text),
+    ]
 
 
 def test_another_failure_shows_nowhere() -> None:

@@ -30,6 +30,7 @@ from support.texts import refusal
 from validator import Hears, Says, objects
 from validator.decide import SERVICE
 from validator.state import State
+from validator.verdict import Verdict
 
 ZONE, H100 = "US-EAST-02A", "gd-8xh100ib-i128"
 TRAIN = PoolKey("acme/prod/train")
@@ -157,6 +158,10 @@ def test_a_cluster_that_is_registered_already_stays_as_it_is() -> None:
     ("command", "expected"),
     [
         (register(zone="MARS-01A"), "Invalid zone: MARS-01A is not a known zone"),
+        (
+            register(zone="us-east-4a"),
+            "Invalid zone: us-east-4a is not a known zone; did you mean US-EAST-04A?",
+        ),
         (register("fleet"), "Invalid org: fleet is a reserved word, not an organisation"),
         (
             register(zone="RNO2A"),
@@ -369,16 +374,24 @@ def test_a_change_of_an_older_version_is_refused(command: Hears, name: str) -> N
     )
 
 
-@pytest.mark.parametrize("version", ["", "x", "1.0", "-1", "9" * 21])
+@pytest.mark.parametrize("version", ["", "x", "1.0", "-1", "9" * 21, "3", "4", "9999"])
 def test_a_version_that_cannot_have_been_read_is_refused(version: str) -> None:
     assert refusal(a_pool().hears(scale(1, version))) == (
         "Invalid resourceVersion: must be a resourceVersion as it was read"
     )
 
 
+def test_a_version_that_a_new_status_gave_the_object_is_accepted() -> None:
+    story = a_pool()
+    story.position += 10
+
+    assert result(story.hears(scale(1, "9"))) == ("configured", 2)
+
+
 def test_a_newer_version_of_an_older_spec_is_refused() -> None:
     story = a_pool()
     story.hears(scale(4))
+    story.position += 10
 
     outputs = story.hears(apply(5, {"resourceVersion": "9", "generation": 1}))
 
@@ -423,14 +436,64 @@ def test_an_invalid_spec_is_stored_with_a_warning(
 def test_a_check_that_fails_is_an_internal_error_of_a_stored_nodepool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def verdict(_spec: object, _zone: str) -> None:
-        raise LookupError("no such rule")
-
-    monkeypatch.setattr(objects, "verdict", verdict)
+    monkeypatch.setattr(objects, "verdict", failing)
     story = a_pool()
 
     assert story.train.reason is Validated.INTERNAL_ERROR
     assert story.train.message == "internal error while validating: LookupError: no such rule"
+
+
+def failing(_spec: object, _zone: str) -> Verdict:
+    """A check with a bug."""
+    raise LookupError("no such rule")
+
+
+def test_a_check_that_failed_is_made_again_after_one_five_and_fifteen_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a NodePool that cannot be checked
+    monkeypatch.setattr(objects, "verdict", failing)
+    story = a_pool()
+    minutes = []
+
+    # when time passes
+    for _ in range(4):
+        assert story.due is not None
+        minutes.append(round((story.due - story.now).total_seconds() / 60))
+        story.now = story.due
+        assert names(story.wake_until_idle()) == ["NodePoolValidated"]
+
+    # then it is checked again, and the object stays the same version
+    assert minutes == [1, 5, 15, 15]
+    assert story.train.version == 2
+
+
+def test_a_check_that_succeeds_ends_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a NodePool of an unknown type that could not be checked
+    with monkeypatch.context() as patched:
+        patched.setattr(objects, "verdict", failing)
+        story = a_cluster()
+        story.hears(apply(3, spec={"instanceType": "none-such"}))
+
+    # when it is checked again
+    story.now += timedelta(minutes=1)
+    outputs = story.wake_until_idle()
+
+    # then its users hear what is wrong with it, and nothing is left to do
+    assert names(outputs) == ["NodePoolValidated", "CWInvalidInstanceType"]
+    assert story.train.reason is Validated.INVALID
+    assert (story.due, len(story.state.work.failures)) == (None, 0)
+
+
+def test_a_nodepool_that_is_being_deleted_is_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objects, "verdict", failing)
+    story = a_pool()
+
+    story.hears(delete())
+
+    assert (story.due, len(story.state.work.failures)) == (None, 0)
 
 
 # Deletion.

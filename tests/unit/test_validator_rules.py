@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.affinity import Affinity
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, offered
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
@@ -23,6 +23,9 @@ SUPERCHIP, SUPERCHIP_ZONE = next(
     (instance.id, instance.zones[0])
     for instance in INSTANCE_TYPES.values()
     if instance.superchip and not instance.rack_size and instance.zones
+)
+OTHER_ZONE = next(
+    zone for zone in INSTANCE_TYPES[H100].zones if ZONES[zone].access is not Access.GENERAL
 )
 LABEL_RULE = (
     "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
@@ -78,7 +81,7 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
         pool="train.v1",
         nodeLabels={"cks.coreweave.cloud/system-critical": "true", "team": "ml"},
         nodeAnnotations={"example.com/owner": "Zoë"},
-        nodeTaints=[taint("a"), taint("a", "NoExecute"), taint("b", "PreferNoSchedule", "v")],
+        nodeTaints=[taint("a"), taint("a", "NoExecute"), taint("is_gpu", "NoSchedule", "v")],
         autoscaling=True,
         minNodes=3,
         maxNodes=3,
@@ -164,6 +167,37 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
                 " (Kubernetes: Taints and Tolerations)",
             ),
             id="a taint's effect",
+        ),
+        pytest.param(
+            manifest(pool="a" * 64),
+            Refusal(
+                "metadata.name", f"name has 64 characters, more than the 63 allowed; it {NAME_RULE}"
+            ),
+            id="a name that is too long for a label",
+        ),
+        pytest.param(
+            manifest(instanceType="a b"),
+            Refusal("spec.instanceType", f"value 'a b' {LABEL_RULE}"),
+            id="an instance type that is no label value",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("a"), taint("is_gpu", "PreferNoSchedule", "x")]),
+            Refusal(
+                "spec.nodeTaints[1]",
+                "remove is_gpu:PreferNoSchedule: the control plane sets it where it belongs",
+                "Forbidden",
+            ),
+            id="a taint that is managed",
+        ),
+        pytest.param(
+            manifest(nodeTaints=[taint("node.kubernetes.io/unschedulable")]),
+            Refusal(
+                "spec.nodeTaints[0]",
+                "remove node.kubernetes.io/unschedulable:NoSchedule:"
+                " the control plane sets it where it belongs",
+                "Forbidden",
+            ),
+            id="a cordon",
         ),
         pytest.param(
             manifest(nodeTaints=[taint("a", value="x"), taint("b"), taint("a", value="y")]),
@@ -326,6 +360,20 @@ def test_a_configuration_that_can_be_delivered_is_valid() -> None:
             "Settings",
             f"computeClass spot is not offered for the Superchip instance type {SUPERCHIP}",
             id="a Superchip as spot",
+        ),
+        pytest.param(
+            spec(computeClass="spot"),
+            OTHER_ZONE,
+            "Settings",
+            f"computeClass spot is not offered in {OTHER_ZONE}, which is no General Access zone",
+            id="spot without General Access",
+        ),
+        pytest.param(
+            spec(instanceType="gd-8xh100"),
+            ZONE,
+            "InstanceType",
+            "instance type gd-8xh100 is not a known instance type; did you mean gd-8xh100ib-i128?",
+            id="a type that is nearly right",
         ),
         pytest.param(
             spec(19, instanceType=RACK),

@@ -45,7 +45,8 @@ class ReadModel(Session):
     async def get(self, bucket: Bucket, key: str) -> Document | None:
         """The object with this key; None where there is none.
 
-        The key of a NodePool or Node is its name; of a quota and of a capacity, `<zone>.<type>`.
+        The key of a NodePool, Node or cluster is its name; of a machine, `<zone>.<name>`; of a
+        quota and of a capacity, `<zone>.<type>`.
         """
         subject = self._prefix(bucket) + checked("name", key)
         with translated(self.url):
@@ -95,9 +96,9 @@ class ReadModel(Session):
         match bucket:
             case "nodepools" | "nodes":
                 return f"$KV.{bucket}.{self.org}.{self.cluster}."
-            case "quotas":
+            case "quotas" | "clusters":
                 return f"$KV.{bucket}.{self.org}."
-            case "capacity":
+            case "capacity" | "machines":
                 return f"$KV.{bucket}."
 
 

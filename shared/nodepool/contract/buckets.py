@@ -2,6 +2,6 @@
 
 from typing import Final, Literal, get_args
 
-Bucket = Literal["nodepools", "nodes", "quotas", "capacity"]
+Bucket = Literal["nodepools", "nodes", "quotas", "capacity", "machines", "clusters"]
 BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 """Every bucket; the stream of a bucket is named `KV_<bucket>`."""

@@ -82,6 +82,19 @@ def offered(instance_type: str, zone: str) -> bool:
     return entry is not None and zone in entry.zones
 
 
+def deliverable(instance_type: str, held: int, wanted: int, free: int) -> int:
+    """How many of `free` machines can join a NodePool that has `held` Nodes and wants more.
+
+    At most `wanted`. A type that comes in racks is delivered up to whole racks: 18 Nodes at a time,
+    or fewer where they replace some that a rack has lost.
+    """
+    entry = INSTANCE_TYPES.get(instance_type)
+    rack = entry.rack_size if entry is not None else 0
+    if free >= wanted or not rack:
+        return min(wanted, free)
+    return max(0, (held + free) // rack * rack - held)
+
+
 def _instance_type(entry: Mapping[str, Any]) -> InstanceType:
     enumerated = {"kind": Kind(entry["kind"]), "backend": Backend(entry["backend"])}
     return InstanceType(**{**entry, **enumerated, "zones": tuple(entry["zones"])})

@@ -181,14 +181,38 @@ def changed(
     return before if before == after else after
 
 
-def deprecated(conditions: Mapping[str, Condition], *, refused: bool) -> tuple[Condition, ...]:
-    """Accepted, Allocated and SufficientCapacity, computed from the conditions that replaced them.
+def accepted(
+    before: Condition | None,
+    conditions: Mapping[str, Condition],
+    now: datetime,
+    *,
+    refused: bool,
+) -> Condition | None:
+    """The deprecated Accepted after a change of other conditions; `before` itself where it stays.
 
-    `refused`: whether the NodePool is invalid because its zone does not offer its instance type;
-    Accepted calls that a policy violation.
+    It follows two conditions, so when it changed last can be read from neither. None before the
+    NodePool was validated. `refused`: whether it is invalid because its zone does not offer its
+    instance type; Accepted calls that a policy violation.
     """
+    validated, quota = conditions.get("Validated"), conditions.get("Quota")
+    if validated is None:
+        return None
+    source, reason = validated, Accepted.ACCEPTED
+    if validated.reason == Validated.INTERNAL_ERROR:
+        reason = Accepted.INTERNAL_ERROR
+    elif validated.reason == Validated.INVALID:
+        reason = Accepted.POLICY_VIOLATION if refused else Accepted.INVALID
+    elif quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
+        source, reason = quota, Accepted.NO_QUOTA
+    return changed(before, reason, source.message, source.generation, now)
+
+
+def deprecated(
+    conditions: Mapping[str, Condition], accepted: Condition | None
+) -> tuple[Condition, ...]:
+    """Accepted as it is kept; Allocated and SufficientCapacity from what replaced them."""
     derived = (
-        _accepted(conditions.get("Validated"), conditions.get("Quota"), refused=refused),
+        accepted,
         _allocated(conditions.get("AtTarget")),
         _sufficient(conditions.get("Capacity")),
     )
@@ -199,20 +223,6 @@ def _derived(source: Condition, reason: Reason) -> Condition:
     return replace(
         source, type=type(reason).__name__, status=status_of(reason), reason=reason.value
     )
-
-
-def _accepted(
-    validated: Condition | None, quota: Condition | None, *, refused: bool
-) -> Condition | None:
-    if validated is None:
-        return None
-    if validated.reason == Validated.INTERNAL_ERROR:
-        return _derived(validated, Accepted.INTERNAL_ERROR)
-    if validated.reason == Validated.INVALID:
-        return _derived(validated, Accepted.POLICY_VIOLATION if refused else Accepted.INVALID)
-    if quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
-        return _derived(quota, Accepted.NO_QUOTA)
-    return _derived(validated, Accepted.ACCEPTED)
 
 
 def _allocated(at_target: Condition | None) -> Condition | None:

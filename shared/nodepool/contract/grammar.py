@@ -57,6 +57,14 @@ def dns1123_subdomain(name: str) -> str | None:
     return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
 
 
+def pool_name(name: str) -> str | None:
+    """Why `name` is no DNS subdomain of 1 to 63 characters, or None.
+
+    The name of a NodePool is the value of a label of its Nodes as well.
+    """
+    return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, LABEL_LIMIT)
+
+
 def qualified_name(key: str) -> str | None:
     """Why `key` cannot be the key of a label, annotation or taint, or None.
 

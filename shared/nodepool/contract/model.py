@@ -95,6 +95,23 @@ class Taint(Value):
     effect: str
 
 
+CPU_TAINT: Final = Taint(key="is_cpu_compute", effect="NoSchedule")
+GPU_TAINT: Final = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""The taint that Kubernetes itself gives to a cordoned Node."""
+MANAGED_TAINTS: Final = (
+    CPU_TAINT,
+    GPU_TAINT,
+    CORDON,
+    Taint(key="node.coreweave.cloud/reserved", effect="NoExecute"),
+    Taint(key="sunk.coreweave.com/lock", effect="NoExecute"),
+)
+"""The taints, by key and effect, that the control plane sets and a NodePool cannot ask for.
+
+See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+"""
+
+
 class SchedulingPriority(Value):
     """Which NodePool gets machines first when they are short: the one with the higher value."""
 

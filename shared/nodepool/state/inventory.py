@@ -92,6 +92,16 @@ class Inventory:
                 yield key
 
 
+def in_whole_racks(instance_type: str, held: int, count: int) -> int:
+    """How many of `count` machines a NodePool that holds `held` can be given.
+
+    A type that comes in racks is never delivered in part: with these machines the NodePool has
+    whole racks. One that lost a machine of a rack is given as many as complete it.
+    """
+    size = INSTANCE_TYPES[instance_type].rack_size
+    return max(0, (held + count) // size * size - held) if size else count
+
+
 def labels_of(machine: Machine) -> dict[str, str]:
     """Every label a machine carries before it belongs to a NodePool."""
     kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]

@@ -42,6 +42,7 @@ from nodepool.contract.events.lifecycle import (
     NodeKept,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
 )
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
@@ -55,6 +56,7 @@ from nodepool.contract.events.quota import (
     CWNodePoolQuotaCheckFailed,
     CWOverQuota,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -117,10 +119,12 @@ __all__ = [
     "NodePreempted",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeUpdateFailed",
     "NodeUpdated",
     "PreemptionInProgress",
     "PreemptionOverdue",
     "PreemptionPending",
+    "QuotaCheckFailed",
     "QuotaChecked",
     "QuotaDeleted",
     "QuotaReleased",

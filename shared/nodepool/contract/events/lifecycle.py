@@ -19,6 +19,8 @@ class NodeUpdated(Event, OfNode):
     cordon: counts the cordons in this assignment.
     labels, annotations, taints: those of the Node object.
     removal: why it is to leave; None for a Node that stays.
+    answer_s: how many seconds its machine has to answer from now on, each time that it is to do
+        something; None where this does not begin a removal, or its timetable ends it.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -30,6 +32,7 @@ class NodeUpdated(Event, OfNode):
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
     removal: RemovalReason | None = None
+    answer_s: int | None = None
 
 
 class NodeActivityChanged(Event, OfNode):
@@ -133,7 +136,15 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
     severity: ClassVar[Severity] = "Warning"
 
 
+class NodeUpdateFailed(Event, OfPool):
+    """The Nodes of a NodePool could not be updated or removed; this is tried again later."""
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    message: str
+
+
 class NodeRemovalRecovered(Event, OfPool):
-    """No removal of a Node of this NodePool fails for an internal error any more."""
+    """No update or removal of a Node of this NodePool fails for an internal error any more."""
 
     speaker: ClassVar[str] = "lifecycle"

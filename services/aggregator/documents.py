@@ -1,0 +1,194 @@
+"""The documents that readers see, in the shape of Kubernetes objects.
+
+https://docs.coreweave.com/products/cks/nodes/nodepool-status describes the status of a NodePool.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from aggregator import status
+from aggregator.machines import state_of
+from aggregator.objects import (
+    AnyObject,
+    CapacityObject,
+    ClusterObject,
+    MachineObject,
+    NodeObject,
+    NodePoolObject,
+    QuotaObject,
+)
+from nodepool.contract.conditions import rfc3339
+from nodepool.contract.keys import PoolKey, pool_path
+from nodepool.contract.model import API_VERSION, FINALIZER, KIND, Taint, spec_document
+
+Document = Mapping[str, object]
+"""An object as readers see it."""
+
+
+def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
+    """An object as readers see it, with or without the deprecated conditions of a NodePool."""
+    match item:
+        case NodePoolObject():
+            return _pool(item, show_deprecated=show_deprecated)
+        case NodeObject():
+            return _node(item)
+        case QuotaObject():
+            return {
+                "kind": "Quota",
+                "org": item.org,
+                "zone": item.zone,
+                "instanceType": item.instance_type,
+                "limit": item.limit,
+                "used": item.used,
+                "resourceVersion": str(item.version),
+            }
+        case CapacityObject():
+            return {
+                "kind": "Capacity",
+                "zone": item.zone,
+                "instanceType": item.instance_type,
+                "free": item.free,
+                "assigned": item.assigned,
+                "triage": item.triage,
+                "resourceVersion": str(item.version),
+            }
+        case MachineObject():
+            return _machine(item)
+        case ClusterObject():
+            return {
+                "apiVersion": API_VERSION,
+                "kind": "Cluster",
+                "metadata": {
+                    "name": item.cluster,
+                    "resourceVersion": str(item.version),
+                    "creationTimestamp": rfc3339(item.registered),
+                },
+                "spec": {"org": item.org, "zone": item.zone},
+            }
+
+
+def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
+    _, _, name = pool_path(pool.key)
+    metadata: dict[str, object] = {
+        "name": name,
+        "uid": pool.uid,
+        "generation": pool.generation,
+        "resourceVersion": str(pool.version),
+        "creationTimestamp": rfc3339(pool.created),
+        "finalizers": [FINALIZER],
+    }
+    if pool.labels:
+        metadata["labels"] = dict(pool.labels)
+    if pool.annotations:
+        metadata["annotations"] = dict(pool.annotations)
+    if pool.deleting is not None:
+        metadata["deletionTimestamp"] = rfc3339(pool.deleting)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": spec_document(pool.spec),
+        "status": {
+            "conditions": [
+                condition.document()
+                for condition in status.conditions(pool, show_deprecated=show_deprecated)
+            ],
+            "currentNodes": pool.current,
+            "inProgress": pool.in_progress,
+        },
+    }
+
+
+def _node(node: NodeObject) -> Document:
+    _, _, pool = pool_path(node.pool)
+    labels = dict(node.labels) or {
+        "node.kubernetes.io/instance-type": node.instance_type,
+        "topology.kubernetes.io/zone": node.zone,
+        "compute.coreweave.com/node-pool": pool,
+    }
+    spec: dict[str, object] = {"taints": [_taint(taint) for taint in node.taints]}
+    if node.unschedulable:
+        spec["unschedulable"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "resourceVersion": str(node.version),
+            "creationTimestamp": rfc3339(node.created),
+            "labels": labels,
+            "annotations": dict(node.annotations),
+        },
+        "spec": spec,
+        "status": {"phase": node.phase.value, "conditions": list(_node_conditions(node))},
+    }
+
+
+def _taint(taint: Taint) -> dict[str, str]:
+    shown = {"key": taint.key, "effect": taint.effect}
+    return {**shown, "value": taint.value} if taint.value else shown
+
+
+def _node_conditions(node: NodeObject) -> Iterator[Document]:
+    registered = node.registered is not None
+    yield _condition(
+        "CWRegistered",
+        registered,
+        "Registered" if registered else "NotRegistered",
+        f"Node {node.name} is {'' if registered else 'not yet '}registered",
+        node.registered or node.created,
+    )
+    yield _condition(
+        "CWActive",
+        node.active,
+        "WorkloadsRunning" if node.active else "NoWorkloads",
+        node.work or "nothing runs here",
+        node.active_since or node.registered or node.created,
+    )
+    leaves = node.removal is not None
+    yield _condition(
+        "CWNodeRemoval",
+        leaves,
+        node.removal.value if node.removal is not None else "NotPending",
+        f"Node {node.name} is {'to be removed' if leaves else 'to stay'}",
+        node.removal_since or node.created,
+    )
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str, since: datetime) -> Document:
+    return {
+        "type": kind,
+        "status": "True" if holds else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": rfc3339(since),
+    }
+
+
+def _machine(item: MachineObject) -> Document:
+    machine = item.machine
+    shown: dict[str, object] = {"state": state_of(machine).capitalize()}
+    if shown["state"] == "Assigned":
+        org, cluster, pool = pool_path(PoolKey(machine.holder))
+        shown |= {"org": org, "cluster": cluster, "nodePool": pool, "node": machine.name}
+    if item.status.cause:
+        shown["cause"] = item.status.cause
+    faults = item.status.faults
+    if faults is not None:
+        shown["fault"] = faults.failing or faults.fault
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Machine",
+        "metadata": {
+            "name": machine.name,
+            "resourceVersion": str(item.version),
+            "creationTimestamp": rfc3339(item.status.added),
+            "labels": {
+                "node.kubernetes.io/instance-type": machine.instance_type,
+                "topology.kubernetes.io/zone": machine.zone,
+                **machine.labels,
+            },
+        },
+        "spec": {"instanceType": machine.instance_type, "zone": machine.zone},
+        "status": shown,
+    }

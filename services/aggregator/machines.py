@@ -1,0 +1,84 @@
+"""A machine of the read model after an event about it, and the counts of its offering."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from aggregator.objects import CapacityObject, Faults, MachineStatus
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineBroken,
+    MachineRepaired,
+)
+from nodepool.contract.keys import OfferingKey
+from nodepool.service import Context
+from nodepool.state.inventory import TRIAGE, Machine
+
+MachineState = Literal["free", "assigned", "triage"]
+MachineEvent = (
+    MachineAdded | MachineRepaired | CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed
+)
+"""A machine changed hands."""
+
+
+def recounted(
+    objects: Mapping[OfferingKey, CapacityObject],
+    before: Machine | None,
+    after: Machine,
+    context: Context,
+) -> CapacityObject:
+    """The counts of the machine's offering; `before` is None for a machine that is new."""
+    item = objects.get(after.offering)
+    counts: dict[MachineState, int] = {"free": 0, "assigned": 0, "triage": 0}
+    if item is not None:
+        counts = {"free": item.free, "assigned": item.assigned, "triage": item.triage}
+    counts[state_of(after)] += 1
+    if before is not None:
+        counts[state_of(before)] -= 1
+    return CapacityObject(after.zone, after.instance_type, context.position, **counts)
+
+
+def changed_hands(
+    before: MachineStatus | None, after: Machine, event: MachineEvent, context: Context
+) -> MachineStatus:
+    """The status of a machine that was added, assigned, given back or repaired."""
+    if before is None:
+        return MachineStatus(version=context.position, added=context.time)
+    faults = before.faults
+    if faults is not None:
+        faults = _in_stay(faults) if isinstance(event, CWNodeAssigned) else _after_stay(faults)
+    cause = ""
+    if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
+        cause = event.message
+    return replace(before, version=context.position, cause=cause, faults=faults)
+
+
+def broken(
+    before: MachineStatus, event: MachineBroken, *, joined: bool, context: Context
+) -> MachineStatus:
+    """The status of a machine that is to fail; one that is a Node (`joined`) hangs at once."""
+    failing = before.faults.failing if before.faults is not None else ""
+    faults: Faults | None = Faults(event.fault, event.times, failing)
+    if not event.times:
+        faults = Faults(event.fault, 0, failing) if failing not in ("", "hang") else None
+    elif joined and event.fault == "hang" and failing != "hang":
+        faults = Faults(event.fault, event.times - 1, "hang")
+    return replace(before, version=context.position, faults=faults)
+
+
+def _in_stay(faults: Faults) -> Faults:
+    return replace(faults, times=faults.times - 1, failing=faults.fault)
+
+
+def _after_stay(faults: Faults) -> Faults | None:
+    return replace(faults, failing="") if faults.times else None
+
+
+def state_of(machine: Machine) -> MachineState:
+    """What a machine is doing."""
+    if not machine.holder:
+        return "free"
+    return "triage" if machine.holder == TRIAGE else "assigned"
