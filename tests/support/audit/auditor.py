@@ -23,7 +23,7 @@ from support.audit import (
     quota,
 )
 from support.audit.facts import Facts, Origin, Violation
-from support.reference.history import History, Said
+from support.reference.history import History, Stored
 
 Rule = Callable[[Facts, Message, Origin], None]
 RULES: tuple[Rule, ...] = (
@@ -90,8 +90,8 @@ class Auditor:
     def _note(self, entry: Entry, envelope: Envelope[Event]) -> None:
         cause, id = envelope.causeposition or 0, envelope.correlationid or ""
         speaker = entry.subject.split(".")[2]
-        said = Said(entry.position, entry.time, cause, speaker, id, envelope.data)
-        self.history.add(said)
+        stored = Stored(entry.position, entry.time, cause, speaker, id, envelope.data)
+        self.history.add(stored)
 
     def _note_command(self, entry: Entry) -> None:
         kind = COMMANDS.get(entry.subject.rpartition(".")[2])
@@ -100,7 +100,7 @@ class Auditor:
             envelope = decode(kind, entry.subject, entry.content, headers, entry.position)
             if not isinstance(envelope, Unreadable):
                 position, time, id = entry.position, entry.time, envelope.id
-                self.history.add(Said(position, time, 0, "cmd", id, envelope.data))
+                self.history.add(Stored(position, time, 0, "cmd", id, envelope.data))
 
     def _note_failure(self, entry: Entry) -> None:
         """A failure of a service, unless it is about what only a test has stored."""

@@ -160,7 +160,7 @@ class Stay:
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
-    asked: when it was last told to be cordoned or drained.
+    asked: when its cordon or drain was ordered last.
     preempted: the position of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.

@@ -3,12 +3,12 @@
 * A NodePool wants what it was granted, at most its target, without what it holds. One that is
   invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
 * The free machines of its type and zone that its affinity accepts are had in order: class
-  `default` before `spot`, then by priority, then by who began to wait first.
+  `default` before `spot`, then by priority, then by how long they have waited.
 * In the end, no machine is free that a NodePool wants.
 
-From the log: which machines there are and who holds them, and since when a NodePool waits. Which of
-several machines a NodePool with an affinity is given is not laid down; verdicts on the way are only
-compared where nobody in the offering has one.
+From the log: which machines there are and which NodePool holds each, and since when a NodePool
+waits. Which of several machines a NodePool with an affinity is given is not laid down; verdicts on
+the way are only compared where no NodePool of the offering has one.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-from support.reference.history import History, Said
+from support.reference.history import History, Stored
 
 TRIAGE = "triage"
 
@@ -91,8 +91,8 @@ class CapacityModel:
         self.machines: dict[str, Machine] = {}
         self.demands: dict[str, Demand] = {}
         self.faults: list[str] = []
-        for said in history.seen_by("capacity"):
-            self._take(said)
+        for stored in history.seen_by("capacity"):
+            self._take(stored)
 
     def free(self, demand: Demand, *, fitting: bool = True) -> list[Machine]:
         """The free machines of its type and zone, those that its affinity accepts or all."""
@@ -126,8 +126,8 @@ class CapacityModel:
             f"can be had in {zone} now"
         )
 
-    def _take(self, said: Said) -> None:
-        message = said.message
+    def _take(self, stored: Stored) -> None:
+        message = stored.message
         match message:
             case NodePoolValidated(uid=uid):
                 if uid in self.demands:
@@ -142,15 +142,15 @@ class CapacityModel:
                 self.demands[uid].granted = message.granted
                 self.demands[uid].checked = message.generation
             case CapacityChecked(uid=uid):
-                self._checked(self.demands.get(uid), message, said)
+                self._checked(self.demands.get(uid), message, stored)
             case CWInsufficientCapacity(key=key):
                 if not any(each.key == key and each.wanted for each in self.demands.values()):
-                    self.faults.append(f"{key} is warned of capacity at {said.position} in vain")
+                    self.faults.append(f"{key} is warned of capacity at {stored.position} in vain")
             case _:
-                self._moved(said)
+                self._moved(stored)
 
-    def _moved(self, said: Said) -> None:
-        message = said.message
+    def _moved(self, stored: Stored) -> None:
+        message = stored.message
         match message:
             case MachineAdded(machine_key=key):
                 labels = dict(message.labels)
@@ -171,9 +171,9 @@ class CapacityModel:
             case _:
                 pass
 
-    def _checked(self, demand: Demand | None, verdict: CapacityChecked, said: Said) -> None:
+    def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
-            self.faults.append(f"{verdict.key} is judged, though it is invalid or being deleted")
+            self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
         demand.since, demand.verdict = verdict.since, verdict
         rivals = [
@@ -194,7 +194,7 @@ class CapacityModel:
         if (verdict.reason, verdict.message) != (reason, text):
             self.faults.append(
                 f"the capacity of {demand.key} is {verdict.reason} ({verdict.message}) at "
-                f"{said.position}, and has to be {reason} ({text})"
+                f"{stored.position}, and has to be {reason} ({text})"
             )
 
 

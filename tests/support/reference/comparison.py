@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nodepool.engine.world import World
 from support.audit.facts import Facts
-from support.reference import capacity, conditions, events, nodes, quota, remains
+from support.reference import capacity, conditions, departures, events, nodes, quota, remains
 from support.reference.history import History
 from support.reference.pools import expected
 
@@ -14,6 +14,7 @@ def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
     wanted = expected(history)
     quotas, machines = quota.QuotaModel(history), capacity.CapacityModel(history)
     yield from events.faults(history)
+    yield from departures.faults(history)
     yield from quota.faults(quotas)
     yield from capacity.faults(machines)
     yield from nodes.faults(nodes.NodesModel(history))

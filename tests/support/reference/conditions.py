@@ -108,29 +108,34 @@ def _condition(
     if shown["message"].startswith(message):
         message = shown["message"]  # It may go on with what is not laid down here.
     wanted = (STATUS.get(reason, "False"), reason, message, pool.generation)
-    found = (shown["status"], shown["reason"], shown["message"], shown["observedGeneration"])
-    if found != wanted:
-        yield f"{name} is {found}, and has to be {wanted}"
+    actual = (shown["status"], shown["reason"], shown["message"], shown["observedGeneration"])
+    if actual != wanted:
+        yield f"{name} is {actual}, and has to be {wanted}"
 
 
 def transitions(world: World, history: History) -> Iterator[str]:
     """Transition times that moved without the status, or back, deprecated conditions included."""
     (service,) = (each for each in world.services if each.projection is not None)
-    projection, state = service.projection, service.initial
+    state, projection = service.initial, service.projection
+    assert projection is not None
     render = projection.render_deprecated
+    assert render is not None
     before: dict[str, Mapping[str, Shown]] = {}
-    for said in history.messages:
-        name = type(said.message).__name__
-        if name not in service.inputs or name == "Wake" or said.speaker == "cmd":
+    for stored in history.messages:
+        name = type(stored.message).__name__
+        if name not in service.inputs or name == "Wake" or stored.speaker == "cmd":
             continue
-        state = service.evolve(state, said.message, Context(said.position, said.time, said.id))
-        for bucket, key in projection.touched(state, said.message):
+        state = service.evolve(
+            state, stored.message, Context(stored.position, stored.time, stored.id)
+        )
+        for bucket, key in projection.touched(state, stored.message):
             item = projection.get(state, bucket, key) if bucket == "nodepools" else None
             if item is None:
                 before.pop(key, None)
                 continue
-            after = {each["type"]: each for each in render(item)["status"]["conditions"]}
-            yield from _moved(f"{key} at {said.position}", before.get(key, {}), after)
+            document: Shown = render(item)
+            after = {each["type"]: each for each in document["status"]["conditions"]}
+            yield from _moved(f"{key} at {stored.position}", before.get(key, {}), after)
             before[key] = after
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nodepool.contract.messages import Message
 
 
-class Said(NamedTuple):
+class Stored(NamedTuple):
     """A message in the log.
 
     position, time: where and when the log stored it.
@@ -39,20 +39,25 @@ class History:
     failed: the inputs that a service could not process: its name, the position, and the cause.
     """
 
-    messages: list[Said] = field(default_factory=list)
-    by_position: dict[int, Said] = field(default_factory=dict)
+    messages: list[Stored] = field(default_factory=list)
+    by_position: dict[int, Stored] = field(default_factory=dict)
     failed: list[tuple[str, int, str]] = field(default_factory=list)
 
-    def add(self, said: Said) -> None:
+    def add(self, stored: Stored) -> None:
         """Takes the next message of the log."""
-        self.messages.append(said)
-        self.by_position[said.position] = said
+        self.messages.append(stored)
+        self.by_position[stored.position] = stored
 
-    def seen_by(self, service: str) -> Iterator[Said]:
+    def command_at(self, position: int) -> Message | None:
+        """The command at a position; None where another message is there, or none."""
+        stored = self.by_position.get(position)
+        return stored.message if stored is not None and stored.speaker == "cmd" else None
+
+    def seen_by(self, service: str) -> Iterator[Stored]:
         """All messages as a service took them in: each output right after its input."""
 
-        def place(said: Said) -> tuple[int, bool, int]:
-            is_own = said.speaker == service
-            return said.cause if is_own else said.position, is_own, said.position
+        def place(stored: Stored) -> tuple[int, bool, int]:
+            is_own = stored.speaker == service
+            return stored.cause if is_own else stored.position, is_own, stored.position
 
         return iter(sorted(self.messages, key=place))

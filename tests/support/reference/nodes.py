@@ -12,10 +12,8 @@ From the log: what the allocator had read when it decided.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from nodepool.contract.catalog import INSTANCE_TYPES
-from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -39,107 +37,10 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.messages import OfPool
-from nodepool.contract.model import NodePoolSpec, RemovalReason, ScaleDownStrategy
-from support.reference.history import History, Said
-
-OUTPUTS_MAX = 900
-"""A step with so many outputs was cut short, and goes on at the next wake."""
-
-
-@dataclass
-class Member:
-    """A Node of a NodePool; `chosen` says why it was chosen to leave, None while it was not."""
-
-    node: str
-    assignment: int
-    registered: bool = False
-    active: bool = False
-    chosen: RemovalReason | None = None
-    request: int = 0
-    preempted: bool = False
-
-    @property
-    def stays(self) -> bool:
-        """Whether it is not leaving."""
-        return self.chosen is None and not self.preempted
-
-    @property
-    def cost(self) -> tuple[int, int, str]:
-        """Its place among those that may leave, cheapest first."""
-        return 0 if not self.registered else 1 + self.active, -self.assignment, self.node
-
-
-@dataclass
-class Removal:
-    """A removal under way.
-
-    left: how many Nodes left in it.
-    before: how many left that may count or not: they were preempted before it began, or were to be
-        kept, and were gone before that was known.
-    """
-
-    preempted: set[int]
-    left: int = 0
-    before: int = 0
-
-
-@dataclass
-class Group:
-    """The Nodes of a NodePool.
-
-    level: the target that it was last scaled to; None before the first time.
-    requested, assigned, lost: how many Nodes were requested, were assigned, and left unasked for.
-    grown: whether the step under way has assigned it a Node.
-    """
-
-    version: NodePoolValidated
-    deleting: bool = False
-    granted: int = 0
-    members: dict[int, Member] = field(default_factory=dict)
-    removal: Removal | None = None
-    level: int | None = None
-    requested: int = 0
-    assigned: int = 0
-    lost: int = 0
-    within_quota: bool = False
-    grown: bool = False
-
-    @property
-    def key(self) -> str:
-        """The key of the NodePool."""
-        return self.version.key
-
-    @property
-    def spec(self) -> NodePoolSpec:
-        """Its spec."""
-        return self.version.spec
-
-    @property
-    def valid(self) -> bool:
-        """Whether its spec is valid."""
-        return self.version.reason is Validated.VALID
-
-    @property
-    def staying(self) -> list[Member]:
-        """The Nodes that are not leaving."""
-        return [member for member in self.members.values() if member.stays]
-
-    @property
-    def spareable(self) -> list[Member]:
-        """The Nodes that leave for a scale-down alone."""
-        return [
-            member
-            for member in self.members.values()
-            if member.chosen is RemovalReason.SCALE_DOWN
-            and member.registered
-            and not member.preempted
-        ]
-
-    @property
-    def owes(self) -> bool:
-        """Whether Nodes are leaving that it needs."""
-        lacks = len(self.staying) < self.spec.target_nodes
-        return self.valid and not self.deleting and lacks and bool(self.spareable)
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+from nodepool.engine import bounds
+from support.reference.groups import Group, Member, Removal
+from support.reference.history import History, Stored
 
 
 class NodesModel:
@@ -148,22 +49,22 @@ class NodesModel:
     def __init__(self, history: History) -> None:
         self.groups: dict[str, Group] = {}
         self.faults: list[str] = []
-        self._step: Said | None = None
+        self._step: Stored | None = None
         self._outputs = 0
-        for said in history.seen_by("allocator"):
-            if said.speaker == "allocator":
+        for stored in history.seen_by("allocator"):
+            if stored.speaker == "allocator":
                 self._outputs += 1
-                self._said(said)
+                self._decided(stored)
             else:
                 self._ended()
-                self._step, self._outputs = said, 0
-                self._heard(said)
+                self._step, self._outputs = stored, 0
+                self._heard(stored)
         self._ended()
 
     def _ended(self) -> None:
         """At the end of a step, no Node is leaving that its NodePool needs."""
         step, message = self._step, self._step.message if self._step else None
-        if step is None or self._outputs >= OUTPUTS_MAX:
+        if step is None or self._outputs >= bounds.OUTPUTS_MAX:
             return
         about = message.key if isinstance(message, OfPool) else ""
         for group in self.groups.values():
@@ -178,15 +79,15 @@ class NodesModel:
     def _fault(self, group: Group, text: str) -> None:
         self.faults.append(f"{group.key} {text}")
 
-    def _member(self, message: object) -> tuple[Group, Member] | None:
+    def _member(self, message: object) -> tuple[Group, Member] | tuple[None, None]:
         assignment = getattr(message, "assignment", 0)
         for group in self.groups.values():
             if assignment in group.members:
                 return group, group.members[assignment]
-        return None
+        return None, None
 
-    def _heard(self, said: Said) -> None:
-        message = said.message
+    def _heard(self, stored: Stored) -> None:
+        message = stored.message
         match message:
             case NodePoolValidated(uid=uid):
                 if uid in self.groups:
@@ -206,13 +107,13 @@ class NodesModel:
             case CWNodeDeleted() | CWNodeRegistrationFailed():
                 self._left(message)
             case _:
-                self._member_changed(said)
+                self._member_changed(stored)
 
-    def _member_changed(self, said: Said) -> None:
-        message, found = said.message, self._member(said.message)
-        if found is None:
+    def _member_changed(self, stored: Stored) -> None:
+        message = stored.message
+        _, member = self._member(message)
+        if member is None:
             return
-        _, member = found
         match message:
             case CWNodeRegistered():
                 member.registered = True
@@ -235,21 +136,21 @@ class NodesModel:
             group.lost += member.chosen is None or member.preempted
             if group.removal is not None and (too_late or not member.stays):
                 early = member.chosen is None and message.assignment in group.removal.preempted
-                is_sure = not (early or too_late and member.stays)
+                is_sure = not (early or (too_late and member.stays))
                 group.removal.left += is_sure
                 group.removal.before += not is_sure
 
-    def _said(self, said: Said) -> None:
-        message = said.message
+    def _decided(self, stored: Stored) -> None:
+        message = stored.message
         match message:
             case CWNodeAssigned(uid=uid) if uid in self.groups:
                 self._assigned(self.groups[uid], message)
             case CWNodeDeletionRequestSuccess():
                 self._requested(message)
             case NodeRemovalCancelled():
-                found = self._member(message)
-                if found is not None:
-                    found[1].chosen = None
+                _, member = self._member(message)
+                if member is not None:
+                    member.chosen = None
             case OfPool():
                 for group in self.groups.values():
                     if group.key == message.key:
@@ -266,10 +167,9 @@ class NodesModel:
             self._fault(group, f"is assigned Node {group.assigned}, but {requested}")
 
     def _requested(self, message: CWNodeDeletionRequestSuccess) -> None:
-        found = self._member(message)
-        if found is None:
+        group, member = self._member(message)
+        if group is None or member is None:
             return
-        group, member = found
         if message.removal is RemovalReason.SCALE_DOWN:
             staying, target = group.staying, group.spec.target_nodes
             if len(staying) <= target or not group.valid:
@@ -293,19 +193,24 @@ class NodesModel:
                 if count != missing or group.deleting:
                     self._fault(group, f"requests {count} Nodes and lacks {missing}")
                 group.level = message.granted if group.level is None else group.level
-            case CWNodePoolScaledUp(before=before, after=after):
-                if before != group.level or after <= before or after != group.spec.target_nodes:
-                    self._fault(group, f"is scaled up {before} to {after}, last to {group.level}")
-                group.level = after
-            case CWNodePoolScaledDown(before=before, after=after):
-                if before != group.level or after >= before or after != group.spec.target_nodes:
-                    self._fault(group, f"is scaled down {before} to {after}, last {group.level}")
-                group.level, group.removal = after, None
+            case CWNodePoolScaledUp() | CWNodePoolScaledDown():
+                self._scaled(group, message)
             case GrantAcknowledged(granted=granted):
                 if group.deleting and not granted:
                     group.granted = 0
             case _:
                 pass
+
+    def _scaled(self, group: Group, message: CWNodePoolScaledUp | CWNodePoolScaledDown) -> None:
+        before, after = message.before, message.after
+        is_up = isinstance(message, CWNodePoolScaledUp)
+        is_right = after > before if is_up else after < before
+        if before != group.level or not is_right or after != group.spec.target_nodes:
+            way = "up" if is_up else "down"
+            self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
+        group.level = after
+        if not is_up:
+            group.removal = None
 
     def _begun(self, group: Group, count: int) -> None:
         surplus = len(group.staying) - group.spec.target_nodes

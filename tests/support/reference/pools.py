@@ -69,19 +69,21 @@ class Expected:
 
 def expected(history: History) -> Expected:
     """The objects after all accepted commands; one that was sent again counts once."""
-    commands = {said.position: said.message for said in history.messages if said.speaker == "cmd"}
+    commands = {
+        stored.position: stored.message for stored in history.messages if stored.speaker == "cmd"
+    }
     result = Expected()
     seen: set[tuple[object, str, str]] = set()
-    for said in history.messages:
-        event = said.message
+    for stored in history.messages:
+        event = stored.message
         if isinstance(event, CWNodePoolDeleted):
             result.pools.pop(event.key, None)
         if not isinstance(event, CommandAccepted) or event.dry_run:
             continue
-        identity = (event.path, event.command, said.id)
-        if identity not in seen and said.cause in commands:
+        identity = (event.path, event.command, stored.id)
+        if identity not in seen and stored.cause in commands:
             seen.add(identity)
-            _accepted(result, commands[said.cause])
+            _accepted(result, commands[stored.cause])
     return result
 
 

@@ -7,12 +7,12 @@
 * A target that fits beside what the others reserve is granted whole. One that does not fit leaves
   the grant what it was, never above the target.
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
-* Whoever waits longer is served first, unless it does not fit. A smaller target keeps its place;
-  any other change of a NodePool that waits puts it behind all others.
+* The NodePool that waits longest is served first, unless it does not fit. A smaller target keeps
+  its place; any other change of a NodePool that waits puts it behind all others.
 
-From the log: the order in which the quota service took its inputs, and when it looked at those that
-wait, which it may do once for many changes. What a NodePool holds "at a change of the limit" is what
-it held at any moment from that change to the verdict.
+From the log: the order in which the quota service took its inputs, and when it looked at those
+that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
+is what it held at any moment from that change to the verdict.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,10 @@ from nodepool.contract.events import (
     QuotaSet,
     Wake,
 )
-from support.reference.history import History, Said
+from nodepool.engine import bounds
+from support.reference.history import History, Stored
 from support.reference.pools import LedgerName
 
-OUTPUTS_MAX = 900
-"""A step with so many outputs was cut short, and goes on at the next wake."""
 Place = tuple[int, int]
 """The first and the last place that a NodePool may claim among those that wait."""
 
@@ -100,15 +99,12 @@ class QuotaModel:
         self.limits: dict[LedgerName, int] = {}
         self.parts: dict[str, Part] = {}
         self.faults: list[str] = []
-        self._wake: Said | None = None
+        self._wake: Stored | None = None
         self._outputs = 0
         self._fitting: list[Part] = []
-        for said in history.seen_by("quota"):
-            if self._wake is not None and said.cause != self._wake.position:
-                self._check_wake()
-            self._take(said)
-        if self._wake is not None:
-            self._check_wake()
+        for stored in history.seen_by("quota"):
+            self._read(stored)
+        self._check_wake()
 
     def others(self, part: Part) -> list[Part]:
         """The other NodePools that reserve something of the same limit."""
@@ -142,11 +138,35 @@ class QuotaModel:
         by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
         return f"targetNodes {part.target} exceeds quota {limit} for {kind}{by}"
 
-    def _take(self, said: Said) -> None:
-        message = said.message
+    def _read(self, stored: Stored) -> None:
+        if self._wake is not None and stored.cause != self._wake.position:
+            self._check_wake()
+        self._take(stored)
+        if self._wake is not None and stored.cause == self._wake.position:
+            self._outputs += 1
+
+    def _take(self, stored: Stored) -> None:
+        message = stored.message
         match message:
             case NodePoolValidated():
-                self._validated(message, said.position)
+                self._validated(message, stored.position)
+            case QuotaSet():
+                self._limited((message.org, message.zone, message.instance_type), message.limit)
+            case QuotaDeleted():
+                ledger = message.org, message.zone, message.instance_type
+                self._limited(ledger, 0)
+                del self.limits[ledger]
+            case Wake(service="quota"):
+                self._wake, self._outputs = stored, 0
+                self._fitting = [each for each in self.parts.values() if self._waits_in_vain(each)]
+            case _:
+                self._changed(stored)
+
+    def _changed(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case QuotaChecked():
+                self._checked(message, stored)
             case NodePoolDeleting() if message.uid in self.parts:
                 part = self.parts[message.uid]
                 part.deleting, part.place = True, None
@@ -158,27 +178,14 @@ class QuotaModel:
                 self._held(message.uid, -1)
             case GrantAcknowledged() if message.uid in self.parts:
                 part = self.parts[message.uid]
-                kept = [grant for grant in part.grants if grant[0] >= said.cause]
+                kept = [grant for grant in part.grants if grant[0] >= stored.cause]
                 part.grants = [] if part.deleting else kept
-            case QuotaSet():
-                self._limited((message.org, message.zone, message.instance_type), message.limit)
-            case QuotaDeleted():
-                ledger = message.org, message.zone, message.instance_type
-                self._limited(ledger, 0)
-                del self.limits[ledger]
-            case QuotaChecked():
-                self._checked(message, said)
             case CWNodePoolQuotaCheckFailed():
                 for part in self.parts.values():
                     if part.key == message.key:
                         part.reason, part.place = None, None
-            case Wake(service="quota"):
-                self._wake, self._outputs = said, 0
-                self._fitting = [each for each in self.parts.values() if self._waits_in_vain(each)]
             case _:
                 pass
-        if self._wake is not None and said.cause == self._wake.position:
-            self._outputs += 1
 
     def _validated(self, version: NodePoolValidated, position: int) -> None:
         part = self.parts.get(version.uid)
@@ -216,39 +223,40 @@ class QuotaModel:
                 if part.eligible and part.reason is not None:
                     part.shrunk = {part.held}
 
-    def _checked(self, verdict: QuotaChecked, said: Said) -> None:
+    def _checked(self, verdict: QuotaChecked, stored: Stored) -> None:
         part = self.parts.get(verdict.uid)
         if part is None or not part.eligible:
-            self.faults.append(f"{verdict.key} is judged, though it is invalid or being deleted")
+            self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
         least = {min(part.grant, part.target)}
         if part.shrunk:
             least = {min(part.grant, part.target, held) for held in part.shrunk}
         granted = {part.target} if self.fits(part) else least
         if verdict.reason is not self.reason(part) or verdict.granted not in granted:
+            is_, grants = f"{verdict.reason} with a grant of {verdict.granted}", sorted(granted)
             self.faults.append(
-                f"{part.key} is {verdict.reason} with a grant of {verdict.granted} at "
-                f"{said.position}, and has to be {self.reason(part)} with one of {sorted(granted)}"
+                f"{part.key} is {is_} at {stored.position}, and has to be "
+                f"{self.reason(part)} with one of {grants}"
             )
-        self._granted(part, verdict, said)
+        self._granted(part, verdict, stored)
 
-    def _granted(self, part: Part, verdict: QuotaChecked, said: Said) -> None:
+    def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:
         longer = [other for other in self.parts.values() if self._waits_longer(other, part)]
         part.grant = verdict.granted
         part.grants = [grant for grant in part.grants if grant[1] > verdict.granted]
-        part.grants.append((said.position, verdict.granted))
+        part.grants.append((stored.position, verdict.granted))
         part.reason, part.shrunk = verdict.reason, set()
         part.checked = verdict.generation
         for other in longer:
             if not self.fits(other):
                 self.faults.append(
-                    f"{part.key} is granted {verdict.granted} Nodes at {said.position}, which "
+                    f"{part.key} is granted {verdict.granted} Nodes at {stored.position}, which "
                     f"{other.key} waits for since {other.place}"
                 )
         if verdict.reason is Quota.UNDER:
             part.place = None
         elif part.place is None:
-            part.place = said.cause, said.cause
+            part.place = stored.cause, stored.cause
 
     def _waits_longer(self, other: Part, part: Part) -> bool:
         """Whether another NodePool waits longer than this one, for what it could have now."""
@@ -261,18 +269,18 @@ class QuotaModel:
         return part.place is not None and part.eligible and self.fits(part)
 
     def _check_wake(self) -> None:
-        """After a wake, nobody waits any more for what he could have had before it."""
-        if self._outputs < OUTPUTS_MAX:
-            for part in self._fitting:
-                if self.parts.get(part.version.uid) is part and self._waits_in_vain(part):
-                    assert self._wake is not None
-                    at = self._wake.position
-                    self.faults.append(f"{part.key} fits and still waits after the wake at {at}")
-        self._wake = None
+        """After a wake, no NodePool waits any more for what it could have had before it."""
+        wake, self._wake = self._wake, None
+        if wake is None or self._outputs >= bounds.OUTPUTS_MAX:
+            return
+        for part in self._fitting:
+            if self.parts.get(part.version.uid) is part and self._waits_in_vain(part):
+                text = f"{part.key} fits and still waits after the wake at {wake.position}"
+                self.faults.append(text)
 
 
 def faults(model: QuotaModel) -> Iterator[str]:
-    """What was wrong on the way, and whoever has not got in the end what it may have."""
+    """What was wrong on the way, and NodePools that have not got in the end what they may have."""
     yield from model.faults
     for part in model.parts.values():
         if not part.eligible:

@@ -21,7 +21,7 @@ from support.audit.facts import Facts
 from support.documents import documents_of
 from support.reference.pools import Expected
 
-JUDGES = ("quota", "capacity")
+CHECKERS = ("quota", "capacity")
 """The services that know nothing of a NodePool that was never valid."""
 
 
@@ -39,7 +39,7 @@ def _state(world: World, service: AnyService, expected: Expected, facts: Facts) 
     gone_keys = {pool.key for pool in facts.pools.values()} - set(facts.uids)
     for name in sorted(names & (gone_uids | gone_keys)):
         yield f"the state of {service.name} names {name}, which is gone"
-    if service.name not in JUDGES:
+    if service.name not in CHECKERS:
         return
     never = {key for key, pool in expected.pools.items() if not pool.was_valid}
     for name in sorted(names & never):

@@ -10,6 +10,9 @@ from support.paths import org_path, pool_path
 from support.simulation.profile import Profile
 from support.simulation.sender import Sender
 
+Order = Callable[[], None]
+"""Sends a command."""
+
 
 @dataclass
 class Batches:
@@ -57,7 +60,7 @@ class Batches:
         if not stays or pool.spec.compute_class is not ComputeClass.SPOT:
             return
         count = self.random.choice((1, 1, 2))
-        orders: list[Callable[[], None]] = [
+        orders: list[Order] = [
             lambda: self._scale(pool, pool.held - count),
             *(
                 lambda stay=stay: self._preempt(stay)

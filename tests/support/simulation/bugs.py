@@ -9,10 +9,10 @@ from nodepool.contract.keys import ledger_key, offering_key
 from nodepool.contract.messages import OfPool
 from nodepool.service import AnyService, Context
 from support.audit.facts import Facts
+from support.constants import INJECTED
 
 BREAKABLE = ("quota", "capacity", "allocator")
 """The services whose failures show in a condition, and are tried again."""
-INJECTED = "injected by the simulation"
 
 
 @dataclass

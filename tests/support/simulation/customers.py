@@ -131,7 +131,11 @@ class Customers:
 
     def _some_affinity(self) -> object:
         """None, one that some machines satisfy, or seldom one that none ever will."""
-        expression = {"key": RACK, "operator": self.random.choice(("Exists", "Near")), "values": []}
+        expression: dict[str, object] = {
+            "key": RACK,
+            "operator": self.random.choice(("Exists", "Near")),
+            "values": [],
+        }
         bad = rack_affinity("r1")
         bad["nodeAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": {

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar, cast
 
 from nodepool.contract.model import NodePhase
@@ -15,6 +16,8 @@ from support.reference.history import History
 from support.simulation.sender import SentCommand
 
 K = TypeVar("K", bound=Hashable)
+DIFFERENCES_MAX = 20
+"""How many differences from the reference model one violation names, each in a line."""
 
 
 @dataclass
@@ -113,8 +116,9 @@ class FinalChecks:
         _compare("quotas", shown, counted)
 
     def _all_is_as_computed(self) -> None:
-        for difference in differences(self.world, self.history, self.facts):
-            raise Violation(difference)
+        texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))
+        if texts:
+            raise Violation("\n".join(texts))
 
     def _replay_is_the_same(self) -> None:
         for host in self.world.hosts:
