@@ -161,7 +161,7 @@ class Stay:
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
     asked: when its cordon or drain was ordered last.
-    preempted: the position of a preemption without a timetable.
+    preempted: position and time of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
@@ -176,7 +176,7 @@ class Stay:
     failed: bool = False
     removals: History[bool] = field(default_factory=History)
     asked: datetime | None = None
-    preempted: int | None = None
+    preempted: tuple[int, datetime] | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False
     overdue: bool = False
@@ -189,7 +189,7 @@ class Stay:
 
     def is_leaving(self, position: int) -> bool:
         """Whether its removal had been requested, or announced by a warning, at this position."""
-        at_once = self.preempted is not None and self.preempted <= position
+        at_once = self.preempted is not None and self.preempted[0] <= position
         return at_once or bool(self.removals.as_of(position)) or self.is_preempted(position)
 
 

@@ -24,7 +24,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case PreemptionPending():
             _warned(facts, facts.stay(message), origin)
         case NodePreempted():
-            facts.stay(message).preempted = origin.position
+            stay = facts.stay(message)
+            stay.preempted = (origin.position, facts.times[origin.cause])
         case PreemptionInProgress():
             stay = facts.stay(message)
             _check_time(facts, stay, origin, WARNING)
@@ -44,5 +45,6 @@ def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
 
 
 def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:
-    if stay.warned is None or facts.times[origin.cause] - stay.warned[1] < after:
+    begun = stay.warned or stay.preempted
+    if begun is None or facts.times[origin.cause] - begun[1] < after:
         raise Violation(f"the preemption of {stay.machine} moves on early")
