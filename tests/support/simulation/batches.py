@@ -1,11 +1,13 @@
 """Several commands of one customer in one go, without anything happening in between."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
-from nodepool.contract.model import ComputeClass
+from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Pool, Stay
+from support.constants import RACK
 from support.paths import org_path, pool_path
 from support.simulation.profile import Profile
 from support.simulation.sender import Sender
@@ -30,6 +32,8 @@ class Batches:
             return
         sequences: tuple[Callable[[Pool], None], ...] = (
             self._scale_and_delete,
+            self._delete_in_some_phase,
+            self._stay_wrong,
             self._down_and_up,
             self._shrink_and_preempt,
             self._raise_limit_and_apply,
@@ -43,9 +47,44 @@ class Batches:
     def _some_target(self) -> int:
         return self.random.choice(self.profile.targets)
 
+    def _soon(self, order: Order) -> None:
+        """Sends a command at once, or some steps later."""
+        if self.random.random() < 0.6:
+            order()
+        else:
+            self.sender.delayed.append(order)
+
+    def _delete(self, pool: Pool) -> None:
+        self.sender.send("DeleteNodePool", pool_path(pool.key), {})
+
     def _scale_and_delete(self, pool: Pool) -> None:
         self._scale(pool, self._some_target())
-        self.sender.send("DeleteNodePool", pool_path(pool.key), {})
+        self._soon(lambda: self._delete(pool))
+
+    def _delete_in_some_phase(self, _pool: Pool) -> None:
+        """Deletes a NodePool one of whose Nodes is in a phase, drawn among those that there are."""
+        phases = {stay.phase: stay for stay in self.facts.stays.values()}
+        phases.pop(NodePhase.DELETED, None)
+        stays = [phases[phase] for phase in sorted(phases)]
+        if stays:
+            self._delete(self.random.choice(stays).pool)
+
+    def _stay_wrong(self, pool: Pool) -> None:
+        """A setting becomes wrong, and stays so while something else changes; then it is mended."""
+        wrong = {**spec_of(pool), "affinity": affinity_with("Near")}
+        self._apply(pool, wrong)
+        for number in range(self.random.choice((1, 2))):
+            self._soon(partial(self._apply, pool, wrong, label=str(number)))
+        if self.random.random() < 0.6:
+            self._soon(lambda: self._apply(pool, spec_of(pool) | {"affinity": None}))
+            if self.random.random() < 0.5:
+                self._soon(lambda: self._apply(pool, wrong))
+
+    def _apply(self, pool: Pool, spec: Mapping[str, object], label: str = "") -> None:
+        path = pool_path(pool.key)
+        labels = {"wrong": label} if label else {}
+        content = {"metadata": {"name": path[2], "labels": labels}, "spec": spec}
+        self.sender.send("ApplyNodePool", path, content)
 
     def _down_and_up(self, pool: Pool) -> None:
         target = max(pool.held, pool.spec.target_nodes)
@@ -69,10 +108,7 @@ class Batches:
         ]
         self.random.shuffle(orders)
         for order in orders:
-            if self.random.random() < 0.6:
-                order()
-            else:
-                self.sender.delayed.append(order)
+            self._soon(order)
 
     def _preempt(self, stay: Stay) -> None:
         content = {"node": stay.machine.rpartition("/")[2]}
@@ -101,3 +137,19 @@ class Batches:
         org, zone, instance_type = pool.ledger
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
         self.sender.send("SetQuota", org_path(org), content)
+
+
+def spec_of(pool: Pool) -> dict[str, object]:
+    """The spec of a NodePool as a manifest has it."""
+    spec: dict[str, object] = pool.spec.model_dump(mode="json", exclude_none=True)
+    return spec
+
+
+def affinity_with(operator: str) -> dict[str, object]:
+    """An affinity to machines whose rack label exists; malformed with an unknown operator."""
+    affinity: dict[str, dict[str, object]] = {"nodeAffinity": {}}
+    expression: dict[str, object] = {"key": RACK, "operator": operator, "values": []}
+    affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [{"matchExpressions": [expression]}]
+    }
+    return dict(affinity)

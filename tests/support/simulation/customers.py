@@ -8,10 +8,10 @@ from random import Random
 from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import NodePhase
 from support.audit.facts import Facts, Ledger, Pool, Stay
-from support.constants import A100, H100, RACK, WEST, ZONE
+from support.constants import A100, H100, WEST, ZONE
 from support.manifests import rack_affinity
 from support.paths import cluster_path, org_path, pool_path
-from support.simulation.batches import Batches
+from support.simulation.batches import Batches, affinity_with, spec_of
 from support.simulation.machines import RACK_TYPE, RACK_ZONE, Machines
 from support.simulation.profile import Profile
 from support.simulation.sender import Sender
@@ -95,7 +95,7 @@ class Customers:
             metadata["labels"] = {"team": self.random.choice(("red", "blue"))}
         pool = self.facts.pool_at("/".join(path))
         is_change = pool is not None and self.random.random() < 0.6
-        spec = _spec_of(pool) if pool and is_change else self._new_spec(path)
+        spec = spec_of(pool) if pool and is_change else self._new_spec(path)
         for name, value in self._changes().items():
             if self.random.random() < 0.25:
                 spec[name] = value
@@ -131,17 +131,7 @@ class Customers:
 
     def _some_affinity(self) -> object:
         """None, one that some machines satisfy, or seldom one that none ever will."""
-        expression: dict[str, object] = {
-            "key": RACK,
-            "operator": self.random.choice(("Exists", "Near")),
-            "values": [],
-        }
-        bad = rack_affinity("r1")
-        bad["nodeAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [expression]}]
-            }
-        }
+        bad = affinity_with(self.random.choice(("Exists", "Near")))
         good = rack_affinity(*self.random.choice((["r1"], ["r1", "r2"])))
         return self.random.choice((None, None, None, good, good, bad))
 
@@ -153,7 +143,7 @@ class Customers:
             pool = self.facts.pool_at("/".join(path))
             assert pool is not None
             label = {"asked": str(self.random.randrange(1000))}
-            content = {"metadata": {"name": path[2], "labels": label}, "spec": _spec_of(pool)}
+            content = {"metadata": {"name": path[2], "labels": label}, "spec": spec_of(pool)}
             self.sender.send("ApplyNodePool", path, content)
 
     def scale(self) -> None:
@@ -193,6 +183,12 @@ class Customers:
         """Raises or lowers a limit."""
         self._set_limit(self.random.choice(LEDGERS), self.random.choice(self.profile.limits))
 
+    def delete_limit(self) -> None:
+        """Deletes a limit, whether or not it is set."""
+        org, zone, instance_type = self.random.choice(LEDGERS)
+        content = {"zone": zone, "instanceType": instance_type}
+        self.sender.send("DeleteQuota", org_path(org), content)
+
     def _set_limit(self, ledger: Ledger, limit: int) -> None:
         org, zone, instance_type = ledger
         content = {"zone": zone, "instanceType": instance_type, "limit": limit}
@@ -210,9 +206,3 @@ class Customers:
         newest = len(self.sender.log.entries)
         is_future = self.random.random() < 0.2
         return str(IN_THE_FUTURE if is_future else self.random.randrange(newest + 1))
-
-
-def _spec_of(pool: Pool) -> dict[str, object]:
-    """The spec of a NodePool as a manifest has it."""
-    spec: dict[str, object] = pool.spec.model_dump(mode="json", exclude_none=True)
-    return spec

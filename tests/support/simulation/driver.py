@@ -16,12 +16,14 @@ from nodepool.service import AnyService
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.services import services
+from support.simulation.bounded import bounded
 from support.simulation.bugs import Bugs
 from support.simulation.customers import Customers
 from support.simulation.final_checks import FinalChecks
 from support.simulation.machines import Machines
 from support.simulation.noise import noise
 from support.simulation.profile import Profile, profile_of
+from support.simulation.reading import sharing
 from support.simulation.replicas import Replicas
 from support.simulation.sender import Sender
 
@@ -51,8 +53,8 @@ class Simulation:
         self.random = Random(self.seed)
         profile = self.profile or profile_of(self.seed)
         self.bugs = Bugs(self.random)
-        services = tuple(map(self.bugs.in_service, self.services))
-        self.world = World(services, replicas=2)
+        services = map(self.bugs.in_service, self.services)
+        self.world = World(sharing(services), replicas=2)
         self.world.log = self.log
         self.auditor = Auditor()
         self.replicas = Replicas(self.random, self.world, profile.reads)
@@ -60,7 +62,7 @@ class Simulation:
         facts = self.auditor.facts
         self.machines = Machines(self.random, facts, self.sender, profile)
         self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
-        self._steps = profile.steps
+        self._steps, self._outputs_max = profile.steps, profile.outputs_max
         actions = self._actions()
         self._acts = list(actions.values())
         self._weights = [profile.weight(name) for name in actions]
@@ -68,11 +70,15 @@ class Simulation:
 
     def run(self) -> None:
         """Runs the simulation; raises `Violation` where anything is wrong, then or at the end."""
-        self._start()
-        for _ in range(self._steps):
-            self._step()
-            self._audit()
-        self._stop_faults()
+        with bounded(self._outputs_max):
+            self._start()
+            for _ in range(self._steps):
+                self._step()
+                self._audit()
+            self._stop_faults()
+            self._check()
+
+    def _check(self) -> None:
         FinalChecks(self.world, self.auditor.facts, self.auditor.history).check(self.sender.sent)
 
     def tail(self, most: int = 12) -> list[str]:
@@ -90,18 +96,19 @@ class Simulation:
             self.customers.apply()
 
     def _step(self) -> None:
-        chance = self.random.random()
         if self.sender.delayed and self.random.random() < 0.05:
             self.sender.delayed.popleft()()
-        elif chance < 0.025:
+            return
+        chance = self.random.random()
+        if chance < 0.040:
             self._act_from_outside()
-        elif chance < 0.031:
+        elif chance < 0.049:
             self._pass_time()
-        elif chance < 0.034:
+        elif chance < 0.053:
             self._make_noise()
-        elif chance < 0.036:
+        elif chance < 0.056:
             self.replicas.pause()
-        elif chance < 0.0365:
+        elif chance < 0.0568:
             self.replicas.lag()
         else:
             self.replicas.step()
@@ -119,6 +126,7 @@ class Simulation:
             "scale_down_and_up": customers.scale_down_and_up,
             "delete": customers.delete,
             "change_limit": customers.change_limit,
+            "delete_limit": customers.delete_limit,
             "batch": customers.batches.send,
             "relabel": customers.relabel,
             "add": machines.add,

@@ -9,33 +9,38 @@ from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.world import Log
-from nodepool.service import Context, I, K, O, Reconciler, S, Service
+from nodepool.service import AnyService, Context, I, K, O, Reconciler, S, Service
 from support.services import services
 from support.simulation.driver import Simulation
+from support.simulation.profile import Profile
 
-SEEDS_MAX = 100
+SEEDS_MAX = 25
 """How many simulations are run to find a fault; most are found by one of the first two."""
 
 
 def first_violation(
-    broken: Service[S, I, O] | None = None,
+    *broken: AnyService,
+    text: str = "",
+    profile: Profile | None = None,
     log: Callable[[], Log] = Log,
     seeds: int = SEEDS_MAX,
 ) -> str:
-    """The text of the first violation that a simulation finds; empty where none finds any.
+    """The first violation with this text that a simulation finds; else all that it finds instead.
 
-    broken: takes the place of the service with its name.
+    broken: they take the place of the services with their names.
+    profile: what is likely, for all seeds; None for that of each seed.
     """
-    simulated = tuple(
-        broken if broken is not None and broken.name == service.name else service
-        for service in services()
-    )
+    instead = {service.name: service for service in broken}
+    simulated = tuple(instead.get(service.name, service) for service in services())
+    others: list[str] = []
     for seed in range(seeds):
         try:
-            Simulation(seed, simulated, log=log()).run()
+            Simulation(seed, simulated, profile, log()).run()
         except AssertionError as violation:
-            return str(violation)
-    return ""
+            if text in str(violation):
+                return str(violation)
+            others.append(str(violation))
+    return "\n".join(others)
 
 
 def with_events(

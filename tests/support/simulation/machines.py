@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import get_args
 
-from nodepool.contract.commands import MachineFault
 from nodepool.contract.keys import PoolPath
 from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Stay
@@ -16,10 +14,6 @@ from support.simulation.sender import Sender
 FIRST_MACHINES = ((ZONE, A100, 3), (WEST, H100, 3))
 """Zone, type and number of the machines that are there at first, beside the common ones."""
 RACK_ZONE, RACK_TYPE = "US-EAST-01A", "gb200-4x"
-FAULTS: tuple[str, ...] = get_args(MachineFault)
-"""Every way in which a machine can fail."""
-AT_ONCE = 500
-"""The most machines that one command adds."""
 
 
 @dataclass
@@ -35,8 +29,9 @@ class Machines:
         """Adds the machines that are there from the beginning."""
         for zone, instance_type, count in FIRST_MACHINES:
             self._add(zone, instance_type, count)
-        for first in range(0, self.profile.machines, AT_ONCE):
-            self._add(ZONE, H100, min(AT_ONCE, self.profile.machines - first))
+        at_once = self.profile.outputs_max - 2  # Each is an output, beside the outcome.
+        for first in range(0, self.profile.machines, at_once):
+            self._add(ZONE, H100, min(at_once, self.profile.machines - first))
         if self.profile.racks:
             self._add(RACK_ZONE, RACK_TYPE, self.random.choice((20, 36)))
 
@@ -62,7 +57,7 @@ class Machines:
         """Makes a machine fail when it boots next."""
         path = self._some_path()
         if path is not None:
-            fault = self.random.choice(FAULTS)
+            fault = self.random.choice(self.profile.faults)
             content = {"fault": fault, "times": self.random.choice((1, 1, 2))}
             self.sender.send("BreakMachine", path, content)
 

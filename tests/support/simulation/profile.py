@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
+
+from nodepool.contract.commands import MachineFault
+from nodepool.engine.bounds import OUTPUTS_MAX
 
 ACTIONS: Mapping[str, int] = {
     "apply": 14,
@@ -9,6 +13,7 @@ ACTIONS: Mapping[str, int] = {
     "scale_down_and_up": 6,
     "delete": 4,
     "change_limit": 5,
+    "delete_limit": 1,
     "batch": 10,
     "relabel": 4,
     "add": 3,
@@ -34,15 +39,19 @@ class Profile:
     machines: how many machines of the common type there are at first.
     reads: how many entries a replica reads in one step.
     racks: whether there is a cluster whose machines come in racks.
+    outputs_max: how many outputs of one input the engine stores at most.
+    faults: in which ways machines fail.
     """
 
-    steps: int = 7_000
+    steps: int = 4_500
     actions: Mapping[str, int] = field(default_factory=dict)
     targets: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 9)
     limits: tuple[int, ...] = (0, 1, 3, 5, 6, 9, 12)
     machines: int = 9
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
+    outputs_max: int = OUTPUTS_MAX
+    faults: tuple[str, ...] = get_args(MachineFault)
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -60,23 +69,28 @@ SPOT = Profile(actions={"preempt": 40, "scale": 30, "scale_down_and_up": 12, "ru
 """Many preemptions, while NodePools shrink."""
 FAILING = Profile(actions={"bug": 20, "break_one": 16, "repair_one": 12, "change_limit": 10})
 """Checks fail, and machines."""
-RACKS = Profile(racks=True, steps=9_000, reads=(5, 20, 60, 200))
+RACKS = Profile(racks=True, steps=6_000, reads=(5, 20, 60, 200))
 """Machines that come in racks of 18."""
-LARGE = Profile(
-    steps=6_000,
-    machines=1_050,
-    targets=(0, 1, 20, 940, 1_000, 1_030),
-    limits=(1_000, 1_050, 1_200),
-    reads=(20, 60, 400, 2_000),
-    actions={"apply": 8, "preempt": 4, "batch": 4, "delete": 1, "change_limit": 1, "bug": 0},
+SILENT = Profile(
+    faults=("hang",),
+    actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete": 8},
 )
-"""A NodePool of about a thousand Nodes, more than one commit can hold."""
+"""Machines that join, and then do not answer."""
+SETTINGS = Profile(actions={"apply": 30, "relabel": 20, "batch": 40, "run_pod": 6, "stop_pod": 6})
+"""Settings change, wrong ones among them."""
+SMALL_STEPS = Profile(
+    machines=26,
+    targets=(0, 1, 14, 20, 24),
+    limits=(20, 26),
+    reads=(5, 20, 60, 200),
+    actions={"apply": 8, "scale": 30, "scale_down_and_up": 2, "batch": 20, "bug": 0},
+    outputs_max=12,
+)
+"""NodePools that lose and get more Nodes than one step may name."""
 
 
 def profile_of(seed: int) -> Profile:
-    """The profile of a seed: a quarter of the seeds is not ordinary, one in fifty large."""
-    if seed % 50 == 49:
-        return LARGE
-    return {3: CROWDED, 5: SPOT, 7: FAILING, 9: RACKS if seed % 20 == 19 else CROWDED}.get(
-        seed % 10, ORDINARY
-    )
+    """The profile of a seed: half of the seeds are ordinary."""
+    rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
+    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    return often.get(seed % 10, ORDINARY)

@@ -99,7 +99,7 @@ class Replicas:
 
     def _act(self, actor: Actor) -> None:
         log = self.world.log
-        if self.random.random() < 0.006:
+        if self.random.random() < 0.005:
             self._crash(actor)
         elif actor.stored is not None:
             self._learn(actor)
@@ -133,7 +133,7 @@ class Replicas:
             actor.replica.in_doubt()
         elif stored:
             actor.replica.accepted(proposal, stored)
-            if self.random.random() < 0.1:
+            if self.random.random() < 0.06:
                 self._write_snapshot(actor)
         else:
             actor.replica.conflicted()
