@@ -26,20 +26,39 @@ class Batches:
     profile: Profile
 
     def send(self) -> None:
-        """Sends one of the sequences about some NodePool, if there is any."""
-        pools = [pool for pool in self.facts.existing_pools() if pool.deleting_since is None]
-        if not pools:
-            return
+        """Sends one of the shorter sequences about some NodePool, if there is any."""
         sequences: tuple[Callable[[Pool], None], ...] = (
             self._scale_and_delete,
-            self._delete_in_some_phase,
-            self._stay_wrong,
             self._down_and_up,
-            self._shrink_and_preempt,
             self._raise_limit_and_apply,
             self._lower_limit_and_raise,
         )
-        self.random.choice(sequences)(self.random.choice(pools))
+        self._with_some_pool(self.random.choice(sequences))
+
+    def line_up(self) -> None:
+        """Two NodePools wait for a limit, one of them changes, and there is room for either."""
+        self._with_some_pool(self._line_up)
+
+    def stay_wrong(self) -> None:
+        """A setting becomes wrong, and stays so while something else changes; it may be mended."""
+        self._with_some_pool(self._stay_wrong)
+
+    def shrink_and_preempt(self) -> None:
+        """A NodePool shrinks while its Nodes are preempted."""
+        self._with_some_pool(self._shrink_and_preempt)
+
+    def delete_in_some_phase(self) -> None:
+        """Deletes a NodePool one of whose Nodes is in a phase, drawn among those that there are."""
+        phases = {stay.phase: stay for stay in self.facts.stays.values()}
+        phases.pop(NodePhase.DELETED, None)
+        stays = [phases[phase] for phase in sorted(phases)]
+        if stays:
+            self._delete(self.random.choice(stays).pool)
+
+    def _with_some_pool(self, sequence: Callable[[Pool], None]) -> None:
+        pools = [pool for pool in self.facts.existing_pools() if pool.deleting_since is None]
+        if pools:
+            sequence(self.random.choice(pools))
 
     def _scale(self, pool: Pool, target: int) -> None:
         self.sender.send("ScaleNodePool", pool_path(pool.key), {"targetNodes": max(0, target)})
@@ -61,16 +80,7 @@ class Batches:
         self._scale(pool, self._some_target())
         self._soon(lambda: self._delete(pool))
 
-    def _delete_in_some_phase(self, _pool: Pool) -> None:
-        """Deletes a NodePool one of whose Nodes is in a phase, drawn among those that there are."""
-        phases = {stay.phase: stay for stay in self.facts.stays.values()}
-        phases.pop(NodePhase.DELETED, None)
-        stays = [phases[phase] for phase in sorted(phases)]
-        if stays:
-            self._delete(self.random.choice(stays).pool)
-
     def _stay_wrong(self, pool: Pool) -> None:
-        """A setting becomes wrong, and stays so while something else changes; then it is mended."""
         wrong = {**spec_of(pool), "affinity": affinity_with("Near")}
         self._apply(pool, wrong)
         for number in range(self.random.choice((1, 2))):
@@ -117,21 +127,42 @@ class Batches:
     def _raise_limit_and_apply(self, pool: Pool) -> None:
         """A limit is raised for one that waits, and a newcomer wants the same."""
         self._set_limit(pool, self.facts.limits.get(pool.ledger, 0) + self.random.choice((1, 2, 5)))
+        self._add(pool, self.random.choice((1, 2, 5)))
+
+    def _add(self, pool: Pool, target: int) -> None:
+        """Applies a NodePool beside another one, which may be a new one."""
         org, cluster, _ = pool_path(pool.key)
         name = f"new-{self.random.randrange(3)}"
-        spec = {
-            "instanceType": pool.spec.instance_type,
-            "targetNodes": self.random.choice((1, 2, 5)),
-        }
-        self.sender.send(
-            "ApplyNodePool", (org, cluster, name), {"metadata": {"name": name}, "spec": spec}
-        )
+        spec = {"instanceType": pool.spec.instance_type, "targetNodes": target}
+        content = {"metadata": {"name": name}, "spec": spec}
+        self.sender.send("ApplyNodePool", (org, cluster, name), content)
 
     def _lower_limit_and_raise(self, pool: Pool) -> None:
         limit = self.facts.limits.get(pool.ledger, 0)
         self._set_limit(pool, max(0, limit - self.random.choice((1, 2, 3))))
         if self.random.random() < 0.3:
             self._set_limit(pool, limit + 1)
+
+    def _line_up(self, pool: Pool) -> None:
+        limit, used = self.facts.limits.get(pool.ledger, 0), self.facts.reserved(pool.ledger)
+        others = [
+            other
+            for other in self.facts.existing_pools()
+            if other.ledger == pool.ledger and other is not pool and other.deleting_since is None
+        ]
+        self._scale(pool, limit + 2)
+        if others:
+            self._scale(self.random.choice(others), limit + 1)
+        else:
+            self._add(pool, limit + 1)
+        change = self.random.randrange(4)
+        if change == 0:
+            self._apply(pool, {**spec_of(pool), "targetNodes": limit + 2}, label="changed")
+        elif change == 1:
+            self._scale(pool, limit + 1)
+        elif change == 2:
+            self._add(pool, limit + 1)
+        self._soon(lambda: self._set_limit(pool, limit + 2 + used))
 
     def _set_limit(self, pool: Pool, limit: int) -> None:
         org, zone, instance_type = pool.ledger

@@ -33,7 +33,8 @@ class Bugs:
         assert reconciler is not None
 
         def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
-            if isinstance(message, OfPool):
+            # What a service does not know, such as an invalid NodePool, it does not decide on.
+            if isinstance(message, OfPool) and message.key in state.pools:
                 self._raise(name, message.key)
             return service.decide(state, message, context)
 
@@ -48,14 +49,13 @@ class Bugs:
             raise RuntimeError(INJECTED)
 
     def change(self, facts: Facts) -> None:
-        """Mends what is broken, or breaks one service for one key."""
+        """Mends what is broken, or breaks one service more for one key."""
         pools = list(facts.existing_pools())
-        if self.keys or not pools:
+        if not pools or (self.keys and self.random.random() < 0.4):
             self.keys.clear()
             return
-        pool = self.random.choice(pools)
+        pool, service = self.random.choice(pools), self.random.choice(BREAKABLE)
         org, zone, instance_type = pool.ledger
-        key = self.random.choice(
-            (pool.key, ledger_key(org, zone, instance_type), offering_key(zone, instance_type))
-        )
-        self.keys.add((self.random.choice(BREAKABLE), key))
+        ledger, offering = ledger_key(org, zone, instance_type), offering_key(zone, instance_type)
+        whole = ledger if service == "quota" else offering
+        self.keys.add((service, self.random.choice((pool.key, pool.key, whole))))

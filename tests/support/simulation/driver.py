@@ -119,7 +119,7 @@ class Simulation:
 
     def _actions(self) -> Mapping[str, Callable[[], None]]:
         """What may happen from outside, by the name that profiles have for it."""
-        customers, machines = self.customers, self.machines
+        customers, machines, batches = self.customers, self.machines, self.customers.batches
         return {
             "apply": customers.apply,
             "scale": customers.scale,
@@ -127,7 +127,11 @@ class Simulation:
             "delete": customers.delete,
             "change_limit": customers.change_limit,
             "delete_limit": customers.delete_limit,
-            "batch": customers.batches.send,
+            "batch": batches.send,
+            "line_up": batches.line_up,
+            "stay_wrong": batches.stay_wrong,
+            "shrink_and_preempt": batches.shrink_and_preempt,
+            "delete_in_some_phase": batches.delete_in_some_phase,
             "relabel": customers.relabel,
             "add": machines.add,
             "break_one": machines.break_one,
@@ -162,11 +166,11 @@ class Simulation:
         self._audited = len(self.log.entries)
 
     def _stop_faults(self) -> None:
-        """Lets every replica catch up, and as much time pass as anything may take."""
+        """Lets every replica catch up, mends all, and lets as much time pass as anything takes."""
         self.replicas.stop_faults()
-        self.bugs.keys.clear()
         self.world.run_until_idle()
         self._audit()
+        self.bugs.keys.clear()
         self._run_until_quiet()
 
     def _run_until_quiet(self) -> None:

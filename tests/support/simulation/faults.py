@@ -1,11 +1,12 @@
 """Services and logs with a fault put in on purpose, and the search for what it breaks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.messages import Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.world import Log
@@ -96,3 +97,50 @@ class LossyLog(Log):
             lost = self.entries[-2]
             self.entries[-2] = lost._replace(subject="np.lost")
         return position
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A fault that is put into the services on purpose.
+
+    text: what the violation that it causes says.
+    profile: in which it shows soon.
+    services: they take the place of those with their names.
+    functions: they take the place of functions and methods, by their dotted names.
+    """
+
+    text: str
+    profile: Profile
+    services: tuple[AnyService, ...] = ()
+    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+
+
+def hearing(service: AnyService, change: Callable[[Any, Any], Any]) -> AnyService:
+    """The service, which folds what `change` makes of the state and a message; None for nothing."""
+
+    def evolve(state: Any, message: Any, context: Context) -> Any:
+        changed = change(state, message)
+        return state if changed is None else service.evolve(state, changed, context)
+
+    return replace(service, evolve=evolve)
+
+
+def saying(service: AnyService, keep: Callable[[Any, Any], bool]) -> AnyService:
+    """The service, which says an event only if `keep` says so of the state and the event."""
+
+    def change(state: Any, event: Any, _context: Context) -> Iterator[Any]:
+        if keep(state, event):
+            yield event
+
+    return with_events(service, change)
+
+
+def unconcerned(service: AnyService, *kinds: type[Message]) -> AnyService:
+    """The service, which reconciles nothing because of messages of these classes."""
+    reconciler = service.reconciler
+    assert reconciler is not None
+
+    def concerns(state: Any, message: Any) -> Any:
+        return None if isinstance(message, kinds) else reconciler.concerns(state, message)
+
+    return replace(service, reconciler=replace(reconciler, concerns=concerns))

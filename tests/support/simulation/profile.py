@@ -14,7 +14,11 @@ ACTIONS: Mapping[str, int] = {
     "delete": 4,
     "change_limit": 5,
     "delete_limit": 1,
-    "batch": 10,
+    "batch": 8,
+    "line_up": 1,
+    "stay_wrong": 1,
+    "shrink_and_preempt": 3,
+    "delete_in_some_phase": 1,
     "relabel": 4,
     "add": 3,
     "break_one": 6,
@@ -62,10 +66,25 @@ ORDINARY = Profile()
 CROWDED = Profile(
     machines=4,
     limits=(2, 3, 5, 8),
-    actions={"change_limit": 12, "relabel": 10, "batch": 20, "run_pod": 8, "stop_pod": 8},
+    actions={
+        "change_limit": 12,
+        "relabel": 10,
+        "batch": 16,
+        "line_up": 6,
+        "run_pod": 8,
+        "stop_pod": 8,
+    },
 )
 """Few machines and low limits, so that NodePools wait for both."""
-SPOT = Profile(actions={"preempt": 40, "scale": 30, "scale_down_and_up": 12, "run_pod": 30})
+SPOT = Profile(
+    actions={
+        "preempt": 30,
+        "scale": 30,
+        "scale_down_and_up": 12,
+        "shrink_and_preempt": 20,
+        "run_pod": 30,
+    }
+)
 """Many preemptions, while NodePools shrink."""
 FAILING = Profile(actions={"bug": 20, "break_one": 16, "repair_one": 12, "change_limit": 10})
 """Checks fail, and machines."""
@@ -73,10 +92,12 @@ RACKS = Profile(racks=True, steps=6_000, reads=(5, 20, 60, 200))
 """Machines that come in racks of 18."""
 SILENT = Profile(
     faults=("hang",),
-    actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete": 8},
+    actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete_in_some_phase": 8},
 )
 """Machines that join, and then do not answer."""
-SETTINGS = Profile(actions={"apply": 30, "relabel": 20, "batch": 40, "run_pod": 6, "stop_pod": 6})
+SETTINGS = Profile(
+    actions={"apply": 30, "relabel": 20, "stay_wrong": 20, "run_pod": 6, "stop_pod": 6}
+)
 """Settings change, wrong ones among them."""
 SMALL_STEPS = Profile(
     machines=26,
