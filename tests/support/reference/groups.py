@@ -49,7 +49,7 @@ class Group:
     """The Nodes of a NodePool.
 
     level: the target that it was last scaled to; None before the first time.
-    requested, assigned, lost: how many Nodes were requested, were assigned, and left unasked for.
+    places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: whether the step under way has assigned it a Node.
     """
 
@@ -59,9 +59,7 @@ class Group:
     members: dict[int, Member] = field(default_factory=dict)
     removal: Removal | None = None
     level: int | None = None
-    requested: int = 0
-    assigned: int = 0
-    lost: int = 0
+    places: int = 0
     within_quota: bool = False
     grown: bool = False
 

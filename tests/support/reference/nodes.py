@@ -133,7 +133,7 @@ class NodesModel:
             member = group.members.pop(message.assignment, None)
             if member is None:
                 continue
-            group.lost += member.chosen is None or member.preempted
+            group.places -= member.chosen is not None and not member.preempted
             if group.removal is not None and (too_late or not member.stays):
                 early = member.chosen is None and message.assignment in group.removal.preempted
                 is_sure = not (early or (too_late and member.stays))
@@ -160,11 +160,10 @@ class NodesModel:
 
     def _assigned(self, group: Group, message: CWNodeAssigned) -> None:
         group.members[message.assignment] = Member(message.node, message.assignment)
-        group.assigned += 1
         group.grown = True
-        if group.assigned > group.requested + group.lost:
-            requested = f"{group.requested} were requested and {group.lost} lost"
-            self._fault(group, f"is assigned Node {group.assigned}, but {requested}")
+        count = len(group.members)
+        if count > group.places:
+            self._fault(group, f"is assigned Node {count}, but only {group.places} were requested")
 
     def _requested(self, message: CWNodeDeletionRequestSuccess) -> None:
         group, member = self._member(message)
@@ -188,7 +187,7 @@ class NodesModel:
             case CWNodePoolNodesRemoved():
                 self._removed(group, message)
             case CWNodeRequestQueued(count=count):
-                group.requested += count
+                group.places = len(group.members) + count
                 missing = min(group.granted, group.spec.target_nodes) - len(group.members)
                 if count != missing or group.deleting:
                     self._fault(group, f"requests {count} Nodes and lacks {missing}")
@@ -210,7 +209,7 @@ class NodesModel:
             self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
         group.level = after
         if not is_up:
-            group.removal = None
+            group.places, group.removal = min(group.places, after), None
 
     def _begun(self, group: Group, count: int) -> None:
         surplus = len(group.staying) - group.spec.target_nodes

@@ -8,7 +8,7 @@ from random import Random
 from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Pool, Stay
 from support.constants import RACK
-from support.paths import org_path, pool_path
+from support.paths import machine_path, org_path, pool_path
 from support.simulation.profile import Profile
 from support.simulation.sender import Sender
 
@@ -29,7 +29,6 @@ class Batches:
         """Sends one of the shorter sequences about some NodePool, if there is any."""
         sequences: tuple[Callable[[Pool], None], ...] = (
             self._scale_and_delete,
-            self._down_and_up,
             self._raise_limit_and_apply,
             self._lower_limit_and_raise,
         )
@@ -42,6 +41,10 @@ class Batches:
     def stay_wrong(self) -> None:
         """A setting becomes wrong, and stays so while something else changes; it may be mended."""
         self._with_some_pool(self._stay_wrong)
+
+    def down_and_up(self) -> None:
+        """A NodePool shrinks and grows again."""
+        self._with_some_pool(self._down_and_up)
 
     def shrink_and_preempt(self) -> None:
         """A NodePool shrinks while its Nodes are preempted."""
@@ -96,29 +99,52 @@ class Batches:
         content = {"metadata": {"name": path[2], "labels": labels}, "spec": spec}
         self.sender.send("ApplyNodePool", path, content)
 
+    def _later(self, order: Order) -> None:
+        """Sends a command some steps later, in which Nodes may go."""
+        for _ in range(self.random.choice((0, 2, 5, 10))):
+            self.sender.delayed.append(lambda: None)
+        self.sender.delayed.append(order)
+
     def _down_and_up(self, pool: Pool) -> None:
+        """It wants its Nodes again when some of them are gone, and others still run something."""
         target = max(pool.held, pool.spec.target_nodes)
-        self._scale(pool, target - self.random.choice((1, 3, target)))
-        if self.random.random() < 0.5:
+        stays = self._joined(pool)
+        if stays and self.random.random() < 0.8:
+            self._run_pod(stays[0])
+            self._later(lambda: self._scale(pool, target - self.random.choice((1, 3, target))))
+        else:
+            self._scale(pool, target - self.random.choice((1, 3, target)))
+        if self.random.random() < 0.2:
             self._scale(pool, target)
         else:
-            self.sender.delayed.append(lambda: self._scale(pool, target))
+            self._later(lambda: self._scale(pool, target))
 
     def _shrink_and_preempt(self, pool: Pool) -> None:
-        stays = self.facts.stays_in(pool)
+        """The newest Nodes are those that a scale-down takes first, if nothing runs there."""
+        stays = self._joined(pool)
         if not stays or pool.spec.compute_class is not ComputeClass.SPOT:
             return
         count = self.random.choice((1, 1, 2))
-        orders: list[Order] = [
-            lambda: self._scale(pool, pool.held - count),
-            *(
-                lambda stay=stay: self._preempt(stay)
-                for stay in self.random.sample(stays, min(len(stays), count))
-            ),
-        ]
+        orders: list[Order] = [lambda: self._scale(pool, pool.held - count)]
+        chosen = stays[-count:] if self.random.random() < 0.7 else [self.random.choice(stays)]
+        for stay in chosen:
+            orders.append(partial(self._preempt, stay))
+            if self.random.random() < 0.5:
+                orders.append(partial(self._run_pod, stay))
         self.random.shuffle(orders)
         for order in orders:
-            self._soon(order)
+            if self.random.random() < 0.4:
+                order()
+            else:
+                self._later(order)
+
+    def _joined(self, pool: Pool) -> list[Stay]:
+        """Its Nodes that have joined, the newest last."""
+        return [stay for stay in self.facts.stays_in(pool) if stay.phase != NodePhase.BOOTING]
+
+    def _run_pod(self, stay: Stay) -> None:
+        pod = {"name": "job-0", "interruption": "blocking"}
+        self.sender.send("RunPod", machine_path(stay.machine), {"pod": pod})
 
     def _preempt(self, stay: Stay) -> None:
         content = {"node": stay.machine.rpartition("/")[2]}

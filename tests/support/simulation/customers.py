@@ -71,12 +71,12 @@ class Customers:
         for ledger in LEDGERS[:-1]:
             self._set_limit(ledger, self.random.choice(self.profile.limits))
         if self.profile.racks:
-            self._set_limit(("acme", RACK_ZONE, RACK_TYPE), self.random.choice((18, 36, 54)))
+            self._set_limit(("acme", RACK_ZONE, RACK_TYPE), self.random.choice((36, 54)))
 
     def some_path(self) -> PoolPath:
         """The path of a NodePool: often one that exists."""
         keys = list(self.facts.uids)
-        if keys and self.random.random() < 0.7:
+        if keys and self.random.random() < 0.85:
             return pool_path(self.random.choice(keys))
         org, cluster = self.random.choice(list(self._clusters))
         return (
@@ -84,6 +84,15 @@ class Customers:
             cluster,
             f"p{self.random.randrange(3)}" if self.random.random() < 0.9 else "typo",
         )
+
+    def apply_first(self) -> None:
+        """Creates some NodePools in each cluster."""
+        for org, cluster in self._clusters:
+            for name in ("p0", "p1"):
+                if self.random.random() < 0.7:
+                    path = org, cluster, name
+                    content = {"metadata": {"name": name}, "spec": self._new_spec(path)}
+                    self.sender.send("ApplyNodePool", path, content)
 
     def apply(self) -> None:
         """Creates a NodePool, or changes one."""
@@ -105,7 +114,7 @@ class Customers:
         """A spec by the name of its NodePool, so that most later changes of it are allowed."""
         _, cluster, name = path
         if cluster == "racks":
-            target = self.random.choice((18, 18, 36, 0, 5))
+            target = self.random.choice((18, 36, 36, 0, 5))
             return {"targetNodes": target, "instanceType": RACK_TYPE}
         kinds: Mapping[str, dict[str, object]] = {
             "p0": {"instanceType": H100},

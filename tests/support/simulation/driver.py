@@ -92,8 +92,7 @@ class Simulation:
         self.customers.register_clusters()
         self.customers.set_first_limits()
         self.machines.add_first()
-        for _ in range(3):
-            self.customers.apply()
+        self.customers.apply_first()
 
     def _step(self) -> None:
         if self.sender.delayed and self.random.random() < 0.05:
@@ -130,6 +129,7 @@ class Simulation:
             "batch": batches.send,
             "line_up": batches.line_up,
             "stay_wrong": batches.stay_wrong,
+            "down_and_up": batches.down_and_up,
             "shrink_and_preempt": batches.shrink_and_preempt,
             "delete_in_some_phase": batches.delete_in_some_phase,
             "relabel": customers.relabel,

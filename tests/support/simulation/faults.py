@@ -112,7 +112,7 @@ class Plant:
     text: str
     profile: Profile
     services: tuple[AnyService, ...] = ()
-    functions: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    functions: Mapping[str, object] = field(default_factory=dict)
 
 
 def hearing(service: AnyService, change: Callable[[Any, Any], Any]) -> AnyService:

@@ -33,7 +33,7 @@ class Machines:
         for first in range(0, self.profile.machines, at_once):
             self._add(ZONE, H100, min(at_once, self.profile.machines - first))
         if self.profile.racks:
-            self._add(RACK_ZONE, RACK_TYPE, self.random.choice((20, 36)))
+            self._add(RACK_ZONE, RACK_TYPE, self.random.choice((20, 30)))
 
     def add(self) -> None:
         """Adds one or two machines."""

@@ -17,6 +17,7 @@ ACTIONS: Mapping[str, int] = {
     "batch": 8,
     "line_up": 1,
     "stay_wrong": 1,
+    "down_and_up": 3,
     "shrink_and_preempt": 3,
     "delete_in_some_phase": 1,
     "relabel": 4,
@@ -104,7 +105,7 @@ SMALL_STEPS = Profile(
     targets=(0, 1, 14, 20, 24),
     limits=(20, 26),
     reads=(5, 20, 60, 200),
-    actions={"apply": 8, "scale": 30, "scale_down_and_up": 2, "batch": 20, "bug": 0},
+    actions={"apply": 8, "scale": 30, "scale_down_and_up": 2, "down_and_up": 20, "bug": 0},
     outputs_max=12,
 )
 """NodePools that lose and get more Nodes than one step may name."""
