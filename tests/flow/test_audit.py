@@ -144,10 +144,6 @@ WRONG: Mapping[str, tuple[Change, str]] = {
         without("QuotaChecked", "train"),
         "for a generation that was not granted",
     ),
-    "a NodePool is over its quota": (
-        changed("QuotaChecked", reason="Over"),
-        "is given a Node while it is over its quota",
-    ),
     "capacity was not checked": (
         without("CapacityChecked", "train"),
         "before its capacity was checked",

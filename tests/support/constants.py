@@ -8,3 +8,5 @@ PREFER_IDLE = {"scaleDownStrategy": "PreferIdle"}
 """The `lifecycle` of a NodePool that may lose Nodes on which Pods run."""
 RACK = "node.coreweave.cloud/rack"
 """The topology label that names the rack of a machine."""
+INJECTED = "injected by a test"
+"""The cause of a failure that a test has brought about."""

@@ -2,7 +2,9 @@
 
 from datetime import datetime
 
-from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.affinity import machine_labels, matches
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -32,15 +34,9 @@ def rank(spec: NodePoolSpec, since: datetime, key: str) -> Rank:
 
 
 def fits(spec: NodePoolSpec, machine: Machine) -> bool:
-    """Whether a machine satisfies a spec's node affinity, of which only In is understood here."""
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    selector = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if selector is None:
-        return True
-    return any(
-        all(machine.labels.get(each.key) in each.values for each in term.match_expressions)
-        for term in selector.node_selector_terms
-    )
+    """Whether a machine satisfies a spec's node affinity."""
+    kind, zone = INSTANCE_TYPES[machine.instance_type], ZONES[machine.zone]
+    return matches(spec.affinity, {**machine_labels(kind, zone), **machine.labels})
 
 
 def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
@@ -73,8 +69,6 @@ def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:
         raise Violation(f"{pool.key} is given a Node while it is being deleted")
     if grant is None or grant.generation != version.generation:
         raise Violation(f"{pool.key} is given a Node for a generation that was not granted")
-    if grant.reason is not Quota.UNDER:
-        raise Violation(f"{pool.key} is given a Node while it is over its quota")
     held = pool.held_as_of(cause)
     if held >= grant.granted:
         raise Violation(f"{pool.key} is given a Node and holds {held} of {grant.granted}")
@@ -103,7 +97,7 @@ def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:
     capacity = pool.checks.as_of(cause)
     if version is None or grant is None or capacity is None or pool.is_deleting(cause):
         return None
-    if version.reason is not Validated.VALID or grant.reason is not Quota.UNDER:
+    if version.reason is not Validated.VALID:
         return None
     if not grant.generation == capacity.generation == version.generation:
         return None

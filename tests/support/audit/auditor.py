@@ -4,12 +4,13 @@ An audit reads what lies in the log and nothing else: it shares the message clas
 services, and none of their rules.
 """
 
+import json
 from collections.abc import Callable, Iterable
 
-from nodepool.contract import events
+from nodepool.contract import commands, events
 from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Event, Message
+from nodepool.contract.messages import Command, Envelope, Event, Message
 from nodepool.contract.subjects import address_of
 from support.audit import (
     assignment,
@@ -22,6 +23,7 @@ from support.audit import (
     quota,
 )
 from support.audit.facts import Facts, Origin, Violation
+from support.reference.history import History, Stored
 
 Rule = Callable[[Facts, Message, Origin], None]
 RULES: tuple[Rule, ...] = (
@@ -39,16 +41,23 @@ EVENTS: dict[str, type[Event]] = {
     for name, kind in vars(events).items()
     if isinstance(kind, type) and issubclass(kind, Event)
 }
+COMMANDS: dict[str, type[Command]] = {
+    name: kind
+    for name, kind in vars(commands).items()
+    if isinstance(kind, type) and issubclass(kind, Command)
+}
 
 
 class Auditor:
     """What is known of a log up to `position`.
 
+    history: every message of it.
     noise: the positions of entries to ignore, which a test has stored and no service.
     """
 
     def __init__(self) -> None:
         self.facts = Facts()
+        self.history = History()
         self.noise: set[int] = set()
         self.position = 0
         self._commits = commits.Commits()
@@ -68,10 +77,37 @@ class Auditor:
     def _check(self, entry: Entry) -> None:
         if entry.subject.startswith(commits.SUBJECT):
             self._commits.check_record(entry)
+        if entry.subject.startswith("np.dead."):
+            self._note_failure(entry)
+        if entry.subject.startswith("np.cmd."):
+            self._note_command(entry)
         envelope = _event(entry)
         if envelope is not None:
             self._commits.check_id(envelope.id)
+            self._note(entry, envelope)
             self._check_event(entry.position, envelope)
+
+    def _note(self, entry: Entry, envelope: Envelope[Event]) -> None:
+        cause, id = envelope.causeposition or 0, envelope.correlationid or ""
+        speaker = entry.subject.split(".")[2]
+        stored = Stored(entry.position, entry.time, cause, speaker, id, envelope.data)
+        self.history.add(stored)
+
+    def _note_command(self, entry: Entry) -> None:
+        kind = COMMANDS.get(entry.subject.rpartition(".")[2])
+        if kind is not None:
+            headers = dict(entry.headers)
+            envelope = decode(kind, entry.subject, entry.content, headers, entry.position)
+            if not isinstance(envelope, Unreadable):
+                position, time, id = entry.position, entry.time, envelope.id
+                self.history.add(Stored(position, time, 0, "cmd", id, envelope.data))
+
+    def _note_failure(self, entry: Entry) -> None:
+        """A failure of a service, unless it is about what only a test has stored."""
+        letter = json.loads(entry.content)
+        service, position = entry.subject.rpartition(".")[2], letter["position"]
+        if position not in self.noise and position in self.history.by_position:
+            self.history.failed.append((service, position, letter["cause"]))
 
     def _check_event(self, position: int, envelope: Envelope[Event]) -> None:
         origin = Origin(position, envelope.causeposition or 0, envelope.correlationid or "")

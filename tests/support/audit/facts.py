@@ -102,6 +102,7 @@ class Pool:
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
     deleting_since: the position at which its deletion began.
+    given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
     """
 
@@ -115,6 +116,7 @@ class Pool:
     assigned: int = 0
     departures: list[int] = field(default_factory=list)
     deleting_since: int | None = None
+    given_back: bool = False
     emptied: bool = False
 
     @property
@@ -139,6 +141,8 @@ class Pool:
     @property
     def reserved(self) -> int:
         """The most Nodes it may come to hold: by grants that may still be used, or that it has."""
+        if self.given_back:
+            return self.held
         grants = [grant.granted for grant in self.grants.since(self.acknowledged)]
         return max([*grants, self.held])
 
@@ -156,6 +160,8 @@ class Stay:
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
+    asked: when its cordon or drain was ordered last.
+    preempted: position and time of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
@@ -169,6 +175,8 @@ class Stay:
     booted: bool = False
     failed: bool = False
     removals: History[bool] = field(default_factory=History)
+    asked: datetime | None = None
+    preempted: tuple[int, datetime] | None = None
     warned: tuple[int, datetime] | None = None
     in_progress: bool = False
     overdue: bool = False
@@ -181,7 +189,8 @@ class Stay:
 
     def is_leaving(self, position: int) -> bool:
         """Whether its removal had been requested, or announced by a warning, at this position."""
-        return bool(self.removals.as_of(position)) or self.is_preempted(position)
+        at_once = self.preempted is not None and self.preempted[0] <= position
+        return at_once or bool(self.removals.as_of(position)) or self.is_preempted(position)
 
 
 def machine_key(zone: str, machine: str) -> str:

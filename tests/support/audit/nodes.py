@@ -18,6 +18,9 @@ from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
 BOOT_MAX = timedelta(minutes=30)
 """How long a machine may take to join its cluster before it is given up."""
 
+ANSWER_MAX = timedelta(minutes=30)
+"""How long a machine may take to answer a cordon or a drain before it is given up."""
+
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes an event about a Node."""
@@ -32,8 +35,15 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _registration_failed(facts, facts.current_stay(message), origin)
         case NodeUpdated():
             _updated(facts.current_stay(message), message.phase, origin)
+            if message.phase == NodePhase.CORDONED:
+                facts.stay(message).asked = facts.times[origin.position]
         case CWDrainNode():
             _drained(facts.current_stay(message), origin)
+            facts.stay(message).asked = facts.times[origin.position]
+        case CWNodeDeleted(triage=True):
+            stay = facts.current_stay(message)
+            _check_silence(facts, stay, origin)
+            _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted():
             stay = facts.current_stay(message)
             _check_deletion(stay, origin, registered=message.registered)
@@ -66,9 +76,20 @@ def _updated(stay: Stay, phase: NodePhase, origin: Origin) -> None:
 def _drained(stay: Stay, origin: Origin) -> None:
     if stay.phase not in (NodePhase.CORDONED, NodePhase.DRAINING):
         raise Violation(f"{stay.machine} is drained when {stay.phase}")
-    if stay.is_preempted(origin.cause) and not stay.in_progress:
+    # A Node that was chosen to leave before it was warned goes without the timetable.
+    is_chosen = bool(stay.removals.as_of(origin.cause))
+    if stay.is_preempted(origin.cause) and not (stay.in_progress or is_chosen):
         raise Violation(f"{stay.machine} is drained while its preemption is pending")
     stay.phase, stay.drained = NodePhase.DRAINING, True
+
+
+def _check_silence(facts: Facts, stay: Stay, origin: Origin) -> None:
+    """A machine is given up for not answering only after all the time that it has for that."""
+    if not stay.is_leaving(origin.cause):
+        raise Violation(f"{stay.machine} is deleted without a request to remove it")
+    if stay.asked is None or facts.times[origin.cause] - stay.asked < ANSWER_MAX:
+        raise Violation(f"{stay.machine} is given up early, asked at {stay.asked:%H:%M:%S}")
+    stay.overdue = True
 
 
 def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:

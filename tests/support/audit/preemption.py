@@ -2,7 +2,12 @@
 
 from datetime import timedelta
 
-from nodepool.contract.events import PreemptionInProgress, PreemptionOverdue, PreemptionPending
+from nodepool.contract.events import (
+    NodePreempted,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
 from support.audit.facts import Facts, Origin, Stay, Violation
@@ -18,6 +23,9 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     match message:
         case PreemptionPending():
             _warned(facts, facts.stay(message), origin)
+        case NodePreempted():
+            stay = facts.stay(message)
+            stay.preempted = (origin.position, facts.times[origin.cause])
         case PreemptionInProgress():
             stay = facts.stay(message)
             _check_time(facts, stay, origin, WARNING)
@@ -37,5 +45,6 @@ def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
 
 
 def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:
-    if stay.warned is None or facts.times[origin.cause] - stay.warned[1] < after:
+    begun = stay.warned or stay.preempted
+    if begun is None or facts.times[origin.cause] - begun[1] < after:
         raise Violation(f"the preemption of {stay.machine} moves on early")

@@ -1,6 +1,6 @@
 """Rules for quota: what is granted and held together never grows beyond the limit."""
 
-from nodepool.contract.events import GrantAcknowledged, QuotaChecked, QuotaSet
+from nodepool.contract.events import GrantAcknowledged, QuotaChecked, QuotaDeleted, QuotaSet
 from nodepool.contract.messages import Message
 from support.audit.facts import Facts, Origin, Pool, Violation
 
@@ -10,10 +10,14 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     match message:
         case QuotaSet():
             facts.limits[message.org, message.zone, message.instance_type] = message.limit
+        case QuotaDeleted():
+            facts.limits.pop((message.org, message.zone, message.instance_type), None)
         case QuotaChecked():
             _granted(facts, message, origin)
         case GrantAcknowledged():
-            facts.pools[message.uid].acknowledged = origin.cause
+            pool = facts.pools[message.uid]
+            pool.acknowledged = origin.cause
+            pool.given_back = pool.is_deleting(origin.cause)
 
 
 def _granted(facts: Facts, message: QuotaChecked, origin: Origin) -> None:

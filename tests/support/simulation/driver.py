@@ -14,17 +14,22 @@ from random import Random
 from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
 from support.audit.auditor import Auditor
+from support.audit.facts import Violation
 from support.services import services
+from support.simulation.bounded import bounded
+from support.simulation.bugs import Bugs
 from support.simulation.customers import Customers
 from support.simulation.final_checks import FinalChecks
 from support.simulation.machines import Machines
 from support.simulation.noise import noise
+from support.simulation.profile import Profile, profile_of
+from support.simulation.reading import sharing
 from support.simulation.replicas import Replicas
 from support.simulation.sender import Sender
 
-STEPS = 7_000
-QUIET_PERIOD = timedelta(hours=4)
-"""How long the services run on without faults; longer than anything may take."""
+QUIET_PERIOD = timedelta(hours=2)
+"""All is quiet once nothing happens for so long, which is longer than any deadline."""
+QUIET_PERIODS_MAX = 12
 JUMPS_S = (0.1, 1, 10, 45, 90, 121, 200, 600, 1900)
 """How far the clock moves at once, in seconds."""
 
@@ -35,35 +40,46 @@ class Simulation:
 
     seed: what the order of all steps is drawn from.
     services: the services that run, two replicas each.
-    steps: how many steps it takes before the faults stop.
+    profile: what is likely in it; None for that of the seed.
     log: the log that all replicas share.
     """
 
     seed: int
     services: Sequence[AnyService] = field(default_factory=services)
-    steps: int = STEPS
+    profile: Profile | None = None
     log: Log = field(default_factory=Log)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
-        self.world = World(self.services, replicas=2)
+        profile = self.profile or profile_of(self.seed)
+        self.bugs = Bugs(self.random)
+        services = map(self.bugs.in_service, self.services)
+        self.world = World(sharing(services), replicas=2)
         self.world.log = self.log
         self.auditor = Auditor()
-        self.replicas = Replicas(self.random, self.world)
+        self.replicas = Replicas(self.random, self.world, profile.reads)
         self.sender = Sender(self.random, self.log)
         facts = self.auditor.facts
-        self.machines = Machines(self.random, facts, self.sender)
-        self.customers = Customers(self.random, facts, self.sender, self.machines)
+        self.machines = Machines(self.random, facts, self.sender, profile)
+        self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
+        self._steps, self._outputs_max = profile.steps, profile.outputs_max
+        actions = self._actions()
+        self._acts = list(actions.values())
+        self._weights = [profile.weight(name) for name in actions]
         self._audited = 0
 
     def run(self) -> None:
         """Runs the simulation; raises `Violation` where anything is wrong, then or at the end."""
-        self._start()
-        for _ in range(self.steps):
-            self._step()
-            self._audit()
-        self._stop_faults()
-        FinalChecks(self.world, self.auditor.facts).check(self.sender.sent)
+        with bounded(self._outputs_max):
+            self._start()
+            for _ in range(self._steps):
+                self._step()
+                self._audit()
+            self._stop_faults()
+            self._check()
+
+    def _check(self) -> None:
+        FinalChecks(self.world, self.auditor.facts, self.auditor.history).check(self.sender.sent)
 
     def tail(self, most: int = 12) -> list[str]:
         """The last entries that the auditor read, one line each."""
@@ -76,42 +92,57 @@ class Simulation:
         self.customers.register_clusters()
         self.customers.set_first_limits()
         self.machines.add_first()
-        for _ in range(3):
-            self.customers.apply()
+        self.customers.apply_first()
 
     def _step(self) -> None:
-        chance = self.random.random()
         if self.sender.delayed and self.random.random() < 0.05:
             self.sender.delayed.popleft()()
-        elif chance < 0.025:
+            return
+        chance = self.random.random()
+        if chance < 0.040:
             self._act_from_outside()
-        elif chance < 0.031:
+        elif chance < 0.049:
             self._pass_time()
-        elif chance < 0.034:
+        elif chance < 0.053:
             self._make_noise()
-        elif chance < 0.036:
+        elif chance < 0.056:
             self.replicas.pause()
+        elif chance < 0.0568:
+            self.replicas.lag()
         else:
             self.replicas.step()
 
     def _act_from_outside(self) -> None:
-        weights: Mapping[Callable[[], None], int] = {
-            self.customers.apply: 14,
-            self.customers.scale: 18,
-            self.customers.scale_down_and_up: 6,
-            self.customers.delete: 4,
-            self.customers.change_limit: 5,
-            self.machines.add: 3,
-            self.machines.break_one: 5,
-            self.machines.repair_one: 5,
-            self.machines.run_pod: 22,
-            self.machines.stop_pod: 14,
-            self.customers.preempt: 14,
-            self.sender.resend: 9,
-            self._send_malformed: 3,
-        }
-        (action,) = self.random.choices(list(weights), list(weights.values()))
+        (action,) = self.random.choices(self._acts, self._weights)
         action()
+
+    def _actions(self) -> Mapping[str, Callable[[], None]]:
+        """What may happen from outside, by the name that profiles have for it."""
+        customers, machines, batches = self.customers, self.machines, self.customers.batches
+        return {
+            "apply": customers.apply,
+            "scale": customers.scale,
+            "scale_down_and_up": customers.scale_down_and_up,
+            "delete": customers.delete,
+            "change_limit": customers.change_limit,
+            "delete_limit": customers.delete_limit,
+            "batch": batches.send,
+            "line_up": batches.line_up,
+            "stay_wrong": batches.stay_wrong,
+            "down_and_up": batches.down_and_up,
+            "shrink_and_preempt": batches.shrink_and_preempt,
+            "delete_in_some_phase": batches.delete_in_some_phase,
+            "relabel": customers.relabel,
+            "add": machines.add,
+            "break_one": machines.break_one,
+            "repair_one": machines.repair_one,
+            "run_pod": machines.run_pod,
+            "stop_pod": machines.stop_pod,
+            "preempt": customers.preempt,
+            "resend": self.sender.resend,
+            "send_malformed": self._send_malformed,
+            "bug": lambda: self.bugs.change(self.auditor.facts),
+        }
 
     def _send_malformed(self) -> None:
         self.sender.send_malformed(self.customers.some_path())
@@ -135,16 +166,19 @@ class Simulation:
         self._audited = len(self.log.entries)
 
     def _stop_faults(self) -> None:
-        """Lets every replica catch up, and as much time pass as anything may take."""
+        """Lets every replica catch up, mends all, and lets as much time pass as anything takes."""
         self.replicas.stop_faults()
         self.world.run_until_idle()
         self._audit()
-        self._run_quietly()
-        # A NodePool that could not be checked is checked again when its spec changes.
-        for pool in FinalChecks(self.world, self.auditor.facts).failed_pools():
-            self.customers.reapply(pool)
-        self._run_quietly()
+        self.bugs.keys.clear()
+        self._run_until_quiet()
 
-    def _run_quietly(self) -> None:
-        self.world.pass_time(QUIET_PERIOD)
-        self._audit()
+    def _run_until_quiet(self) -> None:
+        """Lets time pass until nothing has happened for a period longer than any deadline."""
+        for _ in range(QUIET_PERIODS_MAX):
+            before = len(self.log.entries)
+            self.world.pass_time(QUIET_PERIOD)
+            self._audit()
+            if len(self.log.entries) == before:
+                return
+        raise Violation("the services never come to rest")

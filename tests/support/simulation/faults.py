@@ -1,43 +1,49 @@
 """Services and logs with a fault put in on purpose, and the search for what it breaks."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.messages import Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.folded import Folded, with_work
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.world import Log
-from nodepool.service import Context, I, K, O, Reconciler, S, Service
+from nodepool.service import AnyService, Context, I, K, O, Reconciler, S, Service
 from nodepool.state.work import WorkQueue
 from support.services import services
 from support.simulation.driver import Simulation
+from support.simulation.profile import Profile
 
-SEEDS_MAX = 100
+SEEDS_MAX = 25
 """How many simulations are run to find a fault; most are found by one of the first two."""
 
 
 def first_violation(
-    broken: Service[S, I, O] | None = None,
+    *broken: AnyService,
+    text: str = "",
+    profile: Profile | None = None,
     log: Callable[[], Log] = Log,
     seeds: int = SEEDS_MAX,
 ) -> str:
-    """The text of the first violation that a simulation finds; empty where none finds any.
+    """The first violation with this text that a simulation finds; else all that it finds instead.
 
-    broken: takes the place of the service with its name.
+    broken: they take the place of the services with their names.
+    profile: what is likely, for all seeds; None for that of each seed.
     """
-    simulated = tuple(
-        broken if broken is not None and broken.name == service.name else service
-        for service in services()
-    )
+    instead = {service.name: service for service in broken}
+    simulated = tuple(instead.get(service.name, service) for service in services())
+    others: list[str] = []
     for seed in range(seeds):
         try:
-            Simulation(seed, simulated, log=log()).run()
+            Simulation(seed, simulated, profile, log()).run()
         except AssertionError as violation:
-            return str(violation)
-    return ""
+            if text in str(violation):
+                return str(violation)
+            others.append(str(violation))
+    return "\n".join(others)
 
 
 def with_events(
@@ -103,3 +109,50 @@ class LossyLog(Log):
             lost = self.entries[-2]
             self.entries[-2] = lost._replace(subject="np.lost")
         return position
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A fault that is put into the services on purpose.
+
+    text: what the violation that it causes says.
+    profile: in which it shows soon.
+    services: they take the place of those with their names.
+    functions: they take the place of functions and methods, by their dotted names.
+    """
+
+    text: str
+    profile: Profile
+    services: tuple[AnyService, ...] = ()
+    functions: Mapping[str, object] = field(default_factory=dict)
+
+
+def hearing(service: AnyService, change: Callable[[Any, Any], Any]) -> AnyService:
+    """The service, which folds what `change` makes of the state and a message; None for nothing."""
+
+    def evolve(state: Any, message: Any, context: Context) -> Any:
+        changed = change(state, message)
+        return state if changed is None else service.evolve(state, changed, context)
+
+    return replace(service, evolve=evolve)
+
+
+def saying(service: AnyService, keep: Callable[[Any, Any], bool]) -> AnyService:
+    """The service, which says an event only if `keep` says so of the state and the event."""
+
+    def change(state: Any, event: Any, _context: Context) -> Iterator[Any]:
+        if keep(state, event):
+            yield event
+
+    return with_events(service, change)
+
+
+def unconcerned(service: AnyService, *kinds: type[Message]) -> AnyService:
+    """The service, which reconciles nothing because of messages of these classes."""
+    reconciler = service.reconciler
+    assert reconciler is not None
+
+    def concerns(state: Any, message: Any) -> Any:
+        return None if isinstance(message, kinds) else reconciler.concerns(state, message)
+
+    return replace(service, reconciler=replace(reconciler, concerns=concerns))

@@ -2,18 +2,21 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar, cast
 
 from nodepool.contract.model import NodePhase
 from nodepool.contract.subjects import address_of
-from nodepool.engine.snapshot import dump
 from nodepool.engine.world import World
 from support.audit.facts import TRIAGE, Facts, Pool, Violation
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
-from support.simulation.pool_checks import PoolChecks
+from support.reference.comparison import differences
+from support.reference.history import History
 from support.simulation.sender import SentCommand
 
 K = TypeVar("K", bound=Hashable)
+DIFFERENCES_MAX = 20
+"""How many differences from the reference model one violation names, each in a line."""
 
 
 @dataclass
@@ -22,25 +25,17 @@ class FinalChecks:
 
     world: World
     facts: Facts
-
-    def failed_pools(self) -> list[Pool]:
-        """The NodePools with a condition that could not be checked."""
-        pools = [
-            self.facts.pool_at(key)
-            for key, node_pool in self._node_pools().items()
-            if "InternalError" in {each["reason"] for each in node_pool["status"]["conditions"]}
-        ]
-        return [pool for pool in pools if pool is not None]
+    history: History
 
     def check(self, sent: Sequence[SentCommand]) -> None:
         """Raises `Violation` for the first check that fails."""
         self._commands_have_outcomes(sent)
         self._no_machine_is_booting()
-        self._pools_are_explained()
         self._node_pools_add_up()
         self._nodes_add_up()
         self._machines_add_up()
         self._quotas_add_up()
+        self._all_is_as_computed()
         self._replay_is_the_same()
 
     def _commands_have_outcomes(self, sent: Sequence[SentCommand]) -> None:
@@ -54,13 +49,6 @@ class FinalChecks:
         for stay in self.facts.stays.values():
             if stay.phase == NodePhase.BOOTING:
                 raise Violation(f"{stay.machine} neither joined {stay.pool.key} nor was given up")
-
-    def _pools_are_explained(self) -> None:
-        node_pools = self._node_pools()
-        for pool in self.facts.existing_pools():
-            if pool.key not in node_pools:
-                raise Violation(f"{pool.key} is not in the read model")
-            PoolChecks(self.facts, pool, node_pools[pool.key]).check()
 
     def _node_pools(self) -> Mapping[str, NodePool]:
         return cast("Mapping[str, NodePool]", documents_of(self.world, "nodepools"))
@@ -126,6 +114,11 @@ class FinalChecks:
         }
         _compare("quotas", shown, counted)
 
+    def _all_is_as_computed(self) -> None:
+        texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))
+        if texts:
+            raise Violation("\n".join(texts))
+
     def _replay_is_the_same(self) -> None:
         for host in self.world.hosts:
             self.world.process(host, even_if_quiet=True)
@@ -134,9 +127,8 @@ class FinalChecks:
         for service in self.world.services:
             replay = self.world.host(service)
             self.world.read(replay)
-            lines = list(dump(replay.replica.safe))
             for host in self.world.hosts:
-                if host.service is service and list(dump(host.replica.safe)) != lines:
+                if host.service is service and host.replica.safe != replay.replica.safe:
                     raise Violation(f"a replay of {service.name} leads to another state")
 
 

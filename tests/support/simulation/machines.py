@@ -8,28 +8,39 @@ from nodepool.contract.model import ComputeClass, NodePhase
 from support.audit.facts import Facts, Stay
 from support.constants import A100, H100, RACK, WEST, ZONE
 from support.paths import machine_path, zone_path
+from support.simulation.profile import Profile
 from support.simulation.sender import Sender
 
-FIRST_MACHINES = ((ZONE, H100, 9), (ZONE, A100, 3), (WEST, H100, 3))
-"""Zone, instance type and number of the machines that are there from the beginning."""
+FIRST_MACHINES = ((ZONE, A100, 3), (WEST, H100, 3))
+"""Zone, type and number of the machines that are there at first, beside the common ones."""
+RACK_ZONE, RACK_TYPE = "US-EAST-01A", "gb200-4x"
 
 
 @dataclass
 class Machines:
-    """Machines of three offerings; `facts` is what is known of them from the log."""
+    """Machines of a few offerings; `facts` is what is known of them from the log."""
 
     random: Random
     facts: Facts
     sender: Sender
+    profile: Profile
 
     def add_first(self) -> None:
         """Adds the machines that are there from the beginning."""
         for zone, instance_type, count in FIRST_MACHINES:
             self._add(zone, instance_type, count)
+        at_once = self.profile.outputs_max - 2  # Each is an output, beside the outcome.
+        for first in range(0, self.profile.machines, at_once):
+            self._add(ZONE, H100, min(at_once, self.profile.machines - first))
+        if self.profile.racks:
+            self._add(RACK_ZONE, RACK_TYPE, self.random.choice((20, 30)))
 
     def add(self) -> None:
         """Adds one or two machines."""
-        zone, instance_type, _ = self.random.choice(FIRST_MACHINES)
+        if self.profile.racks and self.random.random() < 0.5:
+            self._add(RACK_ZONE, RACK_TYPE, self.random.choice((1, 7, 18)))
+            return
+        zone, instance_type = self.random.choice(((ZONE, H100), (ZONE, A100), (WEST, H100)))
         self._add(zone, instance_type, self.random.choice((1, 2)))
 
     def _add(self, zone: str, instance_type: str, count: int) -> None:
@@ -46,7 +57,7 @@ class Machines:
         """Makes a machine fail when it boots next."""
         path = self._some_path()
         if path is not None:
-            fault = self.random.choice(("boot", "registration", "silence"))
+            fault = self.random.choice(self.profile.faults)
             content = {"fault": fault, "times": self.random.choice((1, 1, 2))}
             self.sender.send("BreakMachine", path, content)
 
@@ -83,12 +94,13 @@ class Machines:
         content = {"name": f"job-{self.random.randrange(2)}"}
         self.sender.send("StopPod", machine_path(stay.machine), content)
 
-    def some_node(self, *, is_spot: bool = False) -> Stay | None:
-        """A Node in production; None where there is none."""
+    def some_node(self, *, is_spot: bool = False, is_booting: bool = False) -> Stay | None:
+        """A Node in production, or one that boots; None where there is none."""
+        phase = NodePhase.BOOTING if is_booting else NodePhase.PRODUCTION
         stays = [
             stay
             for stay in self.facts.stays.values()
-            if stay.phase == NodePhase.PRODUCTION
+            if stay.phase == phase
             and (not is_spot or stay.pool.spec.compute_class is ComputeClass.SPOT)
         ]
         return self.random.choice(stays) if stays else None

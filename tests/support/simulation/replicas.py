@@ -1,6 +1,7 @@
 """Replicas that act one small step at a time, and fail between any two: the faults inside."""
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -14,8 +15,8 @@ SECOND_REPLICA_PACES = (0.05, 0.2, 0.8)
 """How often the second replica of a service acts, where the first acts once."""
 PAUSE_TURNS = (5, 20, 60)
 """How many turns of its replicas a paused service misses."""
-READ_SIZES = (1, 2, 5, 20, 60)
-"""How many entries a replica reads in one step."""
+LAGS = (timedelta(minutes=1), timedelta(minutes=3), timedelta(minutes=10))
+"""How long a service lags behind."""
 
 
 @dataclass
@@ -52,12 +53,16 @@ class Snapshot:
 class Replicas:
     """Two replicas of each service of a world.
 
+    reads: how many entries a replica may read in one step.
     pauses: how many turns each paused service still misses, by name.
+    lags: until when each service that lags behind does nothing, by name.
     """
 
     random: Random
     world: World
+    reads: tuple[int, ...]
     pauses: dict[str, int] = field(default_factory=dict)
+    lags: dict[str, datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.actors = [
@@ -72,13 +77,18 @@ class Replicas:
         service = self.random.choice(self.world.services)
         self.pauses[service.name] = self.random.choice(PAUSE_TURNS)
 
+    def lag(self) -> None:
+        """Stops a service for some minutes of the log's time."""
+        service = self.random.choice(self.world.services)
+        self.lags[service.name] = self.world.log.clock + self.random.choice(LAGS)
+
     def step(self) -> None:
         """Lets a replica do the next small thing, unless its service is paused."""
         (actor,) = self.random.choices(self.actors, self._paces)
         name = actor.host.service.name
         if self.pauses.get(name, 0):
             self.pauses[name] -= 1
-        else:
+        elif name not in self.lags or self.lags[name] <= self.world.log.clock:
             self._act(actor)
 
     def stop_faults(self) -> None:
@@ -89,7 +99,7 @@ class Replicas:
 
     def _act(self, actor: Actor) -> None:
         log = self.world.log
-        if self.random.random() < 0.006:
+        if self.random.random() < 0.005:
             self._crash(actor)
         elif actor.stored is not None:
             self._learn(actor)
@@ -98,7 +108,7 @@ class Replicas:
         elif self.random.random() < 0.3:
             self._fire(actor)
         elif actor.host.cursor < len(log.entries) and self.random.random() < 0.6:
-            self.world.read(actor.host, self.random.choice(READ_SIZES))
+            self.world.read(actor.host, self.random.choice(self.reads))
         else:
             self._propose(actor)
 
@@ -123,7 +133,7 @@ class Replicas:
             actor.replica.in_doubt()
         elif stored:
             actor.replica.accepted(proposal, stored)
-            if self.random.random() < 0.1:
+            if self.random.random() < 0.06:
                 self._write_snapshot(actor)
         else:
             actor.replica.conflicted()

@@ -1,0 +1,255 @@
+"""The simulation finds each fault that services for Nodes and objects once had, put back."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from allocator import changes
+from allocator.changes import Left
+from allocator.decide import SERVICE as ALLOCATOR
+from allocator.members import Member
+from allocator.pool import Pool, Stage
+from allocator.state import State as AllocatorState
+from nodepool.contract.conditions import Condition, deprecated
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeliverFail,
+    CWNodePoolNodesRemoved,
+    GrantAcknowledged,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodePreempted,
+    PreemptionPending,
+)
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.model import RemovalReason
+from nodepool.engine.folded import Folded
+from nodepool.service import AnyService, Context
+from preemption.decide import SERVICE as PREEMPTION
+from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
+from support.simulation.profile import RACKS, SETTINGS, SILENT, SMALL_STEPS, SPOT
+from validator import conflict
+
+FAULTS = ("boot", "registration")
+CALM = {"bug": 0, "change_limit": 0, "delete": 0, "delete_limit": 0, "relabel": 0, "resend": 0}
+"""Less of what is not the subject."""
+PREEMPTED = replace(
+    SPOT,
+    steps=3_500,
+    machines=14,
+    limits=(9, 12),
+    targets=(1, 2, 3, 4, 6),
+    faults=FAULTS,
+    actions={**SPOT.actions, **CALM, "shrink_and_preempt": 60},
+)
+WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
+LARGE = replace(SMALL_STEPS, steps=3_000, faults=FAULTS)
+SILENCED = replace(SILENT, steps=3_000)
+DELETED = replace(
+    PREEMPTED,
+    actions={
+        **CALM,
+        "delete_in_some_phase": 20,
+        "shrink_and_preempt": 30,
+        "scale": 30,
+        "batch": 30,
+        "run_pod": 30,
+    },
+)
+SHRUNK = replace(
+    PREEMPTED, steps=5_000, actions={**CALM, "down_and_up": 60, "scale": 4, "batch": 0}
+)
+
+
+def grant_kept(state: AllocatorState, event: Message) -> bool:
+    """A NodePool that is being deleted gives back its grant when its last Node has gone."""
+    if not isinstance(event, GrantAcknowledged):
+        return True
+    pool = state.pools[event.key]
+    return pool.stage is not Stage.DELETING or not len(pool.members)
+
+
+def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
+    """A scale-down whose target has risen again ends without saying what was removed."""
+    if not isinstance(event, CWNodePoolNodesRemoved) or event.removal != RemovalReason.SCALE_DOWN:
+        return True
+    pool = state.pools[event.key]
+    return pool.scaled is None or pool.target < pool.scaled
+
+
+def spared(member: Member) -> Member:
+    """A Node that is kept stays, whatever else it was leaving for."""
+    return replace(member, removal=None)
+
+
+def left_uncounted(pool: Pool, member: Member, event: Left) -> Pool:
+    """A preempted Node does not count as removed by the scale-down that is under way."""
+    if member.removal is RemovalReason.PREEMPTED:
+        return replace(pool, members=pool.members.drop(event.node))
+    return changes.left(pool, member, event)
+
+
+def requested_still(pool: Pool, member: Member, event: Left) -> Pool:
+    """What a NodePool removed itself it has requested for ever."""
+    return replace(changes.left(pool, member, event), requested=pool.requested)
+
+
+def continuing_removals() -> AnyService:
+    """An allocator in which a deletion goes on with the scale-down that is under way."""
+
+    def evolve(state: AllocatorState, message: Message, context: Context) -> AllocatorState:
+        before = state.pools.get(message.key) if isinstance(message, NodePoolDeleting) else None
+        after: AllocatorState = ALLOCATOR.evolve(state, message, context)
+        if before is None or before.removed is None:
+            return after
+        pool = replace(after.pools[before.key], removed=before.removed)
+        return replace(after, pools=after.pools.set(pool.key, pool))
+
+    return replace(ALLOCATOR, evolve=evolve)
+
+
+def remembering_faults() -> AnyService:
+    """An allocator that never forgets which wrong setting it has warned of."""
+
+    def evolve(state: AllocatorState, message: Message, context: Context) -> AllocatorState:
+        before = state.pools.get(message.key) if isinstance(message, NodePoolValidated) else None
+        after: AllocatorState = ALLOCATOR.evolve(state, message, context)
+        if before is None or before.key not in after.pools:
+            return after
+        pool = replace(after.pools[before.key], fault=before.fault)
+        return replace(after, pools=after.pools.set(pool.key, pool))
+
+    return replace(ALLOCATOR, evolve=evolve)
+
+
+def warned_each_time(pool: Pool, event: NodePoolValidated) -> Iterator[CWNodeDeliverFail]:
+    """A wrong setting is warned of with every version of its NodePool."""
+    if event.fault == "Settings":
+        text = f"Nodes cannot be delivered: {event.message}"
+        yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)
+
+
+def from_the_future(*args: object) -> object:
+    """A version that lies behind the command is taken for a new one."""
+    field, version, pool, _, *rest = args
+    return UNFIT(field, version, pool, 10**12, *rest)
+
+
+UNFIT = conflict._unfit
+
+
+def accepted_of_its_source(
+    conditions: Mapping[str, Condition], accepted: Condition | None
+) -> tuple[Condition, ...]:
+    """The transition time of Accepted is that of the condition that it follows now."""
+    shown = deprecated(conditions, accepted)
+    if accepted is None:
+        return shown
+    source = conditions["Quota" if accepted.reason == "NoQuota" else "Validated"]
+    return replace(accepted, since=source.since), *shown[1:]
+
+
+def lost_work(folded: Folded[object], _keys: Sequence[str], _outputs: object) -> Folded[object]:
+    """What a step was stopped at is not done at the next wake."""
+    return folded
+
+
+def nothing(*_: object) -> tuple[()]:
+    """No event."""
+    return ()
+
+
+PLANTS: Mapping[str, Plant] = {
+    "what does not fit one step is lost": Plant(
+        "", LARGE, (), {"nodepool.engine.step._requeued": lost_work}
+    ),
+    "a preemption is forgotten where its Node is kept": Plant(
+        "removes", PREEMPTED, (), {"allocator.changes._spared": spared}
+    ),
+    "a preemption spares no other Node": Plant(
+        "leaving Nodes at", PREEMPTED, (unconcerned(ALLOCATOR, PreemptionPending, NodePreempted),)
+    ),
+    "a preemption is not counted in a scale-down": Plant(
+        "removed", PREEMPTED, (), {"allocator.state.left": left_uncounted}
+    ),
+    "a deletion keeps the grant to its end": Plant(
+        "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)
+    ),
+    "a machine that never answers blocks its Node for ever": Plant(
+        "is not deleted yet",
+        replace(SILENT, steps=3_000),
+        (),
+        {"lifecycle.decide.overdue": nothing},
+    ),
+    "a wrong setting is warned of with every version": Plant(
+        "CWNodeDeliverFail is repeated",
+        WRONG,
+        (),
+        {"allocator.decide._undeliverable": warned_each_time},
+    ),
+    "a setting that is wrong again is not warned of": Plant(
+        "has no CWNodeDeliverFail", WRONG, (remembering_faults(),)
+    ),
+    "a scale-down that is taken back ends without a word": Plant(
+        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
+    ),
+    "what a scale-down removed is not requested again": Plant(
+        "were requested", SHRUNK, (), {"allocator.state.left": requested_still}
+    ),
+    "a deletion goes on with a scale-down": Plant(
+        "without CWNodePoolRemoveNodes", DELETED, (continuing_removals(),)
+    ),
+    "a Node of a deleted NodePool shows its scale-down": Plant(
+        "goes with its NodePool and shows",
+        DELETED,
+        (),
+        {"lifecycle.removal.requested": nothing, "lifecycle.decide.requested": nothing},
+    ),
+    "Accepted changed when its source did": Plant(
+        "the transition time of Accepted moves",
+        WRONG,
+        (),
+        {"aggregator.status.deprecated": accepted_of_its_source},
+    ),
+    "a Node that a scale-down removed ends as preempted": Plant(
+        "was not deleted for its preemption",
+        PREEMPTED,
+        (),
+        {
+            "preemption.state.is_announced": lambda node, _: node.has_timetable,
+        },
+    ),
+    "a Node has two taints of a key": Plant(
+        "has the taint",
+        WRONG,
+        (),
+        {"lifecycle.template._MANAGED": frozenset(), "validator.rules._MANAGED": frozenset()},
+    ),
+    "a version of the future is accepted": Plant(
+        "is from the future", WRONG, (), {"validator.conflict._unfit": from_the_future}
+    ),
+    "a booting Node is no spot Node": Plant(
+        "is a spot Node:",
+        PREEMPTED,
+        (hearing(PREEMPTION, lambda _, m: None if isinstance(m, CWNodeAssigned) else m),),
+    ),
+    "racks are delivered in part": Plant(
+        "which are no whole racks",
+        replace(RACKS, steps=3_000),
+        (),
+        {"allocator.grow.in_whole_racks": lambda _kind, _held, count: count},
+    ),
+}
+"""What is wrong, and how it is put into the services."""
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_an_old_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+    for function, instead in plant.functions.items():
+        monkeypatch.setattr(function, instead)
+
+    violation = first_violation(*plant.services, text=plant.text, profile=plant.profile)
+
+    assert plant.text in violation

@@ -1,0 +1,238 @@
+"""The simulation finds each fault that quota and capacity once had, put back into them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from aggregator.decide import SERVICE as AGGREGATOR
+from aggregator.objects import QuotaObject
+from aggregator.state import State as AggregatorState
+from capacity.decide import SERVICE as CAPACITY
+from capacity.state import State as CapacityState
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.events import (
+    CapacityCheckFailed,
+    CWNodePoolQuotaCheckFailed,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+    QuotaCheckFailed,
+)
+from nodepool.contract.keys import PoolKey, ledger_key
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.service import AnyService, Context
+from quota.checks import Check
+from quota.decide import SERVICE as QUOTA
+from quota.ledger import Ledger
+from quota.pool import Pool
+from quota.state import State as QuotaState
+from quota.verdict import verdict
+from support.simulation.faults import Plant, first_violation, hearing, unconcerned
+from support.simulation.profile import CROWDED, FAILING, SETTINGS, SPOT
+
+MACHINE_FAULTS = ("boot",)
+BUSY = replace(CROWDED, steps=3_000, faults=MACHINE_FAULTS)
+LINE = replace(BUSY, actions={**BUSY.actions, "line_up": 60})
+SHORT = replace(
+    BUSY, machines=3, limits=(9, 12), actions={"break_one": 40, "repair_one": 10, "scale": 10}
+)
+WRONG = replace(SETTINGS, steps=3_000, faults=MACHINE_FAULTS)
+BROKEN = replace(
+    FAILING,
+    steps=3_000,
+    faults=MACHINE_FAULTS,
+    actions={"bug": 60, "apply": 30, "scale": 30, "run_pod": 4, "stop_pod": 4},
+)
+
+
+def keeping_ledgers() -> AnyService:
+    """Quota, which keeps a ledger for each instance type that it hears of."""
+
+    def evolve(state: QuotaState, message: Message, context: Context) -> QuotaState:
+        state = QUOTA.evolve(state, message, context)
+        if isinstance(message, NodePoolValidated):
+            key = ledger_key(message.org, message.zone, message.spec.instance_type)
+            if key not in state.ledgers:
+                return replace(state, ledgers=state.ledgers.set(key, Ledger()))
+        return state
+
+    return replace(QUOTA, evolve=evolve)
+
+
+def showing_ledgers() -> AnyService:
+    """The aggregator, which shows a limit for each instance type that it hears of."""
+
+    def evolve(state: AggregatorState, message: Message, context: Context) -> AggregatorState:
+        state = AGGREGATOR.evolve(state, message, context)
+        if isinstance(message, NodePoolValidated):
+            org, zone, kind = message.org, message.zone, message.spec.instance_type
+            key = ledger_key(org, zone, kind)
+            if key not in state.quotas:
+                item = QuotaObject(org, zone, kind, None, 0, context.position)
+                return replace(state, quotas=state.quotas.set(key, item))
+        return state
+
+    return replace(AGGREGATOR, evolve=evolve)
+
+
+def keeping_invalid_pools() -> AnyService:
+    """Capacity, which knows NodePools that were never valid."""
+
+    def evolve(state: CapacityState, message: Message, context: Context) -> CapacityState:
+        if isinstance(message, NodePoolValidated):
+            valid = message.model_copy(update={"reason": Validated.VALID})
+            state = CAPACITY.evolve(state, valid, context)
+        return CAPACITY.evolve(state, message, context)
+
+    return replace(CAPACITY, evolve=evolve)
+
+
+def nothing_over_quota(state: CapacityState, message: Message) -> Message:
+    """While Quota is Over, a NodePool wants nothing more than it has."""
+    if isinstance(message, QuotaChecked) and message.reason is not Quota.UNDER:
+        pool = state.pools.get(message.key)
+        return message.model_copy(update={"granted": pool.held if pool is not None else 0})
+    return message
+
+
+def reviving(_state: CapacityState, message: Message) -> Message | None:
+    """A deletion is overheard."""
+    return None if isinstance(message, NodePoolDeleting) else message
+
+
+def newest_first(ledger: Ledger) -> PoolKey | None:
+    """The next NodePool of a ledger is one that has not been checked yet."""
+    fits = None if ledger.limit is None else ledger.waiting.first(ledger.limit - ledger.used)
+    return ledger.unchecked.head or fits or ledger.exceeding.head
+
+
+def in_its_place(ledger: Ledger, pool: Pool, *, keeps_place: bool) -> Ledger:
+    """Every change of a NodePool that waits leaves it where it was."""
+    del keeps_place
+    waiting = ledger.waiting.put(pool.key, pool.lacks)
+    return replace(ledger, waiting=waiting, unchecked=ledger.unchecked.put(pool.key))
+
+
+def at_the_end(ledger: Ledger, pool: Pool, *, keeps_place: bool) -> Ledger:
+    """Every change of a NodePool that waits puts it behind all others."""
+    del keeps_place
+    waiting = ledger.waiting.drop(pool.key).put(pool.key, pool.lacks)
+    return replace(ledger, waiting=waiting, unchecked=ledger.unchecked.put(pool.key))
+
+
+def limited(ledger: Ledger, limit: int | None) -> Ledger:
+    """A lower limit leaves every grant what it was."""
+    return replace(ledger, limit=limit)
+
+
+def warning_always(state: QuotaState, key: PoolKey) -> Iterator[Check]:
+    """Each verdict that is not good is warned of."""
+    from nodepool.contract.events import CWOverQuota
+
+    pool = state.pools[key]
+    new = verdict(pool, state.ledger(pool.ledger))
+    yield new
+    if new.reason is not Quota.UNDER:
+        yield CWOverQuota(**pool_fields(key), message=new.message)
+
+
+def reporting_always(key: PoolKey, pool: Pool | None, cause: str) -> Iterator[Check]:
+    """Each failure is told to users, a repeated one too."""
+    text = f"internal error while checking quota: {cause}"
+    if pool is not None:
+        yield QuotaCheckFailed(**pool_fields(key), message=text)
+    yield CWNodePoolQuotaCheckFailed(**pool_fields(key), message=text)
+
+
+def failed_once(state: QuotaState, pool: Pool | None, _text: str, _context: Context) -> QuotaState:
+    """A NodePool whose check failed is checked again only once it changes itself."""
+    if pool is None:
+        return state
+    ledger = state.ledger(pool.ledger)
+    ledger = replace(ledger.done(pool.key), waiting=ledger.waiting.drop(pool.key))
+    return replace(state, ledgers=state.ledgers.set(pool.ledger, ledger))
+
+
+def retried_never(_state: CapacityState, message: Message) -> Message | None:
+    """A failure is forgotten as soon as it is said."""
+    return None if isinstance(message, CapacityCheckFailed) else message
+
+
+def numbers_of_then(
+    generation: int, granted: int, reason: Capacity, _wanted: int, _available: int
+) -> object:
+    """A verdict differs from the last one by its reason alone."""
+    from capacity.state import Said
+
+    return Said(generation, granted, reason)
+
+
+PLANTS: Mapping[str, Plant] = {
+    "a ledger is left of a misspelt type": Plant(
+        "of which nothing is left", WRONG, (keeping_ledgers(),)
+    ),
+    "a limit is shown for a misspelt type": Plant(
+        "the bucket quotas holds", WRONG, (showing_ledgers(),)
+    ),
+    "capacity knows invalid NodePools": Plant(
+        "which was never valid", WRONG, (keeping_invalid_pools(),)
+    ),
+    "what is lost while Quota is Over is not replaced": Plant(
+        "granted Nodes, while",
+        replace(SPOT, limits=(2, 3), targets=(2, 3, 8, 9)),
+        (hearing(CAPACITY, nothing_over_quota),),
+    ),
+    "a newcomer is served before a NodePool that waits": Plant(
+        "waits for since",
+        LINE,
+        (unconcerned(QUOTA, SetQuota),),
+        {"quota.ledger.Ledger.next": newest_first},
+    ),
+    "a NodePool that waits keeps its place by a change": Plant(
+        "waits for since", LINE, (), {"quota.ledger.Ledger.joined": in_its_place}
+    ),
+    "a NodePool that waits loses its place by a smaller target": Plant(
+        "waits for since", LINE, (), {"quota.ledger.Ledger.joined": at_the_end}
+    ),
+    "a deletion is overheard": Plant(
+        "though it is invalid or being deleted", BUSY, (hearing(CAPACITY, reviving),)
+    ),
+    "a grant stays above a lower limit": Plant(
+        "has to be Over with one of", BUSY, (), {"quota.ledger.Ledger.limited": limited}
+    ),
+    "a message keeps the numbers of an old limit": Plant(
+        "Quota is ('False', 'Over',", BUSY, (), {"quota.decide._renewed": lambda *_: ()}
+    ),
+    "a warning is said for each number": Plant(
+        "CWOverQuota is said for a number", BUSY, (), {"quota.checks.checked": warning_always}
+    ),
+    "a message keeps the numbers of earlier machines": Plant(
+        "Capacity is ('False',", SHORT, (), {"capacity.state.Said.of": numbers_of_then}
+    ),
+    "a failed check of quota is not made again": Plant(
+        "Quota is ('Unknown', 'InternalError'", BROKEN, (), {"quota.state._failed": failed_once}
+    ),
+    "a failed check of capacity is not made again": Plant(
+        "Capacity is ('Unknown', 'InternalError'", BROKEN, (hearing(CAPACITY, retried_never),)
+    ),
+    "a failure is told again and again": Plant(
+        "CWNodePoolQuotaCheckFailed is repeated",
+        BROKEN,
+        (),
+        {"quota.checks.reported": reporting_always, "quota.decide.reported": reporting_always},
+    ),
+}
+"""What is wrong, and how it is put into the services."""
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_an_old_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+    for function, instead in plant.functions.items():
+        monkeypatch.setattr(function, instead)
+
+    violation = first_violation(*plant.services, text=plant.text, profile=plant.profile)
+
+    assert plant.text in violation

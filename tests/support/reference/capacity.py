@@ -1,0 +1,233 @@
+"""Capacity as a second specification: how many machines a NodePool could have now, and has.
+
+* A NodePool wants what it was granted, at most its target, without what it holds. One that is
+  invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
+* The free machines of its type and zone that its affinity accepts are had in order: class
+  `default` before `spot`, then by priority, then by how long they have waited.
+* In the end, no machine is free that a NodePool wants.
+
+From the log: which machines there are and which NodePool holds each, and since when a NodePool
+waits. Which of several machines a NodePool with an affinity is given is not laid down; verdicts on
+the way are only compared where no NodePool of the offering has one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from nodepool.contract.affinity import machine_labels, matches
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.conditions import HEALTHY, Capacity, Validated
+from nodepool.contract.events import (
+    CapacityChecked,
+    CWInsufficientCapacity,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineRepaired,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+)
+from nodepool.contract.model import ComputeClass, NodePoolSpec
+from support.reference.history import History, Stored
+
+TRIAGE = "triage"
+
+
+@dataclass
+class Machine:
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, or empty where it is free."""
+
+    name: str
+    zone: str
+    kind: str
+    labels: dict[str, str]
+    holder: str = ""
+
+
+@dataclass
+class Demand:
+    """What a NodePool wants; `since` is when it began to wait, as its last verdict says."""
+
+    version: NodePoolValidated
+    deleting: bool = False
+    granted: int = 0
+    checked: int = 0
+    held: int = 0
+    since: datetime | None = None
+    verdict: CapacityChecked | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the NodePool."""
+        return self.version.key
+
+    @property
+    def spec(self) -> NodePoolSpec:
+        """Its spec."""
+        return self.version.spec
+
+    @property
+    def offering(self) -> tuple[str, str]:
+        """Zone and type of its machines."""
+        return self.version.zone, self.spec.instance_type
+
+    @property
+    def wanted(self) -> int:
+        """How many Nodes it wants now."""
+        is_checked = self.checked == self.version.generation
+        if self.deleting or self.version.reason is not Validated.VALID or not is_checked:
+            return 0
+        return max(0, min(self.granted, self.spec.target_nodes) - self.held)
+
+
+class CapacityModel:
+    """All machines and demands after a log; `faults` is what the capacity service did wrong."""
+
+    def __init__(self, history: History) -> None:
+        self.machines: dict[str, Machine] = {}
+        self.demands: dict[str, Demand] = {}
+        self.faults: list[str] = []
+        for stored in history.seen_by("capacity"):
+            self._take(stored)
+
+    def free(self, demand: Demand, *, fitting: bool = True) -> list[Machine]:
+        """The free machines of its type and zone, those that its affinity accepts or all."""
+        return [
+            machine
+            for machine in self.machines.values()
+            if not machine.holder
+            and (machine.zone, machine.kind) == demand.offering
+            and (not fitting or accepts(demand.spec, machine))
+        ]
+
+    def reason(self, demand: Demand, available: int, free: int) -> Capacity:
+        """The reason of its condition Capacity, with so many of the free machines to be had."""
+        if available >= demand.wanted:
+            return Capacity.SUFFICIENT
+        by_affinity = demand.spec.affinity is not None and free > available
+        if available:
+            return Capacity.PARTIAL_NODE_AFFINITY if by_affinity else Capacity.PARTIAL
+        if by_affinity:
+            return Capacity.NONE_AVAILABLE_NODE_AFFINITY
+        return Capacity.NONE_AVAILABLE
+
+    def message(self, demand: Demand, reason: Capacity, available: int) -> str:
+        """The message of its condition Capacity."""
+        if reason is Capacity.SUFFICIENT:
+            return HEALTHY[reason]
+        zone, kind = demand.offering
+        which = " that satisfy the node affinity" if reason.endswith("NodeAffinity") else ""
+        return (
+            f"{available or 'none'} of {demand.wanted} wanted Nodes of {kind}{which} "
+            f"can be had in {zone} now"
+        )
+
+    def _take(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case NodePoolValidated(uid=uid):
+                if uid in self.demands:
+                    self.demands[uid].version = message
+                else:
+                    self.demands[uid] = Demand(message)
+            case NodePoolDeleting(uid=uid) if uid in self.demands:
+                self.demands[uid].deleting = True
+            case CWNodePoolDeleted(uid=uid):
+                self.demands.pop(uid, None)
+            case QuotaChecked(uid=uid) if uid in self.demands:
+                self.demands[uid].granted = message.granted
+                self.demands[uid].checked = message.generation
+            case CapacityChecked(uid=uid):
+                self._checked(self.demands.get(uid), message, stored)
+            case CWInsufficientCapacity(key=key):
+                if not any(each.key == key and each.wanted for each in self.demands.values()):
+                    self.faults.append(f"{key} is warned of capacity at {stored.position} in vain")
+            case _:
+                self._moved(stored)
+
+    def _moved(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case MachineAdded(machine_key=key):
+                labels = dict(message.labels)
+                kind = message.instance_type
+                self.machines[key] = Machine(message.machine, message.zone, kind, labels)
+            case MachineRepaired(machine_key=key):
+                if self.machines[key].holder == TRIAGE:
+                    self.machines[key].holder = ""
+            case CWNodeAssigned(machine_key=key):
+                self.machines[key].holder = message.uid
+                self.demands[message.uid].held += 1
+            case CWNodeDeleted(machine_key=key) | CWNodeRegistrationFailed(machine_key=key):
+                is_dead = isinstance(message, CWNodeRegistrationFailed)
+                is_dead = is_dead or getattr(message, "triage", False)
+                self.machines[key].holder = TRIAGE if is_dead else ""
+                if message.uid in self.demands:
+                    self.demands[message.uid].held -= 1
+            case _:
+                pass
+
+    def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
+        if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
+            self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
+            return
+        demand.since, demand.verdict = verdict.since, verdict
+        rivals = [
+            each
+            for each in self.demands.values()
+            if each.offering == demand.offering and (each.wanted or each is demand)
+        ]
+        if any(each.spec.affinity is not None or each.since is None for each in rivals):
+            return
+        free = len(self.free(demand, fitting=False))
+        for ahead in sorted(rivals, key=rank):
+            if ahead is demand:
+                break
+            free -= in_racks(ahead, min(free, ahead.wanted))
+        available = in_racks(demand, free)
+        reason = self.reason(demand, available, available)
+        text = self.message(demand, reason, available)
+        if (verdict.reason, verdict.message) != (reason, text):
+            self.faults.append(
+                f"the capacity of {demand.key} is {verdict.reason} ({verdict.message}) at "
+                f"{stored.position}, and has to be {reason} ({text})"
+            )
+
+
+def rank(demand: Demand) -> tuple[bool, int, datetime, str]:
+    """The place of a NodePool among those that wait for machines; the lowest is served first."""
+    spec, since = demand.spec, demand.since
+    assert since is not None
+    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, demand.key
+
+
+def in_racks(demand: Demand, count: int) -> int:
+    """How many of so many machines a NodePool can be given, if its type comes in whole racks."""
+    size = INSTANCE_TYPES[demand.spec.instance_type].rack_size
+    return max(0, count - (demand.held + count) % size) if size else count
+
+
+def accepts(spec: NodePoolSpec, machine: Machine) -> bool:
+    """Whether a NodePool's node affinity accepts a machine."""
+    labels = {
+        **machine_labels(INSTANCE_TYPES[machine.kind], ZONES[machine.zone]),
+        **machine.labels,
+        "kubernetes.io/hostname": machine.name,
+    }
+    return matches(spec.affinity, labels)
+
+
+def faults(model: CapacityModel) -> Iterator[str]:
+    """What was wrong on the way, and machines that are idle in the end though they are wanted."""
+    yield from model.faults
+    for demand in model.demands.values():
+        free = len(model.free(demand))
+        if demand.wanted and in_racks(demand, min(free, demand.wanted)):
+            yield (
+                f"{demand.key} wants {demand.wanted} more of {demand.granted} granted Nodes, "
+                f"while {free} machines that it could have are free"
+            )

@@ -1,0 +1,23 @@
+"""All that a world shows once it is quiet, beside what the reference model computes."""
+
+from collections.abc import Iterator
+
+from nodepool.engine.world import World
+from support.audit.facts import Facts
+from support.reference import capacity, conditions, departures, events, nodes, quota, remains
+from support.reference.history import History
+from support.reference.pools import expected
+
+
+def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
+    """Each difference as one sentence, those on the way first."""
+    wanted = expected(history)
+    quotas, machines = quota.QuotaModel(history), capacity.CapacityModel(history)
+    yield from events.faults(history)
+    yield from departures.faults(history)
+    yield from quota.faults(quotas)
+    yield from capacity.faults(machines)
+    yield from nodes.faults(nodes.NodesModel(history))
+    yield from remains.faults(world, wanted, facts)
+    yield from conditions.faults(world, wanted, quotas, machines, facts)
+    yield from conditions.transitions(world, history)

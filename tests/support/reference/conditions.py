@@ -1,0 +1,148 @@
+"""Conditions as a second specification: what each NodePool has to show once all is quiet.
+
+Every number in a message is that of now. A transition time moves with the status, and only forward.
+
+From the log: nothing but what the models of quota, capacity and Nodes take from it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
+from nodepool.contract.model import NodePhase
+from nodepool.engine.world import World
+from nodepool.service import Context
+from support.audit.facts import Facts, Pool
+from support.documents import documents_of
+from support.reference.capacity import CapacityModel
+from support.reference.history import History
+from support.reference.pools import Desired, Expected
+from support.reference.quota import QuotaModel
+
+Shown = Mapping[str, Any]
+"""An object of the read model."""
+STATUS = {"Valid": "True", "Under": "True", "Sufficient": "True", "TargetMet": "True"}
+"""The status of each reason that is not False."""
+
+
+def faults(
+    world: World,
+    expected: Expected,
+    quota: QuotaModel,
+    capacity: CapacityModel,
+    facts: Facts,
+) -> Iterator[str]:
+    """What the NodePools of the read model show that they should not."""
+    shown: Mapping[str, Shown] = documents_of(world, "nodepools")
+    for key, pool in expected.pools.items():
+        if pool.deleting:
+            yield f"{key} is not deleted yet"
+            continue
+        document = shown.get(key)
+        if document is None:
+            yield f"{key} is not in the read model"
+            continue
+        yield from _object(pool, document)
+        conditions = {each["type"]: each for each in document["status"]["conditions"]}
+        existing = facts.pool_at(key)
+        stays = facts.stays_in(existing) if existing is not None else ()
+        current = sum(stay.phase != NodePhase.BOOTING for stay in stays)
+        wanted = dict(_conditions(pool, quota, capacity, existing))
+        wanted["AtTarget"] = _at_target(current, pool, conditions)
+        for kind, (reason, message) in wanted.items():
+            yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
+        absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
+        for kind in absent & set(conditions):
+            yield f"{key} shows the condition {kind}: {conditions[kind]['message']}"
+
+
+def _object(pool: Desired, document: Shown) -> Iterator[str]:
+    metadata = document["metadata"]
+    shown = (metadata["generation"], document["spec"]["targetNodes"], metadata.get("labels", {}))
+    wanted = (pool.generation, pool.spec.target_nodes, pool.labels)
+    if shown != wanted:
+        yield f"{pool.key} shows generation, target and labels {shown}, not {wanted}"
+
+
+def _conditions(
+    pool: Desired, quota: QuotaModel, capacity: CapacityModel, facts: Pool | None
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Reason and message of each condition; those of an invalid NodePool may be old ones."""
+    fault = pool.fault
+    valid = Validated.INVALID if fault else Validated.VALID
+    yield "Validated", (valid.value, fault or HEALTHY[Validated.VALID])
+    if fault or facts is None:
+        return
+    part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
+    yield "Quota", (quota.reason(part).value, quota.message(part))
+    available = len(capacity.free(demand))
+    free = len(capacity.free(demand, fitting=False))
+    reason = capacity.reason(demand, available, free)
+    yield "Capacity", (reason.value, capacity.message(demand, reason, available))
+
+
+def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> tuple[str, str]:
+    """AtTarget names the conditions that keep a NodePool from its target.
+
+    The message for too many Nodes says what it waits for, and is not laid down here.
+    """
+    target = pool.spec.target_nodes
+    if current == target:
+        return AtTarget.TARGET_MET.value, HEALTHY[AtTarget.TARGET_MET]
+    if current > target:
+        return AtTarget.OVER_TARGET.value, ""
+    checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
+    failing = [f"{each['type']} is {each['reason']}" for each in checks if each]
+    failing = [each for each in failing if STATUS.get(each.rpartition(" ")[2]) != "True"]
+    because = f"; {' and '.join(failing)}" if failing else ""
+    count = f"{target} Node{'' if target == 1 else 's'}"
+    return AtTarget.UNDER_TARGET.value, f"NodePool has {current} of {count}{because}."
+
+
+def _condition(
+    name: str, pool: Desired, shown: Shown | None, reason: str, message: str
+) -> Iterator[str]:
+    if shown is None:
+        yield f"{name} is missing, and has to be {reason}"
+        return
+    if shown["message"].startswith(message):
+        message = shown["message"]  # It may go on with what is not laid down here.
+    wanted = (STATUS.get(reason, "False"), reason, message, pool.generation)
+    actual = (shown["status"], shown["reason"], shown["message"], shown["observedGeneration"])
+    if actual != wanted:
+        yield f"{name} is {actual}, and has to be {wanted}"
+
+
+def transitions(world: World, history: History) -> Iterator[str]:
+    """Transition times that moved without the status, or back, deprecated conditions included."""
+    (service,) = (each for each in world.services if each.projection is not None)
+    state, projection = service.initial, service.projection
+    assert projection is not None
+    render = projection.render_deprecated
+    assert render is not None
+    before: dict[str, Mapping[str, Shown]] = {}
+    for stored in history.messages:
+        name = type(stored.message).__name__
+        if name not in service.inputs or name == "Wake" or stored.speaker == "cmd":
+            continue
+        state = service.evolve(
+            state, stored.message, Context(stored.position, stored.time, stored.id)
+        )
+        for bucket, key in projection.touched(state, stored.message):
+            item = projection.get(state, bucket, key) if bucket == "nodepools" else None
+            if item is None:
+                before.pop(key, None)
+                continue
+            document: Shown = render(item)
+            after = {each["type"]: each for each in document["status"]["conditions"]}
+            yield from _moved(f"{key} at {stored.position}", before.get(key, {}), after)
+            before[key] = after
+
+
+def _moved(name: str, before: Mapping[str, Shown], after: Mapping[str, Shown]) -> Iterator[str]:
+    for kind in set(before) & set(after):
+        old, new = before[kind], after[kind]
+        moved = old["lastTransitionTime"] != new["lastTransitionTime"]
+        back = new["lastTransitionTime"] < old["lastTransitionTime"]
+        if back or (moved and old["status"] == new["status"]):
+            yield f"{name}: the transition time of {kind} moves from {old} to {new}"

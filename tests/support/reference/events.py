@@ -1,0 +1,142 @@
+"""Events as a second specification: what is said once, what has to be said, and what never is.
+
+* An event is not said again while nothing changed: the same reason and message for the same
+  NodePool need a new verdict, a new generation or a new limit in between.
+* Warnings about quota and capacity follow the reason, the generation and the limit, not each
+  number.
+* A setting that cannot be delivered is warned of once, and again after it was mended.
+* No service fails on what another one says, and no version of the future is accepted.
+
+From the log: what the speaker of an event had read when it said it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
+from nodepool.contract.events import (
+    CapacityChecked,
+    CommandAccepted,
+    CWInsufficientCapacity,
+    CWNodeDeliverFail,
+    CWNodePoolDeleted,
+    CWOverQuota,
+    KubernetesEvent,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+    QuotaDeleted,
+    QuotaSet,
+)
+from nodepool.contract.messages import OfPool
+from support.constants import INJECTED
+from support.reference.history import History
+
+SPEAKERS = ("validator", "quota", "capacity", "allocator", "lifecycle")
+
+
+def faults(history: History) -> Iterator[str]:
+    """Everything that was said and should not have been, or the other way round."""
+    for service, position, cause in history.failed:
+        if INJECTED not in cause:
+            yield f"{service} cannot process the entry {position}: {cause}"
+    for speaker in SPEAKERS:
+        yield from _repeated(history, speaker)
+    yield from _warnings(history, "quota", QuotaChecked, CWOverQuota)
+    yield from _warnings(history, "capacity", CapacityChecked, CWInsufficientCapacity)
+    yield from _undeliverable(history)
+    yield from _versions(history)
+
+
+def _repeated(history: History, speaker: str) -> Iterator[str]:
+    """Warnings about a NodePool as a whole that repeat the last one of their kind."""
+    last: dict[tuple[str, str], tuple[str, int]] = {}
+    changes: Counter[str] = Counter()
+    for stored in history.seen_by(speaker):
+        event = stored.message
+        if isinstance(event, QuotaSet | QuotaDeleted):
+            changes[""] += 1
+        is_own = stored.speaker == speaker
+        if isinstance(event, KubernetesEvent) and is_own and event.severity == "Warning":
+            if not event.node:
+                place = event.key, type(event).__name__
+                now = event.message, changes[event.key] + changes[""]
+                if last.get(place) == now:
+                    text = f"{place[1]} is repeated: {event.message}"
+                    yield f"{event.key} at {stored.position}: {text}"
+                last[place] = now
+        elif isinstance(event, OfPool) and (
+            is_own or isinstance(event, NodePoolValidated | CWNodePoolDeleted)
+        ):
+            changes[event.key] += 1
+
+
+def _warnings(
+    history: History,
+    speaker: str,
+    verdict: type[QuotaChecked | CapacityChecked],
+    warning: type[KubernetesEvent],
+) -> Iterator[str]:
+    """Each reason that is not good is warned of once for a generation and a limit."""
+    about: dict[str, tuple[object, ...]] = {}
+    warned: dict[str, tuple[object, ...]] = {}
+    owed: dict[str, str] = {}
+    for stored in history.seen_by(speaker):
+        event = stored.message
+        if isinstance(event, CWNodePoolDeleted | NodePoolDeleting):
+            for known in (about, warned, owed):
+                known.pop(event.key, None)
+        elif isinstance(event, verdict):
+            good = event.reason in ("Under", "Sufficient")
+            limit = event.limit if isinstance(event, QuotaChecked) else event.granted
+            about[event.key] = event.generation, event.reason, limit
+            if good:
+                warned.pop(event.key, None)
+                owed.pop(event.key, None)
+            elif event.reason not in warned.get(event.key, ()):
+                owed[event.key] = event.message
+        elif isinstance(event, warning):
+            if warned.get(event.key) == about.get(event.key):
+                yield f"{event.key} at {stored.position}: {warning.__name__} is said for a number"
+            warned[event.key] = about.get(event.key, ())
+            owed.pop(event.key, None)
+    for key, message in owed.items():
+        yield f"{key} has no {warning.__name__}: {message}"
+
+
+def _undeliverable(history: History) -> Iterator[str]:
+    """A NodePool's settings are warned of when they become wrong, or wrong in another way."""
+    wrong: dict[str, str] = {}
+    owed: dict[str, str] = {}
+    for stored in history.seen_by("allocator"):
+        event = stored.message
+        match event:
+            case NodePoolValidated():
+                text = event.message if event.fault == "Settings" else ""
+                if text and wrong.get(event.key) != text:
+                    owed[event.key] = text
+                wrong[event.key] = text
+            case CWNodePoolDeleted():
+                wrong.pop(event.key, None)
+                owed.pop(event.key, None)
+            case CWNodeDeliverFail(node=""):
+                if owed.pop(event.key, None) is None:
+                    yield f"{event.key} at {stored.position}: CWNodeDeliverFail is repeated"
+            case _:
+                pass
+    for key, text in owed.items():
+        yield f"{key} has no CWNodeDeliverFail: {text}"
+
+
+def _versions(history: History) -> Iterator[str]:
+    """No command was made from a version that did not exist yet."""
+    for stored in history.messages:
+        if isinstance(stored.message, CommandAccepted):
+            command = history.command_at(stored.cause)
+            version: str | None = None
+            if isinstance(command, ApplyNodePool):
+                version = command.metadata.resource_version
+            elif isinstance(command, ScaleNodePool):
+                version = command.resource_version
+            if version is not None and int(version) >= stored.cause:
+                yield f"the version {version} is from the future at {stored.cause}"

@@ -1,0 +1,101 @@
+"""The Nodes of a NodePool as the reference model counts them, and the removals of some of them."""
+
+from dataclasses import dataclass, field
+
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.model import NodePoolSpec, RemovalReason
+
+
+@dataclass
+class Member:
+    """A Node of a NodePool; `chosen` says why it was chosen to leave, None while it was not."""
+
+    node: str
+    assignment: int
+    registered: bool = False
+    active: bool = False
+    chosen: RemovalReason | None = None
+    request: int = 0
+    preempted: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is not leaving."""
+        return self.chosen is None and not self.preempted
+
+    @property
+    def cost(self) -> tuple[int, int, str]:
+        """Its place among those that may leave, cheapest first."""
+        return 0 if not self.registered else 1 + self.active, -self.assignment, self.node
+
+
+@dataclass
+class Removal:
+    """A removal under way.
+
+    left: how many Nodes left in it.
+    before: how many left that may count or not: they were preempted before it began, or were to be
+        kept, and were gone before that was known.
+    """
+
+    preempted: set[int]
+    left: int = 0
+    before: int = 0
+
+
+@dataclass
+class Group:
+    """The Nodes of a NodePool.
+
+    level: the target that it was last scaled to; None before the first time.
+    places: how many Nodes it may be assigned: those it requested, without those it removed itself.
+    grown: whether the step under way has assigned it a Node.
+    """
+
+    version: NodePoolValidated
+    deleting: bool = False
+    granted: int = 0
+    members: dict[int, Member] = field(default_factory=dict)
+    removal: Removal | None = None
+    level: int | None = None
+    places: int = 0
+    within_quota: bool = False
+    grown: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of the NodePool."""
+        return self.version.key
+
+    @property
+    def spec(self) -> NodePoolSpec:
+        """Its spec."""
+        return self.version.spec
+
+    @property
+    def valid(self) -> bool:
+        """Whether its spec is valid."""
+        return self.version.reason is Validated.VALID
+
+    @property
+    def staying(self) -> list[Member]:
+        """The Nodes that are not leaving."""
+        return [member for member in self.members.values() if member.stays]
+
+    @property
+    def spareable(self) -> list[Member]:
+        """The Nodes that leave for a scale-down alone."""
+        return [
+            member
+            for member in self.members.values()
+            if member.chosen is RemovalReason.SCALE_DOWN
+            and member.registered
+            and not member.preempted
+        ]
+
+    @property
+    def owes(self) -> bool:
+        """Whether Nodes are leaving that it needs."""
+        lacks = len(self.staying) < self.spec.target_nodes
+        return self.valid and not self.deleting and lacks and bool(self.spareable)

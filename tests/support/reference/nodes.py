@@ -1,0 +1,244 @@
+"""Nodes as a second specification: which are removed, which are spared, and what is counted.
+
+* A scale-down asks for a Node only while more stay than are wanted; a Node that is leaving for
+  whatever reason, a preemption included, does not stay. Those that cost least go first: Nodes that
+  have not joined, then idle ones, then, with PreferIdle only, active ones; the newest first.
+* While fewer stay than are wanted, a Node that leaves for a scale-down alone is spared, at once.
+* A removal is announced, counts the Nodes that left in it, and ends.
+* A Node is assigned because it was requested, or because another one was lost.
+* A NodePool that is being deleted gives back its grant at once, and asks for nothing.
+
+From the log: what the allocator had read when it decided.
+"""
+
+from collections.abc import Iterator
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoved,
+    CWNodePoolRemoveNodes,
+    CWNodePoolScaledDown,
+    CWNodePoolScaledUp,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    CWNodeRequestQueued,
+    GrantAcknowledged,
+    NodeActivityChanged,
+    NodeKept,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodePreempted,
+    NodeRemovalCancelled,
+    PreemptionPending,
+    QuotaChecked,
+)
+from nodepool.contract.messages import OfPool
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+from nodepool.engine import bounds
+from support.reference.groups import Group, Member, Removal
+from support.reference.history import History, Stored
+
+
+class NodesModel:
+    """The Nodes of all NodePools after a log; `faults` is what the allocator did wrong."""
+
+    def __init__(self, history: History) -> None:
+        self.groups: dict[str, Group] = {}
+        self.faults: list[str] = []
+        self._step: Stored | None = None
+        self._outputs = 0
+        for stored in history.seen_by("allocator"):
+            if stored.speaker == "allocator":
+                self._outputs += 1
+                self._decided(stored)
+            else:
+                self._ended()
+                self._step, self._outputs = stored, 0
+                self._heard(stored)
+        self._ended()
+
+    def _ended(self) -> None:
+        """At the end of a step, no Node is leaving that its NodePool needs."""
+        step, message = self._step, self._step.message if self._step else None
+        if step is None or self._outputs >= bounds.OUTPUTS_MAX:
+            return
+        about = message.key if isinstance(message, OfPool) else ""
+        for group in self.groups.values():
+            kind = INSTANCE_TYPES.get(group.spec.instance_type)
+            size = kind.rack_size if kind is not None else 0
+            if group.grown and size and len(group.members) % size:
+                self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
+            group.grown = False
+            if group.key == about and group.owes:
+                self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
+
+    def _fault(self, group: Group, text: str) -> None:
+        self.faults.append(f"{group.key} {text}")
+
+    def _member(self, message: object) -> tuple[Group, Member] | tuple[None, None]:
+        assignment = getattr(message, "assignment", 0)
+        for group in self.groups.values():
+            if assignment in group.members:
+                return group, group.members[assignment]
+        return None, None
+
+    def _heard(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case NodePoolValidated(uid=uid):
+                if uid in self.groups:
+                    self.groups[uid].version = message
+                else:
+                    self.groups[uid] = Group(message)
+            case NodePoolDeleting(uid=uid) if uid in self.groups:
+                self.groups[uid].deleting, self.groups[uid].removal = True, None
+            case CWNodePoolDeleted(uid=uid):
+                self.groups.pop(uid, None)
+            case QuotaChecked(uid=uid) if uid in self.groups:
+                group = self.groups[uid]
+                if message.generation == group.version.generation:
+                    group.granted, group.within_quota = message.granted, message.reason == "Under"
+                    if group.level is None and not group.spec.target_nodes:
+                        group.level = 0
+            case CWNodeDeleted() | CWNodeRegistrationFailed():
+                self._left(message)
+            case _:
+                self._member_changed(stored)
+
+    def _member_changed(self, stored: Stored) -> None:
+        message = stored.message
+        _, member = self._member(message)
+        if member is None:
+            return
+        match message:
+            case CWNodeRegistered():
+                member.registered = True
+            case NodeActivityChanged(active=active):
+                member.active = active
+            case NodeKept(request=request) if request == member.request:
+                member.chosen = None
+            case PreemptionPending() | NodePreempted():
+                member.preempted = True
+            case _:
+                pass
+
+    def _left(self, message: CWNodeDeleted | CWNodeRegistrationFailed) -> None:
+        """A Node that was to be kept, and was gone before that was known, was removed."""
+        too_late = isinstance(message, CWNodeDeleted) and message.removal == "ScaleDown"
+        for group in self.groups.values():
+            member = group.members.pop(message.assignment, None)
+            if member is None:
+                continue
+            group.places -= member.chosen is not None and not member.preempted
+            if group.removal is not None and (too_late or not member.stays):
+                early = member.chosen is None and message.assignment in group.removal.preempted
+                is_sure = not (early or (too_late and member.stays))
+                group.removal.left += is_sure
+                group.removal.before += not is_sure
+
+    def _decided(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case CWNodeAssigned(uid=uid) if uid in self.groups:
+                self._assigned(self.groups[uid], message)
+            case CWNodeDeletionRequestSuccess():
+                self._requested(message)
+            case NodeRemovalCancelled():
+                _, member = self._member(message)
+                if member is not None:
+                    member.chosen = None
+            case OfPool():
+                for group in self.groups.values():
+                    if group.key == message.key:
+                        self._announced(group, message)
+            case _:
+                pass
+
+    def _assigned(self, group: Group, message: CWNodeAssigned) -> None:
+        group.members[message.assignment] = Member(message.node, message.assignment)
+        group.grown = True
+        count = len(group.members)
+        if count > group.places:
+            self._fault(group, f"is assigned Node {count}, but only {group.places} were requested")
+
+    def _requested(self, message: CWNodeDeletionRequestSuccess) -> None:
+        group, member = self._member(message)
+        if group is None or member is None:
+            return
+        if message.removal is RemovalReason.SCALE_DOWN:
+            staying, target = group.staying, group.spec.target_nodes
+            if len(staying) <= target or not group.valid:
+                self._fault(group, f"removes {member.node} and keeps {len(staying)} of {target}")
+            idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
+            if member.registered and member.active and idle_only:
+                self._fault(group, f"removes {member.node}, which is active")
+            if any(other.cost < member.cost for other in staying):
+                self._fault(group, f"removes {member.node}, and others cost less")
+        member.chosen, member.request = message.removal, message.request
+
+    def _announced(self, group: Group, message: OfPool) -> None:
+        match message:
+            case CWNodePoolRemoveNodes(count=count):
+                self._begun(group, count)
+            case CWNodePoolNodesRemoved():
+                self._removed(group, message)
+            case CWNodeRequestQueued(count=count):
+                group.places = len(group.members) + count
+                missing = min(group.granted, group.spec.target_nodes) - len(group.members)
+                if count != missing or group.deleting:
+                    self._fault(group, f"requests {count} Nodes and lacks {missing}")
+                group.level = message.granted if group.level is None else group.level
+            case CWNodePoolScaledUp() | CWNodePoolScaledDown():
+                self._scaled(group, message)
+            case GrantAcknowledged(granted=granted):
+                if group.deleting and not granted:
+                    group.granted = 0
+            case _:
+                pass
+
+    def _scaled(self, group: Group, message: CWNodePoolScaledUp | CWNodePoolScaledDown) -> None:
+        before, after = message.before, message.after
+        is_up = isinstance(message, CWNodePoolScaledUp)
+        is_right = after > before if is_up else after < before
+        if before != group.level or not is_right or after != group.spec.target_nodes:
+            way = "up" if is_up else "down"
+            self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
+        group.level = after
+        if not is_up:
+            group.places, group.removal = min(group.places, after), None
+
+    def _begun(self, group: Group, count: int) -> None:
+        surplus = len(group.staying) - group.spec.target_nodes
+        expected = {len(group.members), len(group.staying)} if group.deleting else {surplus}
+        if count not in expected or (group.removal is not None and group.removal.left):
+            self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
+        early = {each.assignment for each in group.members.values() if each.preempted}
+        group.removal = Removal(early)
+
+    def _removed(self, group: Group, message: CWNodePoolNodesRemoved) -> None:
+        removal = group.removal or Removal(set())
+        most = removal.left + removal.before
+        if not removal.left <= message.count <= most or message.remaining != len(group.members):
+            left = f"{removal.left} to {most} left and {len(group.members)} remain"
+            self._fault(
+                group, f"reports {message.count} removed, {message.remaining} remain; {left}"
+            )
+        group.removal = None
+
+
+def faults(model: NodesModel) -> Iterator[str]:
+    """What was wrong on the way, and removals and scalings that have not ended."""
+    yield from model.faults
+    for group in model.groups.values():
+        leaving, target = len(group.members) - len(group.staying), group.spec.target_nodes
+        if not group.valid or group.deleting or leaving or len(group.staying) > target:
+            continue
+        if group.removal is not None and group.removal.left:
+            yield f"{group.key} has removed {group.removal.left} Nodes, and does not say so"
+        level = group.level
+        if level is not None and (level > target or (group.within_quota and level != target)):
+            yield f"{group.key} was scaled to {level} last, and its target is {target}"

@@ -1,0 +1,292 @@
+"""Quota as a second specification: who may have how many Nodes, and in which order they are served.
+
+* A limit counts all NodePools of an organisation, zone and instance type. Each reserves what it
+  holds, or what it was granted, whichever is more; a larger grant of before counts until the
+  allocator has acknowledged the smaller one. A NodePool that is being deleted reserves what it
+  holds once the allocator has acknowledged that.
+* A target that fits beside what the others reserve is granted whole. One that does not fit leaves
+  the grant what it was, never above the target.
+* Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
+* The NodePool that waits longest is served first, unless it does not fit. A smaller target keeps
+  its place; any other change of a NodePool that waits puts it behind all others.
+
+From the log: the order in which the quota service took its inputs, and when it looked at those
+that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
+is what it held at any moment from that change to the verdict.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nodepool.contract.conditions import HEALTHY, Quota, Validated
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodePoolQuotaCheckFailed,
+    CWNodeRegistrationFailed,
+    GrantAcknowledged,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+    QuotaDeleted,
+    QuotaSet,
+    Wake,
+)
+from nodepool.engine import bounds
+from support.reference.history import History, Stored
+from support.reference.pools import LedgerName
+
+Place = tuple[int, int]
+"""The first and the last place that a NodePool may claim among those that wait."""
+
+
+@dataclass
+class Part:
+    """A NodePool's part of a limit.
+
+    version: its last version, as validated.
+    seen: the position of that version.
+    held: how many Nodes it has.
+    grant: what it may have.
+    grants: position and size of each grant that may still be used.
+    reason: of the last verdict; None before the first, and after a check that failed.
+    place: its place among those that wait; None where it does not wait.
+    shrunk: what it held since the limit was lowered; empty where its grant need not shrink.
+    """
+
+    version: NodePoolValidated
+    seen: int
+    deleting: bool = False
+    held: int = 0
+    grant: int = 0
+    grants: list[tuple[int, int]] = field(default_factory=list)
+    reason: Quota | None = None
+    checked: int = 0
+    place: Place | None = None
+    shrunk: set[int] = field(default_factory=set)
+
+    @property
+    def key(self) -> str:
+        """The key of the NodePool."""
+        return self.version.key
+
+    @property
+    def target(self) -> int:
+        """How many Nodes it wants."""
+        return self.version.spec.target_nodes
+
+    @property
+    def eligible(self) -> bool:
+        """Whether it may be granted anything."""
+        return self.version.reason is Validated.VALID and not self.deleting
+
+    @property
+    def ledger(self) -> LedgerName:
+        """The limit that it counts against."""
+        return self.version.org, self.version.zone, self.version.spec.instance_type
+
+    @property
+    def reserved(self) -> int:
+        """What counts against the limit."""
+        return max([self.held, *(size for _, size in self.grants)])
+
+
+class QuotaModel:
+    """All limits and parts after a log; `faults` is what the quota service did wrong on the way."""
+
+    def __init__(self, history: History) -> None:
+        self.limits: dict[LedgerName, int] = {}
+        self.parts: dict[str, Part] = {}
+        self.faults: list[str] = []
+        self._wake: Stored | None = None
+        self._outputs = 0
+        self._fitting: list[Part] = []
+        for stored in history.seen_by("quota"):
+            self._read(stored)
+        self._check_wake()
+
+    def others(self, part: Part) -> list[Part]:
+        """The other NodePools that reserve something of the same limit."""
+        return [
+            other
+            for other in self.parts.values()
+            if other is not part and other.ledger == part.ledger and other.reserved
+        ]
+
+    def fits(self, part: Part) -> bool:
+        """Whether its whole target fits beside what the others reserve."""
+        limit = self.limits.get(part.ledger)
+        used = sum(other.reserved for other in self.others(part))
+        return limit is not None and used + part.target <= limit
+
+    def reason(self, part: Part) -> Quota:
+        """The reason of its condition Quota."""
+        if part.ledger not in self.limits:
+            return Quota.NOT_SET
+        return Quota.UNDER if self.fits(part) else Quota.OVER
+
+    def message(self, part: Part) -> str:
+        """The message of its condition Quota."""
+        _, zone, kind = part.ledger
+        others, limit = self.others(part), self.limits.get(part.ledger)
+        if limit is None:
+            return f"no quota is set for {kind} in {zone}, and targetNodes is {part.target}"
+        if self.fits(part):
+            return HEALTHY[Quota.UNDER]
+        used, count = sum(other.reserved for other in others), len(others)
+        by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
+        return f"targetNodes {part.target} exceeds quota {limit} for {kind}{by}"
+
+    def _read(self, stored: Stored) -> None:
+        if self._wake is not None and stored.cause != self._wake.position:
+            self._check_wake()
+        self._take(stored)
+        if self._wake is not None and stored.cause == self._wake.position:
+            self._outputs += 1
+
+    def _take(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case NodePoolValidated():
+                self._validated(message, stored.position)
+            case QuotaSet():
+                self._limited((message.org, message.zone, message.instance_type), message.limit)
+            case QuotaDeleted():
+                ledger = message.org, message.zone, message.instance_type
+                self._limited(ledger, 0)
+                del self.limits[ledger]
+            case Wake(service="quota"):
+                self._wake, self._outputs = stored, 0
+                self._fitting = [each for each in self.parts.values() if self._waits_in_vain(each)]
+            case _:
+                self._changed(stored)
+
+    def _changed(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case QuotaChecked():
+                self._checked(message, stored)
+            case NodePoolDeleting() if message.uid in self.parts:
+                part = self.parts[message.uid]
+                part.deleting, part.place = True, None
+            case CWNodePoolDeleted():
+                self.parts.pop(message.uid, None)
+            case CWNodeAssigned():
+                self._held(message.uid, 1)
+            case CWNodeDeleted() | CWNodeRegistrationFailed():
+                self._held(message.uid, -1)
+            case GrantAcknowledged() if message.uid in self.parts:
+                part = self.parts[message.uid]
+                kept = [grant for grant in part.grants if grant[0] >= stored.cause]
+                part.grants = [] if part.deleting else kept
+            case CWNodePoolQuotaCheckFailed():
+                for part in self.parts.values():
+                    if part.key == message.key:
+                        part.reason, part.place = None, None
+            case _:
+                pass
+
+    def _validated(self, version: NodePoolValidated, position: int) -> None:
+        part = self.parts.get(version.uid)
+        if part is None:
+            self.parts[version.uid] = Part(version, position)
+            return
+        before, part.version, part.seen = part.version, version, position
+        if not part.eligible:
+            part.place = None
+        elif part.place is not None:
+            smaller = version.spec.target_nodes < before.spec.target_nodes
+            alike = {"target_nodes": version.spec.target_nodes}
+            same = before.spec.model_copy(update=alike) == version.spec
+            alone = (
+                same
+                and before.labels == version.labels
+                and before.annotations == version.annotations
+            )
+            first = part.place[0] if smaller else position
+            part.place = part.place if smaller and alone else (first, position)
+
+    def _held(self, uid: str, change: int) -> None:
+        part = self.parts.get(uid)
+        if part is not None:
+            part.held += change
+            if part.shrunk:
+                part.shrunk.add(part.held)
+
+    def _limited(self, ledger: LedgerName, limit: int) -> None:
+        parts = [part for part in self.parts.values() if part.ledger == ledger]
+        lowered = limit < self.limits.get(ledger, 0)
+        self.limits[ledger] = limit
+        if lowered and sum(part.reserved for part in parts) > limit:
+            for part in parts:
+                if part.eligible and part.reason is not None:
+                    part.shrunk = {part.held}
+
+    def _checked(self, verdict: QuotaChecked, stored: Stored) -> None:
+        part = self.parts.get(verdict.uid)
+        if part is None or not part.eligible:
+            self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
+            return
+        least = {min(part.grant, part.target)}
+        if part.shrunk:
+            least = {min(part.grant, part.target, held) for held in part.shrunk}
+        granted = {part.target} if self.fits(part) else least
+        if verdict.reason is not self.reason(part) or verdict.granted not in granted:
+            is_, grants = f"{verdict.reason} with a grant of {verdict.granted}", sorted(granted)
+            self.faults.append(
+                f"{part.key} is {is_} at {stored.position}, and has to be "
+                f"{self.reason(part)} with one of {grants}"
+            )
+        self._granted(part, verdict, stored)
+
+    def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:
+        longer = [other for other in self.parts.values() if self._waits_longer(other, part)]
+        part.grant = verdict.granted
+        part.grants = [grant for grant in part.grants if grant[1] > verdict.granted]
+        part.grants.append((stored.position, verdict.granted))
+        part.reason, part.shrunk = verdict.reason, set()
+        part.checked = verdict.generation
+        for other in longer:
+            if not self.fits(other):
+                self.faults.append(
+                    f"{part.key} is granted {verdict.granted} Nodes at {stored.position}, which "
+                    f"{other.key} waits for since {other.place}"
+                )
+        if verdict.reason is Quota.UNDER:
+            part.place = None
+        elif part.place is None:
+            part.place = stored.cause, stored.cause
+
+    def _waits_longer(self, other: Part, part: Part) -> bool:
+        """Whether another NodePool waits longer than this one, for what it could have now."""
+        if other is part or other.ledger != part.ledger or other.place is None:
+            return False
+        first = part.place[0] if part.place is not None else part.seen
+        return other.place[1] < first and self.fits(other)
+
+    def _waits_in_vain(self, part: Part) -> bool:
+        return part.place is not None and part.eligible and self.fits(part)
+
+    def _check_wake(self) -> None:
+        """After a wake, no NodePool waits any more for what it could have had before it."""
+        wake, self._wake = self._wake, None
+        if wake is None or self._outputs >= bounds.OUTPUTS_MAX:
+            return
+        for part in self._fitting:
+            if self.parts.get(part.version.uid) is part and self._waits_in_vain(part):
+                text = f"{part.key} fits and still waits after the wake at {wake.position}"
+                self.faults.append(text)
+
+
+def faults(model: QuotaModel) -> Iterator[str]:
+    """What was wrong on the way, and NodePools that have not got in the end what they may have."""
+    yield from model.faults
+    for part in model.parts.values():
+        if not part.eligible:
+            continue
+        if part.checked != part.version.generation or part.reason is not model.reason(part):
+            reason = model.reason(part)
+            yield f"{part.key} has to be {reason} in the end: {model.message(part)}"
+        if part.shrunk and part.grant > max(part.shrunk):
+            yield f"the grant of {part.key} did not shrink with the limit"

@@ -1,0 +1,118 @@
+"""What is likely in a simulation: each profile makes another subject so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import get_args
+
+from nodepool.contract.commands import MachineFault
+from nodepool.engine.bounds import OUTPUTS_MAX
+
+ACTIONS: Mapping[str, int] = {
+    "apply": 14,
+    "scale": 18,
+    "scale_down_and_up": 6,
+    "delete": 4,
+    "change_limit": 5,
+    "delete_limit": 1,
+    "batch": 8,
+    "line_up": 1,
+    "stay_wrong": 1,
+    "down_and_up": 3,
+    "shrink_and_preempt": 3,
+    "delete_in_some_phase": 1,
+    "relabel": 4,
+    "add": 3,
+    "break_one": 6,
+    "repair_one": 6,
+    "run_pod": 22,
+    "stop_pod": 14,
+    "preempt": 14,
+    "resend": 9,
+    "send_malformed": 3,
+    "bug": 4,
+}
+"""How likely each action is, compared with the others."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How likely each thing is.
+
+    steps: how many steps a simulation takes before the faults stop.
+    actions: other weights than those of `ACTIONS`, by name.
+    targets, limits: what `targetNodes` and limits are drawn from.
+    machines: how many machines of the common type there are at first.
+    reads: how many entries a replica reads in one step.
+    racks: whether there is a cluster whose machines come in racks.
+    outputs_max: how many outputs of one input the engine stores at most.
+    faults: in which ways machines fail.
+    """
+
+    steps: int = 4_500
+    actions: Mapping[str, int] = field(default_factory=dict)
+    targets: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 9)
+    limits: tuple[int, ...] = (0, 1, 3, 5, 6, 9, 12)
+    machines: int = 9
+    reads: tuple[int, ...] = (1, 2, 5, 20, 60)
+    racks: bool = False
+    outputs_max: int = OUTPUTS_MAX
+    faults: tuple[str, ...] = get_args(MachineFault)
+
+    def weight(self, action: str) -> int:
+        """How likely an action is."""
+        return self.actions.get(action, ACTIONS[action])
+
+
+ORDINARY = Profile()
+CROWDED = Profile(
+    machines=4,
+    limits=(2, 3, 5, 8),
+    actions={
+        "change_limit": 12,
+        "relabel": 10,
+        "batch": 16,
+        "line_up": 6,
+        "run_pod": 8,
+        "stop_pod": 8,
+    },
+)
+"""Few machines and low limits, so that NodePools wait for both."""
+SPOT = Profile(
+    actions={
+        "preempt": 30,
+        "scale": 30,
+        "scale_down_and_up": 12,
+        "shrink_and_preempt": 20,
+        "run_pod": 30,
+    }
+)
+"""Many preemptions, while NodePools shrink."""
+FAILING = Profile(actions={"bug": 20, "break_one": 16, "repair_one": 12, "change_limit": 10})
+"""Checks fail, and machines."""
+RACKS = Profile(racks=True, steps=6_000, reads=(5, 20, 60, 200))
+"""Machines that come in racks of 18."""
+SILENT = Profile(
+    faults=("hang",),
+    actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete_in_some_phase": 8},
+)
+"""Machines that join, and then do not answer."""
+SETTINGS = Profile(
+    actions={"apply": 30, "relabel": 20, "stay_wrong": 20, "run_pod": 6, "stop_pod": 6}
+)
+"""Settings change, wrong ones among them."""
+SMALL_STEPS = Profile(
+    machines=26,
+    targets=(0, 1, 14, 20, 24),
+    limits=(20, 26),
+    reads=(5, 20, 60, 200),
+    actions={"apply": 8, "scale": 30, "scale_down_and_up": 2, "down_and_up": 20, "bug": 0},
+    outputs_max=12,
+)
+"""NodePools that lose and get more Nodes than one step may name."""
+
+
+def profile_of(seed: int) -> Profile:
+    """The profile of a seed: half of the seeds are ordinary."""
+    rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
+    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    return often.get(seed % 10, ORDINARY)
