@@ -105,7 +105,7 @@ def _gauges(world: World, expected: Expected, facts: Facts) -> Iterator[str]:
     }
     for service in world.services:
         for name, labels, _ in service.gauges(world.state(service.name)):
-            pool = labels.get("org", ""), labels.get("cluster", ""), labels.get("pool", "")
+            pool = labels.get("org", ""), labels.get("nodepool_cluster", ""), labels.get("pool", "")
             if "pool" in labels and pool not in pools:
                 yield f"the gauge {name} is about {'/'.join(pool)}, which is gone"
             if labels.get("instance_type", next(iter(kinds), "")) not in kinds:
