@@ -65,6 +65,7 @@ def busy_world() -> WorldHarness:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
+    world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
 
 
