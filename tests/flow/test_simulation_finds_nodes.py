@@ -22,18 +22,21 @@ from nodepool.contract.events import (
     MachineAdded,
     NodeObserved,
     NodeRemovalCancelled,
-    NodeUpdated,
 )
 from nodepool.contract.keys import MachineKey, NodeKey, PoolKey
-from nodepool.contract.messages import Command
-from nodepool.contract.model import NodePhase
+from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import AnyService, Context
 from nodepool.state.receipts import Receipts
 from preemption.decide import SERVICE as PREEMPTION
 from preemption.state import State as PreemptionState
 from support.services import services
-from support.simulation.faults import LossyLog, UnconditionalLog, first_violation
+from support.simulation.faults import (
+    LossyLog,
+    UnconditionalLog,
+    first_violation,
+    hearing,
+)
 from support.simulation.profile import SPOT
 
 BUSY = replace(
@@ -50,48 +53,26 @@ PreemptionInput = preemption.Hears | preemption.Says
 
 
 def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
-    def decide(
-        state: LifecycleState, message: lifecycle.Hears, context: Context
-    ) -> Iterator[lifecycle.Says | CommandOutcome]:
+    def newer(state: LifecycleState, message: Message) -> Message:
         if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
             cordon = state.nodes[message.machine_key].cordon
-            message = message.model_copy(update={"cordon": cordon})
-        yield from LIFECYCLE.decide(state, message, context)
+            return message.model_copy(update={"cordon": cordon, "unschedulable": True})
+        return message
 
-    violation = first_violation(replace(LIFECYCLE, decide=decide), text="Pods", profile=BUSY)
+    violation = first_violation(hearing(LIFECYCLE, newer), text="Pods", profile=BUSY)
 
     assert "Pods" in violation
 
 
 def test_a_lifecycle_that_ignores_activity_after_the_cordon_is_found() -> None:
-    def decide(
-        state: LifecycleState, message: lifecycle.Hears, context: Context
-    ) -> Iterator[lifecycle.Says | CommandOutcome]:
-        for output in LIFECYCLE.decide(state, message, context):
-            yield output
-            if (
-                isinstance(output, NodeUpdated)
-                and output.phase is NodePhase.CORDONED
-                and output.removal
-            ):
-                yield from LIFECYCLE.decide(
-                    LIFECYCLE.evolve(state, output, context), _observed(output), context
-                )
+    def idle(state: LifecycleState, message: Message) -> Message:
+        node = state.nodes.get(message.machine_key) if isinstance(message, NodeObserved) else None
+        is_cordoned = node is not None and node.cordoned
+        return message.model_copy(update={"pods": ()}) if is_cordoned else message
 
-    violation = first_violation(replace(LIFECYCLE, decide=decide), text="Pods", profile=BUSY)
+    violation = first_violation(hearing(LIFECYCLE, idle), text="Pods", profile=BUSY)
 
     assert "Pods" in violation
-
-
-def _observed(update: NodeUpdated) -> NodeObserved:
-    """A report that the Node is cordoned, without the Pods that run on it."""
-    return NodeObserved(
-        zone=update.zone,
-        machine=update.node,
-        assignment=update.assignment,
-        unschedulable=True,
-        cordon=update.cordon,
-    )
 
 
 def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:

@@ -46,7 +46,7 @@ BROKEN = replace(
     FAILING,
     steps=3_000,
     faults=MACHINE_FAULTS,
-    actions={"bug": 60, "apply": 30, "scale": 30, "run_pod": 4, "stop_pod": 4},
+    actions={"bug": 14, "apply": 40, "scale": 40, "run_pod": 4, "stop_pod": 4},
 )
 
 
@@ -87,7 +87,8 @@ def keeping_invalid_pools() -> AnyService:
         if isinstance(message, NodePoolValidated):
             valid = message.model_copy(update={"reason": Validated.VALID})
             state = CAPACITY.evolve(state, valid, context)
-        return CAPACITY.evolve(state, message, context)
+        after: CapacityState = CAPACITY.evolve(state, message, context)
+        return after
 
     return replace(CAPACITY, evolve=evolve)
 
