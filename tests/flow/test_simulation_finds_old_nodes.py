@@ -1,13 +1,13 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from allocator import changes
 from allocator.changes import Left
-from allocator.decide import SERVICE as ALLOCATOR
+from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.state import State as AllocatorState
@@ -31,6 +31,7 @@ from support.simulation.faults import Plant, first_violation, hearing, saying, u
 from support.simulation.profile import RACKS, SETTINGS, SILENT, SMALL_STEPS, SPOT
 from validator import conflict
 
+ALLOCATOR: AnyService = ALLOCATOR_SERVICE
 FAULTS = ("boot", "registration")
 CALM = {"bug": 0, "change_limit": 0, "delete": 0, "delete_limit": 0, "relabel": 0, "resend": 0}
 """Less of what is not the subject."""
@@ -46,6 +47,11 @@ PREEMPTED = replace(
 WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
 LARGE = replace(SMALL_STEPS, steps=3_000, faults=FAULTS)
 SILENCED = replace(SILENT, steps=3_000)
+KEPT = replace(
+    PREEMPTED,
+    steps=5_000,
+    actions={**CALM, "shrink_and_preempt": 80, "scale": 6, "preempt": 2, "batch": 0},
+)
 DELETED = replace(
     PREEMPTED,
     actions={
@@ -136,7 +142,7 @@ def from_the_future(*args: object) -> object:
     return UNFIT(field, version, pool, 10**12, *rest)
 
 
-UNFIT = conflict._unfit
+UNFIT: Callable[..., object] = conflict._unfit
 
 
 def accepted_of_its_source(
@@ -165,7 +171,7 @@ PLANTS: Mapping[str, Plant] = {
         "", LARGE, (), {"nodepool.engine.step._requeued": lost_work}
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "removes", PREEMPTED, (), {"allocator.changes._spared": spared}
+        "removes", KEPT, (), {"allocator.changes._spared": spared}
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at", PREEMPTED, (unconcerned(ALLOCATOR, PreemptionPending, NodePreempted),)
