@@ -1,6 +1,6 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -24,7 +24,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RemovalReason
-from nodepool.engine.folded import Folded
+from nodepool.engine import bounds
 from nodepool.service import AnyService, Context
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
@@ -156,9 +156,11 @@ def accepted_of_its_source(
     return replace(accepted, since=source.since), *shown[1:]
 
 
-def lost_work(folded: Folded[object], _keys: Sequence[str], _outputs: object) -> Folded[object]:
-    """What a step was stopped at is not done at the next wake."""
-    return folded
+def no_more_than_fit(messages: Iterable[Message], size: bounds.Size) -> tuple[Message, ...]:
+    """What is missing for a key and does not fit one step fails, instead of being continued."""
+    every = tuple(messages)
+    assert size.messages + len(every) <= bounds.OUTPUTS_MAX, "too many outputs"
+    return every
 
 
 def nothing(*_: object) -> tuple[()]:
@@ -167,8 +169,8 @@ def nothing(*_: object) -> tuple[()]:
 
 
 PLANTS: Mapping[str, Plant] = {
-    "what does not fit one step is lost": Plant(
-        "", LARGE, (), {"nodepool.engine.step._requeued": lost_work}
+    "what does not fit one step fails": Plant(
+        "cannot process the entry", LARGE, (), {"nodepool.engine.step.taken": no_more_than_fit}
     ),
     "a preemption is forgotten where its Node is kept": Plant(
         "removes", KEPT, (), {"allocator.changes._spared": spared}
@@ -177,7 +179,7 @@ PLANTS: Mapping[str, Plant] = {
         "leaving Nodes at", PREEMPTED, (unconcerned(ALLOCATOR, PreemptionPending, NodePreempted),)
     ),
     "a preemption is not counted in a scale-down": Plant(
-        "removed", PREEMPTED, (), {"allocator.state.left": left_uncounted}
+        "removed", KEPT, (), {"allocator.state.left": left_uncounted}
     ),
     "a deletion keeps the grant to its end": Plant(
         "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)
