@@ -91,9 +91,12 @@ class Group:
         return [member for member in self.members.values() if member.stays]
 
     @property
-    def leaving(self) -> int:
-        """How many Nodes are leaving."""
-        return len(self.members) - len(self.staying)
+    def has_taken_back(self) -> bool:
+        """Whether a scale-down that was under way is not wanted any more."""
+        target = self.spec.target_nodes
+        if self.spareable or len(self.staying) > target:
+            return False
+        return len(self.staying) == len(self.members) or target >= (self.level or 0)
 
     @property
     def spareable(self) -> list[Member]:

@@ -75,8 +75,8 @@ class NodesModel:
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
-            if group.removal is not None and group.removal.is_void and not group.leaving:
-                group.removal = None  # Every Node that it chose was spared.
+            if group.removal is not None and group.removal.is_void and group.has_taken_back:
+                group.removal = None
             if group.key == about and group.owes:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
