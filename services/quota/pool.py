@@ -9,9 +9,13 @@ from nodepool.contract.keys import LedgerKey, PoolKey
 
 
 class Grant(NamedTuple):
-    """How many Nodes a NodePool may have, as checked for a generation of it."""
+    """How many Nodes a NodePool may have, and the number of the grant among those of the NodePool.
 
-    generation: int
+    Where nothing is reserved for an invalid NodePool it is forgotten, and numbers begin again: the
+    allocator has acknowledged by then every grant that it could ever acknowledge.
+    """
+
+    number: int
     nodes: int
 
 
@@ -60,6 +64,11 @@ class Pool:
         return self.grants[-1].nodes if self.grants else 0
 
     @property
+    def number(self) -> int:
+        """The number of its last grant; 0 before the first."""
+        return self.grants[-1].number if self.grants else 0
+
+    @property
     def needed(self) -> int:
         """What has to stay reserved: the Nodes that are there, and those that may still come."""
         return max(self.held, *(grant.nodes for grant in self.grants), 0)
@@ -76,7 +85,7 @@ class Pool:
 
     def checked(self, verdict: QuotaChecked) -> "Pool":
         """The NodePool with a verdict on it."""
-        grant = Grant(verdict.generation, verdict.granted)
+        grant = Grant(verdict.number, verdict.granted)
         grants = self.grants if self.grants[-1:] == (grant,) else _usable((*self.grants, grant))
         pool = replace(
             self,
@@ -88,19 +97,13 @@ class Pool:
         )
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
-    def acknowledged(self, grant: Grant) -> "Pool":
-        """The NodePool once the allocator works to this smaller grant, or to none in a deletion.
+    def acknowledged(self, number: int, *, final: bool) -> "Pool":
+        """The NodePool once the allocator works to the grant of this number, or to none any more.
 
-        The allocator acknowledges each grant that is smaller than what it could work to before, in
-        the order in which they were published. One of nothing that was not published is its word
-        that it has read of the deletion, after which it uses no grant at all.
+        It has used all that it will ever use of the grants before that one.
         """
-        usable = 0
-        for index, each in enumerate(self.grants):
-            if each == grant and each.nodes < usable:
-                return replace(self, grants=_usable(self.grants[index:]))
-            usable = max(usable, each.nodes)
-        return replace(self, grants=()) if self.deleting and not grant.nodes else self
+        grants = () if final else tuple(each for each in self.grants if each.number >= number)
+        return replace(self, grants=_usable(grants))
 
 
 def _usable(grants: tuple[Grant, ...]) -> tuple[Grant, ...]:

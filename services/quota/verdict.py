@@ -30,6 +30,7 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         limit=ledger.limit,
         used=others + max(pool.reserved, granted),
         message=HEALTHY[Quota.UNDER] if fits else _over(pool, ledger, others),
+        number=pool.number if pool.grants and granted == pool.granted else pool.number + 1,
     )
 
 
