@@ -88,7 +88,7 @@ def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Itera
     if pool is not None and pool.is_releasable:
         # What is released is not to be lost where a check fails.
         own = None
-        state = yield from _said(state, (_released(state, pool),), context)
+        state = yield from _said(state, (released(state, pool),), context)
     state = yield from _served(state, ledger, context, own)
     if pool is not None:
         pool = state.pools.get(pool.key)
@@ -169,7 +169,8 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     )
 
 
-def _released(state: State, pool: Pool) -> QuotaReleased:
+def released(state: State, pool: Pool) -> QuotaReleased:
+    """What a NodePool gives back: all that it has reserved and does not need any more."""
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaReleased(
         **pool_fields(pool.key),

@@ -41,6 +41,8 @@ class Pool:
     reason, message: the verdict that was published last; no reason before the first.
     warned: what the last warning was about; None while it is within the limit.
     fault: why its last check failed; empty where it did not.
+    shrinks: whether its grant is still to shrink to what it holds, because its check failed when
+        the limit was lowered below what is reserved.
     """
 
     key: PoolKey
@@ -57,6 +59,7 @@ class Pool:
     message: str = ""
     warned: Warned | None = None
     fault: str = ""
+    shrinks: bool = False
 
     @property
     def granted(self) -> int:
@@ -94,6 +97,7 @@ class Pool:
             message=verdict.message,
             warned=None if verdict.reason is Quota.UNDER else self.warned,
             fault="",
+            shrinks=False,
         )
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 

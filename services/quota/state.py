@@ -180,7 +180,9 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
     if pool is None or not (pool.eligible or pool.is_releasable):
         return state
     if pool.eligible:
-        state = _stored(state, replace(pool, fault=text), context, waits=True)
+        shrinks = pool.shrinks or pool.key in state.ledger(pool.ledger).exceeding
+        pool = replace(pool, fault=text, shrinks=shrinks)
+        state = _stored(state, pool, context, waits=True)
     work = replace(state.work, ready=state.work.ready.drop(pool.key))
     state = replace(state, work=work.failed(pool.key, context.time))
     return _served(state, pool.ledger)

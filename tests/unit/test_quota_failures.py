@@ -121,6 +121,26 @@ def test_a_change_of_what_others_use_checks_a_pool_again_whose_check_failed() ->
     ]
 
 
+def test_a_grant_shrinks_with_the_limit_although_the_check_failed_at_that_change() -> None:
+    # given a grant of which nothing is used, and a check that fails when the limit is lowered
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("bad", 5)
+    with a_bug_that_one_pool_brings_up():
+        lowered = quota.set_limit(3)
+
+    # when it is tried again
+    quota.now += MINUTE
+    retried = quota.wake_until_idle()
+
+    text = exceeds(5, 3)
+    assert lowered == [*configured(3, granted=5), *failed("bad")]
+    assert retried == [
+        verdict("bad", Quota.OVER, granted=0, limit=3, used=5, number=2, message=text),
+        warning("bad", text),
+    ]
+
+
 def test_a_pool_whose_check_fails_keeps_no_other_from_its_verdict() -> None:
     # given three pools that wait
     quota = QuotaService()
