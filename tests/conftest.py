@@ -7,9 +7,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds",
         type=int,
-        default=100,
+        default=60,
         metavar="N",
-        help="how many simulations of faults to run (default: 100)",
+        help="how many simulations of faults to run (default: 60)",
     )
     parser.addoption(
         "--seed",

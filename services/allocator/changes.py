@@ -75,8 +75,8 @@ def announced(pool: Pool, event: Announced) -> Pool:
         case CWNodePoolScaledDown(after=after):
             requested = min(pool.requested, after)
             return replace(pool, scaled=after, requested=requested, removed=None)
-        case CWNodeDeliverFail(node=node, message=text):
-            return pool if node else replace(pool, fault=text)
+        case CWNodeDeliverFail(node=node):
+            return pool if node else replace(pool, reported=pool.fault)
         case _:
             assert_never(event)
 

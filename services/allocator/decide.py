@@ -37,10 +37,8 @@ from nodepool.state.ranking import Ranking
 
 
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """What follows from one message alone: faults, and what has to precede an assignment."""
+    """What follows from one message alone: a failed machine, and what precedes an assignment."""
     match message:
-        case NodePoolValidated(key=key):
-            yield from _undeliverable(state.pools[key], message)
         case CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
@@ -51,7 +49,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
                 text = f"not delivered: {text}"
                 yield CWNodeDeliverFail(**pool_fields(key), node=node, message=text)
         case (
-            NodePoolDeleting()
+            NodePoolValidated()
+            | NodePoolDeleting()
             | CWNodePoolDeleted()
             | QuotaChecked()
             | CapacityCheckFailed()
@@ -103,6 +102,7 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
     if pool is None:
         yield from served(state, OfferingKey(key))
         return
+    yield from _undeliverable(pool)
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
@@ -113,9 +113,9 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
         yield AllocationRecovered(**pool_fields(pool.key))
 
 
-def _undeliverable(pool: Pool, event: NodePoolValidated) -> Iterator[Says]:
-    text = f"Nodes cannot be delivered: {event.message}"
-    if event.fault == "Settings" and text != pool.fault:
+def _undeliverable(pool: Pool) -> Iterator[Says]:
+    if pool.is_undeliverable and pool.fault != pool.reported:
+        text = f"Nodes cannot be delivered: {pool.fault}"
         yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 
 
@@ -140,7 +140,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     text = f"internal error while allocating Nodes: {failure.cause}"
     pool = state.pools.get(key)
     yield AllocationFailed(**pool_fields(key), message=text)
-    if pool is None or pool.failure != text:
+    if pool is not None and pool.failure != text:
         yield CWNodePoolNodesRequestFailed(**pool_fields(key), message=text)
 
 

@@ -47,7 +47,8 @@ class Pool:
         `requested` is how many Nodes it has announced to want, less those that it removed since.
     gives up: `removals` counts the removals of Nodes, and `removed` is how many went in the one
         that is under way, None while there is none.
-    fault: the last `CWNodeDeliverFail` about its settings; empty while they are valid.
+    fault: what is wrong with its settings; empty while they are valid. `reported` is the fault that
+        the last `CWNodeDeliverFail` about them named.
     failure: the last internal error that it was reported with; empty while there is none.
     """
 
@@ -71,6 +72,7 @@ class Pool:
     removals: int = 0
     removed: int | None = None
     fault: str = ""
+    reported: str = ""
     failure: str = ""
 
     @property
@@ -113,6 +115,11 @@ class Pool:
     def has_too_many(self) -> bool:
         """Whether a scale-down is not complete; what an invalid spec wants is not known."""
         return not self.valid or len(self.members) > self.target
+
+    @property
+    def is_undeliverable(self) -> bool:
+        """Whether its settings are to be reported; nothing is reported of a deleted NodePool."""
+        return bool(self.fault) and self.stage is Stage.ACTIVE
 
     @property
     def unused_grant(self) -> int | None:

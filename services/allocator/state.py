@@ -117,12 +117,18 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 def _specified(state: State, event: NodePoolValidated) -> State:
     valid = event.reason is Validated.VALID
+    fault = event.message if event.fault == "Settings" else ""
     known = state.pool(event.key, event.uid)
     if known is None:
-        pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
-        return _stored(state, pool)
-    fault = known.fault if event.fault == "Settings" else ""
-    pool = replace(known, generation=event.generation, spec=event.spec, valid=valid, fault=fault)
+        known = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+    pool = replace(
+        known,
+        generation=event.generation,
+        spec=event.spec,
+        valid=valid,
+        fault=fault,
+        reported=known.reported if fault else "",
+    )
     return _stored(state, pool)
 
 

@@ -29,12 +29,7 @@ from nodepool.service import AnyService, Context
 from nodepool.state.ranking import Ranking
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
-from support.simulation.faults import (
-    first_violation,
-    with_events,
-    without_reconciler,
-    without_wakes,
-)
+from support.simulation.faults import first_violation, with_events, without_reconciler
 from validator.decide import SERVICE as VALIDATOR
 from validator.state import State as ValidatorState
 
@@ -63,7 +58,9 @@ def test_a_validator_that_gives_an_existing_pool_a_new_uid_is_found() -> None:
         else:
             yield event
 
-    violation = first_violation(with_events(VALIDATOR, renewed))
+    violation = first_violation(
+        with_events(VALIDATOR, renewed), text="while another NodePool has its name"
+    )
 
     assert "while another NodePool has its name" in violation
 
@@ -96,21 +93,21 @@ def test_a_grant_given_back_before_the_allocator_acknowledged_it_is_found() -> N
             return QUOTA.evolve(state, acknowledged, context)
         return state
 
-    violation = first_violation(replace(QUOTA, evolve=evolve))
+    violation = first_violation(replace(QUOTA, evolve=evolve), text="are reserved")
 
     assert "are reserved" in violation
 
 
 def test_a_quota_that_is_never_woken_is_found() -> None:
-    violation = first_violation(without_wakes(QUOTA))
+    violation = first_violation(without_reconciler(QUOTA), text="in the end")
 
-    assert violation != ""
+    assert "in the end" in violation
 
 
 def test_a_capacity_that_is_never_woken_is_found() -> None:
-    violation = first_violation(without_reconciler(CAPACITY))
+    violation = first_violation(without_reconciler(CAPACITY), text="Capacity is (")
 
-    assert "its condition Capacity is wrong" in violation or "it waits while" in violation
+    assert "Capacity is (" in violation
 
 
 def test_a_machine_that_is_assigned_twice_is_found() -> None:
@@ -149,7 +146,8 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
         yield from reconciler.reconcile(replace(state, waiting=reversed_), key, context)
 
     violation = first_violation(
-        replace(ALLOCATOR, reconciler=replace(reconciler, reconcile=reconcile))
+        replace(ALLOCATOR, reconciler=replace(reconciler, reconcile=reconcile)),
+        text="which has a higher rank",
     )
 
     assert "which has a higher rank" in violation
@@ -164,9 +162,9 @@ def test_an_allocator_that_does_not_wait_for_its_grant_is_found() -> None:
             message = message.model_copy(update={"reason": Quota.UNDER})
         return ALLOCATOR.evolve(state, message, context)
 
-    violation = first_violation(replace(ALLOCATOR, evolve=evolve))
+    violation = first_violation(replace(ALLOCATOR, evolve=evolve), text="is given a Node and holds")
 
-    assert "while it is over its quota" in violation
+    assert "is given a Node and holds" in violation
 
 
 def test_an_allocator_that_never_acknowledges_a_grant_is_found() -> None:
@@ -176,9 +174,9 @@ def test_an_allocator_that_never_acknowledges_a_grant_is_found() -> None:
         if not isinstance(event, GrantAcknowledged):
             yield event
 
-    violation = first_violation(with_events(ALLOCATOR, silent))
+    violation = first_violation(with_events(ALLOCATOR, silent), text="keeps its grant at")
 
-    assert "it reserves" in violation
+    assert "keeps its grant at" in violation
 
 
 def test_an_allocator_that_reports_a_pool_empty_too_early_is_found() -> None:
@@ -199,6 +197,6 @@ def test_an_allocator_that_reports_a_pool_empty_too_early_is_found() -> None:
                 message="",
             )
 
-    violation = first_violation(with_events(ALLOCATOR, hasty))
+    violation = first_violation(with_events(ALLOCATOR, hasty), text="is reported empty")
 
     assert "is reported empty" in violation

@@ -1,13 +1,13 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from allocator import changes
 from allocator.changes import Left
-from allocator.decide import SERVICE as ALLOCATOR
+from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.state import State as AllocatorState
@@ -24,13 +24,14 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RemovalReason
-from nodepool.engine.folded import Folded
+from nodepool.engine import bounds
 from nodepool.service import AnyService, Context
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
 from support.simulation.profile import RACKS, SETTINGS, SILENT, SMALL_STEPS, SPOT
 from validator import conflict
 
+ALLOCATOR: AnyService = ALLOCATOR_SERVICE
 FAULTS = ("boot", "registration")
 CALM = {"bug": 0, "change_limit": 0, "delete": 0, "delete_limit": 0, "relabel": 0, "resend": 0}
 """Less of what is not the subject."""
@@ -46,6 +47,11 @@ PREEMPTED = replace(
 WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
 LARGE = replace(SMALL_STEPS, steps=3_000, faults=FAULTS)
 SILENCED = replace(SILENT, steps=3_000)
+KEPT = replace(
+    PREEMPTED,
+    steps=5_000,
+    actions={**CALM, "shrink_and_preempt": 80, "scale": 6, "preempt": 2, "batch": 0},
+)
 DELETED = replace(
     PREEMPTED,
     actions={
@@ -136,7 +142,7 @@ def from_the_future(*args: object) -> object:
     return UNFIT(field, version, pool, 10**12, *rest)
 
 
-UNFIT = conflict._unfit
+UNFIT: Callable[..., object] = conflict._unfit
 
 
 def accepted_of_its_source(
@@ -150,9 +156,11 @@ def accepted_of_its_source(
     return replace(accepted, since=source.since), *shown[1:]
 
 
-def lost_work(folded: Folded[object], _keys: Sequence[str], _outputs: object) -> Folded[object]:
-    """What a step was stopped at is not done at the next wake."""
-    return folded
+def no_more_than_fit(messages: Iterable[Message], size: bounds.Size) -> tuple[Message, ...]:
+    """What is missing for a key and does not fit one step fails, instead of being continued."""
+    every = tuple(messages)
+    assert size.messages + len(every) <= bounds.OUTPUTS_MAX, "too many outputs"
+    return every
 
 
 def nothing(*_: object) -> tuple[()]:
@@ -161,17 +169,17 @@ def nothing(*_: object) -> tuple[()]:
 
 
 PLANTS: Mapping[str, Plant] = {
-    "what does not fit one step is lost": Plant(
-        "", LARGE, (), {"nodepool.engine.step._requeued": lost_work}
+    "what does not fit one step fails": Plant(
+        "cannot process the entry", LARGE, (), {"nodepool.engine.step.taken": no_more_than_fit}
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "removes", PREEMPTED, (), {"allocator.changes._spared": spared}
+        "removes", KEPT, (), {"allocator.changes._spared": spared}
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at", PREEMPTED, (unconcerned(ALLOCATOR, PreemptionPending, NodePreempted),)
     ),
     "a preemption is not counted in a scale-down": Plant(
-        "removed", PREEMPTED, (), {"allocator.state.left": left_uncounted}
+        "removed", KEPT, (), {"allocator.state.left": left_uncounted}
     ),
     "a deletion keeps the grant to its end": Plant(
         "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from aggregator.decide import SERVICE as AGGREGATOR
+from aggregator.decide import SERVICE as AGGREGATOR_SERVICE
 from aggregator.objects import QuotaObject
 from aggregator.state import State as AggregatorState
-from capacity.decide import SERVICE as CAPACITY
+from capacity.decide import SERVICE as CAPACITY_SERVICE
 from capacity.state import State as CapacityState
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Capacity, Quota, Validated
@@ -24,7 +24,7 @@ from nodepool.contract.keys import PoolKey, ledger_key
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.service import AnyService, Context
 from quota.checks import Check
-from quota.decide import SERVICE as QUOTA
+from quota.decide import SERVICE as QUOTA_SERVICE
 from quota.ledger import Ledger
 from quota.pool import Pool
 from quota.state import State as QuotaState
@@ -32,6 +32,9 @@ from quota.verdict import verdict
 from support.simulation.faults import Plant, first_violation, hearing, unconcerned
 from support.simulation.profile import CROWDED, FAILING, SETTINGS, SPOT
 
+QUOTA: AnyService = QUOTA_SERVICE
+CAPACITY: AnyService = CAPACITY_SERVICE
+AGGREGATOR: AnyService = AGGREGATOR_SERVICE
 MACHINE_FAULTS = ("boot",)
 BUSY = replace(CROWDED, steps=3_000, faults=MACHINE_FAULTS)
 LINE = replace(BUSY, actions={**BUSY.actions, "line_up": 60})
@@ -43,7 +46,7 @@ BROKEN = replace(
     FAILING,
     steps=3_000,
     faults=MACHINE_FAULTS,
-    actions={"bug": 60, "apply": 30, "scale": 30, "run_pod": 4, "stop_pod": 4},
+    actions={"bug": 14, "apply": 40, "scale": 40, "run_pod": 4, "stop_pod": 4},
 )
 
 
@@ -84,7 +87,8 @@ def keeping_invalid_pools() -> AnyService:
         if isinstance(message, NodePoolValidated):
             valid = message.model_copy(update={"reason": Validated.VALID})
             state = CAPACITY.evolve(state, valid, context)
-        return CAPACITY.evolve(state, message, context)
+        after: CapacityState = CAPACITY.evolve(state, message, context)
+        return after
 
     return replace(CAPACITY, evolve=evolve)
 

@@ -160,6 +160,7 @@ class Stay:
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
     removals: the requests to delete it (True), and their cancellations (False).
+    cordon: how often its cordon was ordered.
     asked: when its cordon or drain was ordered last.
     preempted: position and time of a preemption without a timetable.
     warned: position and time of the warning that it will be preempted.
@@ -175,6 +176,7 @@ class Stay:
     booted: bool = False
     failed: bool = False
     removals: History[bool] = field(default_factory=History)
+    cordon: int = 0
     asked: datetime | None = None
     preempted: tuple[int, datetime] | None = None
     warned: tuple[int, datetime] | None = None

@@ -35,8 +35,9 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _registration_failed(facts, facts.current_stay(message), origin)
         case NodeUpdated():
             _updated(facts.current_stay(message), message.phase, origin)
-            if message.phase == NodePhase.CORDONED:
-                facts.stay(message).asked = facts.times[origin.position]
+            stay = facts.stay(message)
+            if message.cordon > stay.cordon:
+                stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
         case CWDrainNode():
             _drained(facts.current_stay(message), origin)
             facts.stay(message).asked = facts.times[origin.position]

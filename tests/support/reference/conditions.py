@@ -82,7 +82,7 @@ def _conditions(
 
 
 def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> tuple[str, str]:
-    """AtTarget names the conditions that keep a NodePool from its target.
+    """AtTarget names the conditions of its newest generation that keep a NodePool from its target.
 
     The message for too many Nodes says what it waits for, and is not laid down here.
     """
@@ -92,7 +92,8 @@ def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> 
     if current > target:
         return AtTarget.OVER_TARGET.value, ""
     checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
-    failing = [f"{each['type']} is {each['reason']}" for each in checks if each]
+    newest = [each for each in checks if each and each["observedGeneration"] == pool.generation]
+    failing = [f"{each['type']} is {each['reason']}" for each in newest]
     failing = [each for each in failing if STATUS.get(each.rpartition(" ")[2]) != "True"]
     because = f"; {' and '.join(failing)}" if failing else ""
     count = f"{target} Node{'' if target == 1 else 's'}"

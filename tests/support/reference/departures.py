@@ -80,7 +80,11 @@ class Deletions:
             case NodePoolDeleting():
                 self._unannounced[event.key] = self._members[event.key] > 0
                 self._granted[event.key] = stored.position
-            case AllocationFailed() | GrantAcknowledged(granted=0):
+            case AllocationFailed():
+                self._granted.pop(event.key, None)
+                if event.key in self._unannounced:
+                    self._unannounced[event.key] = False  # Its Nodes may go before the retry.
+            case GrantAcknowledged(granted=0):
                 self._granted.pop(event.key, None)
             case CWNodePoolDeleted():
                 self._unannounced.pop(event.key, None)
@@ -134,7 +138,8 @@ def _last_events(history: History) -> Iterator[str]:
         if isinstance(event, PreemptionPending | NodePreempted):
             preempted.add(event.assignment)
         elif isinstance(event, CWNodeDeleted):
-            left[f"{event.key}/{event.node}"] = event.assignment in preempted
+            node = f"{event.key}/{event.node}"
+            left[node] = left.get(node, False) or event.assignment in preempted
     for stored in history.messages:
         event = stored.message
         if isinstance(event, DeletedForPreemption) and not left.get(f"{event.key}/{event.node}"):

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.events import (
+    AllocationFailed,
     CapacityChecked,
+    CapacityCheckFailed,
     CommandAccepted,
     CWInsufficientCapacity,
     CWNodeDeliverFail,
@@ -24,7 +26,9 @@ from nodepool.contract.events import (
     KubernetesEvent,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeUpdateFailed,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaSet,
 )
@@ -33,6 +37,8 @@ from support.constants import INJECTED
 from support.reference.history import History
 
 SPEAKERS = ("validator", "quota", "capacity", "allocator", "lifecycle")
+FAILURES = (AllocationFailed, CapacityCheckFailed, NodeUpdateFailed, QuotaCheckFailed)
+"""What a service says of each failure; a failure of the same cause is no change."""
 
 
 def faults(history: History) -> Iterator[str]:
@@ -65,8 +71,10 @@ def _repeated(history: History, speaker: str) -> Iterator[str]:
                     text = f"{place[1]} is repeated: {event.message}"
                     yield f"{event.key} at {stored.position}: {text}"
                 last[place] = now
-        elif isinstance(event, OfPool) and (
-            is_own or isinstance(event, NodePoolValidated | CWNodePoolDeleted)
+        elif (
+            isinstance(event, OfPool)
+            and not isinstance(event, FAILURES)
+            and (is_own or isinstance(event, NodePoolValidated | CWNodePoolDeleted))
         ):
             changes[event.key] += 1
 

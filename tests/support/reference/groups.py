@@ -43,6 +43,11 @@ class Removal:
     left: int = 0
     before: int = 0
 
+    @property
+    def is_void(self) -> bool:
+        """Whether no Node has left in it."""
+        return not self.left and not self.before
+
 
 @dataclass
 class Group:
@@ -51,6 +56,7 @@ class Group:
     level: the target that it was last scaled to; None before the first time.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: whether the step under way has assigned it a Node.
+    failing: whether the allocator failed on it and is still to try again.
     """
 
     version: NodePoolValidated
@@ -62,6 +68,7 @@ class Group:
     places: int = 0
     within_quota: bool = False
     grown: bool = False
+    failing: bool = False
 
     @property
     def key(self) -> str:
@@ -84,6 +91,11 @@ class Group:
         return [member for member in self.members.values() if member.stays]
 
     @property
+    def leaving(self) -> int:
+        """How many Nodes are leaving."""
+        return len(self.members) - len(self.staying)
+
+    @property
     def spareable(self) -> list[Member]:
         """The Nodes that leave for a scale-down alone."""
         return [
@@ -98,4 +110,5 @@ class Group:
     def owes(self) -> bool:
         """Whether Nodes are leaving that it needs."""
         lacks = len(self.staying) < self.spec.target_nodes
-        return self.valid and not self.deleting and lacks and bool(self.spareable)
+        may_grow = self.valid and not self.deleting and not self.failing
+        return may_grow and lacks and bool(self.spareable)

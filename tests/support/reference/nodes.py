@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.events import (
+    AllocationFailed,
+    AllocationRecovered,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -73,6 +75,8 @@ class NodesModel:
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
+            if group.removal is not None and group.removal.is_void and not group.leaving:
+                group.removal = None  # Every Node that it chose was spared.
             if group.key == about and group.owes:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
@@ -194,6 +198,8 @@ class NodesModel:
                 group.level = message.granted if group.level is None else group.level
             case CWNodePoolScaledUp() | CWNodePoolScaledDown():
                 self._scaled(group, message)
+            case AllocationFailed() | AllocationRecovered():
+                group.failing = isinstance(message, AllocationFailed)
             case GrantAcknowledged(granted=granted):
                 if group.deleting and not granted:
                     group.granted = 0

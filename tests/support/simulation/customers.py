@@ -82,7 +82,7 @@ class Customers:
         return (
             org,
             cluster,
-            f"p{self.random.randrange(3)}" if self.random.random() < 0.9 else "typo",
+            f"p{self.random.randrange(3)}" if self.random.random() < 0.75 else "typo",
         )
 
     def apply_first(self) -> None:
