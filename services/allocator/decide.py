@@ -123,7 +123,12 @@ def _acknowledged(pool: Pool) -> Iterator[Says]:
     granted = pool.unused_grant
     if granted is not None:
         yield GrantAcknowledged(
-            **pool_fields(pool.key), uid=pool.uid, generation=pool.generation, granted=granted
+            **pool_fields(pool.key),
+            uid=pool.uid,
+            generation=pool.generation,
+            granted=granted,
+            number=pool.grant.number if pool.grant is not None else 0,
+            final=pool.stage is not Stage.ACTIVE,
         )
 
 

@@ -20,10 +20,11 @@ class Stage(StrEnum):
 
 
 class Grant(NamedTuple):
-    """How many Nodes quota grants, and for which generation."""
+    """How many Nodes quota grants, for which generation, and the number of that grant."""
 
     generation: int
     nodes: int
+    number: int = 0
 
 
 class Check(NamedTuple):
@@ -122,18 +123,17 @@ class Pool:
 
     @property
     def unused_grant(self) -> int | None:
-        """The current grant, where it is smaller than what is outstanding; else None.
+        """The last grant, where it is smaller than what is outstanding; else None.
 
-        The grant of a deleted NodePool is 0, and is given back whatever is outstanding.
+        Whichever generation it is for, and whether or not the NodePool is valid: no Node is added
+        beyond it. The grant of a deleted NodePool is 0, and is given back whatever is outstanding.
         """
         if self.outstanding is None:
             return None
         if self.stage is not Stage.ACTIVE:
             return 0
         grant = self.grant
-        if grant is None or grant.generation != self.generation:
-            return None
-        return grant.nodes if grant.nodes < self.outstanding else None
+        return grant.nodes if grant is not None and grant.nodes < self.outstanding else None
 
     @property
     def offering(self) -> OfferingKey:

@@ -149,11 +149,10 @@ def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     # A grant for an older generation is not used, and yet has to be given back.
-    pool = replace(pool, outstanding=max(pool.outstanding, verdict.granted))
-    if verdict.generation == pool.generation:
-        pool = replace(pool, grant=Grant(verdict.generation, verdict.granted))
-        if pool.scaled is None and not pool.spec.target_nodes:
-            pool = replace(pool, scaled=0)
+    grant = Grant(verdict.generation, verdict.granted, verdict.number)
+    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding, grant.nodes))
+    if grant.generation == pool.generation and pool.scaled is None and not pool.target:
+        pool = replace(pool, scaled=0)
     return _stored(state, pool)
 
 

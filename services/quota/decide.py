@@ -88,7 +88,7 @@ def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Itera
     if pool is not None and pool.is_releasable:
         # What is released is not to be lost where a check fails.
         own = None
-        state = yield from _said(state, (_released(state, pool),), context)
+        state = yield from _said(state, (released(state, pool),), context)
     state = yield from _served(state, ledger, context, own)
     if pool is not None:
         pool = state.pools.get(pool.key)
@@ -169,7 +169,8 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
     )
 
 
-def _released(state: State, pool: Pool) -> QuotaReleased:
+def released(state: State, pool: Pool) -> QuotaReleased:
+    """What a NodePool gives back: all that it has reserved and does not need any more."""
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaReleased(
         **pool_fields(pool.key),
@@ -181,17 +182,18 @@ def _released(state: State, pool: Pool) -> QuotaReleased:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose quota could not be checked shows it, and is checked again later.
+    """A NodePool whose part of a limit could not be brought up to date, and is tried again later.
 
-    Where a ledger as a whole could not be, it is the first that is to be checked, or that waits.
+    One that may be granted Nodes shows it. Where a ledger as a whole could not be checked, it is
+    the first that is to be checked, or that waits.
     """
-    key = failure.pool if failure.input == NodePoolValidated.__name__ else None
+    key = failure.pool
     if failure.key:
         ledger = state.ledger(LedgerKey(failure.key))
         first = ledger.next() or next(iter(ledger.waiting), None)
         key = PoolKey(failure.key) if PoolKey(failure.key) in state.pools else first
     pool = state.pools.get(key) if key is not None else None
-    if pool is not None and (pool.eligible or failure.key):
+    if pool is not None:
         yield from reported(pool, f"{failure.field} {failure.cause}".strip())
 
 

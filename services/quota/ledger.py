@@ -58,9 +58,7 @@ class Ledger:
         """The ledger with this limit; if it was lowered below what is reserved, grants shrink."""
         is_exceeded = limit is None or limit < self.used
         is_lowered = self.limit is not None and (limit is None or limit < self.limit)
-        exceeding = self.exceeding if is_exceeded else NO_POOLS
-        if is_exceeded and is_lowered:
-            exceeding = self.pools
+        exceeding = self.pools if is_exceeded and is_lowered else self.exceeding
         return replace(self, limit=limit, exceeding=exceeding)
 
     def with_pool(self, before: int, pool: Pool) -> "Ledger":

@@ -9,9 +9,13 @@ from nodepool.contract.keys import LedgerKey, PoolKey
 
 
 class Grant(NamedTuple):
-    """How many Nodes a NodePool may have, as checked for a generation of it."""
+    """How many Nodes a NodePool may have, and the number of the grant among those of the NodePool.
 
-    generation: int
+    Where nothing is reserved for an invalid NodePool it is forgotten, and numbers begin again: the
+    allocator has acknowledged by then every grant that it could ever acknowledge.
+    """
+
+    number: int
     nodes: int
 
 
@@ -37,6 +41,8 @@ class Pool:
     reason, message: the verdict that was published last; no reason before the first.
     warned: what the last warning was about; None while it is within the limit.
     fault: why its last check failed; empty where it did not.
+    shrinks: whether its grant is still to shrink to what it holds, because its check failed when
+        the limit was lowered below what is reserved.
     """
 
     key: PoolKey
@@ -53,11 +59,17 @@ class Pool:
     message: str = ""
     warned: Warned | None = None
     fault: str = ""
+    shrinks: bool = False
 
     @property
     def granted(self) -> int:
         """How many Nodes it may have, as it was published last."""
         return self.grants[-1].nodes if self.grants else 0
+
+    @property
+    def number(self) -> int:
+        """The number of its last grant; 0 before the first."""
+        return self.grants[-1].number if self.grants else 0
 
     @property
     def needed(self) -> int:
@@ -76,7 +88,7 @@ class Pool:
 
     def checked(self, verdict: QuotaChecked) -> "Pool":
         """The NodePool with a verdict on it."""
-        grant = Grant(verdict.generation, verdict.granted)
+        grant = Grant(verdict.number, verdict.granted)
         grants = self.grants if self.grants[-1:] == (grant,) else _usable((*self.grants, grant))
         pool = replace(
             self,
@@ -85,22 +97,17 @@ class Pool:
             message=verdict.message,
             warned=None if verdict.reason is Quota.UNDER else self.warned,
             fault="",
+            shrinks=False,
         )
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
-    def acknowledged(self, grant: Grant) -> "Pool":
-        """The NodePool once the allocator works to this smaller grant, or to none in a deletion.
+    def acknowledged(self, number: int, *, final: bool) -> "Pool":
+        """The NodePool once the allocator works to the grant of this number, or to none any more.
 
-        The allocator acknowledges each grant that is smaller than what it could work to before, in
-        the order in which they were published. One of nothing that was not published is its word
-        that it has read of the deletion, after which it uses no grant at all.
+        It has used all that it will ever use of the grants before that one.
         """
-        usable = 0
-        for index, each in enumerate(self.grants):
-            if each == grant and each.nodes < usable:
-                return replace(self, grants=_usable(self.grants[index:]))
-            usable = max(usable, each.nodes)
-        return replace(self, grants=()) if self.deleting and not grant.nodes else self
+        grants = () if final else tuple(each for each in self.grants if each.number >= number)
+        return replace(self, grants=_usable(grants))
 
 
 def _usable(grants: tuple[Grant, ...]) -> tuple[Grant, ...]:

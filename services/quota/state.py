@@ -29,7 +29,7 @@ from nodepool.service import Context
 from nodepool.state.work import WithWork
 from quota import Hears, Says
 from quota.ledger import Ledger
-from quota.pool import Grant, Pool, Warned
+from quota.pool import Pool, Warned
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _acknowledged(
 ) -> State:
     if pool is None:
         return state
-    return _stored(state, pool.acknowledged(Grant(event.generation, event.granted)), context)
+    return _stored(state, pool.acknowledged(event.number, final=event.final), context)
 
 
 def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
@@ -173,11 +173,16 @@ def _warned(state: State, pool: Pool | None) -> State:
 
 
 def _failed(state: State, pool: Pool | None, text: str, context: Context) -> State:
-    """A NodePool whose check failed keeps its place in line, and is passed over until a retry."""
-    if pool is None:
+    """A NodePool whose check failed keeps its place in line, and is passed over until a retry.
+
+    One that may be granted nothing is tried again where it has something to release.
+    """
+    if pool is None or not (pool.eligible or pool.is_releasable):
         return state
     if pool.eligible:
-        state = _stored(state, replace(pool, fault=text), context, waits=True)
+        shrinks = pool.shrinks or pool.key in state.ledger(pool.ledger).exceeding
+        pool = replace(pool, fault=text, shrinks=shrinks)
+        state = _stored(state, pool, context, waits=True)
     work = replace(state.work, ready=state.work.ready.drop(pool.key))
     state = replace(state, work=work.failed(pool.key, context.time))
     return _served(state, pool.ledger)

@@ -16,7 +16,7 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
     others = ledger.used - pool.reserved
     fits = ledger.limit is not None and others + pool.target <= ledger.limit
     granted = pool.target if fits else min(pool.granted, pool.target)
-    if not fits and pool.key in ledger.exceeding:
+    if not fits and (pool.shrinks or pool.key in ledger.exceeding):
         granted = min(granted, pool.held)
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaChecked(
@@ -30,6 +30,7 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         limit=ledger.limit,
         used=others + max(pool.reserved, granted),
         message=HEALTHY[Quota.UNDER] if fits else _over(pool, ledger, others),
+        number=pool.number if pool.grants and granted == pool.granted else pool.number + 1,
     )
 
 

@@ -88,6 +88,7 @@ def test_a_grant_given_back_before_the_allocator_acknowledged_it_is_found() -> N
                 uid=message.uid,
                 generation=message.generation,
                 granted=message.granted,
+                number=message.number,
             )
             return QUOTA.evolve(state, acknowledged, context)
         return state

@@ -129,17 +129,29 @@ def with_faulty_settings(generation: int, target: int, message: str) -> NodePool
     )
 
 
-def granted(generation: int, count: int, uid: str = UID) -> QuotaChecked:
+def granted(generation: int, count: int, uid: str = UID, number: int = 0) -> QuotaChecked:
     """The NodePool may have so many Nodes, which is its whole target."""
     return sample(
-        QuotaChecked, **OF, uid=uid, generation=generation, granted=count, reason=Quota.UNDER
+        QuotaChecked,
+        **OF,
+        uid=uid,
+        generation=generation,
+        granted=count,
+        number=number or generation,
+        reason=Quota.UNDER,
     )
 
 
 def over_quota(generation: int, count: int) -> QuotaChecked:
     """The NodePool may have so many Nodes, which is less than it asks for."""
     return sample(
-        QuotaChecked, **OF, uid=UID, generation=generation, granted=count, reason=Quota.OVER
+        QuotaChecked,
+        **OF,
+        uid=UID,
+        generation=generation,
+        granted=count,
+        number=generation,
+        reason=Quota.OVER,
     )
 
 
@@ -203,9 +215,15 @@ def kept(number: int, request: int) -> NodeKept:
 # What the service says.
 
 
-def acknowledged(generation: int, count: int) -> GrantAcknowledged:
-    """From here on the allocator works to this smaller grant."""
-    return GrantAcknowledged(**OF, uid=UID, generation=generation, granted=count)
+def acknowledged(generation: int, count: int, number: int | None = None) -> GrantAcknowledged:
+    """From here on the allocator works to this smaller grant, by default the one of its number."""
+    number = generation if number is None else number
+    return GrantAcknowledged(**OF, uid=UID, generation=generation, granted=count, number=number)
+
+
+def given_back(generation: int) -> GrantAcknowledged:
+    """From here on the allocator works to no grant any more: the NodePool is being deleted."""
+    return GrantAcknowledged(**OF, uid=UID, generation=generation, granted=0, final=True)
 
 
 def deliver_fail(message: str, node: str = "") -> CWNodeDeliverFail:

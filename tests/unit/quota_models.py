@@ -119,7 +119,8 @@ class LineModel:
 class AllocatorPool:
     """A NodePool as an allocator has it at the point up to which it has read the log.
 
-    granted: how many Nodes it may have in this generation.
+    granted: how many Nodes it may have.
+    number: the number of that grant.
     outstanding: the largest grant that was not given back yet.
     held: how many Nodes it has.
     """
@@ -127,6 +128,7 @@ class AllocatorPool:
     uid: str = ""
     generation: int = 0
     granted: int = 0
+    number: int = 0
     outstanding: int = 0
     held: int = 0
     deleting: bool = False
@@ -167,7 +169,7 @@ class AllocatorModel:
             case NodePoolDeleting(pool=name, uid=uid) if self.pool(name).uid == uid:
                 pool = replace(self.pool(name), deleting=True, outstanding=0)
                 self.pools[name] = pool
-                yield acknowledged(name, 0, pool.generation, uid=uid)
+                yield acknowledged(name, 0, pool.number, uid, final=True)
             case QuotaChecked(pool=name, uid=uid) if self.pool(name).uid == uid:
                 if not self.pool(name).deleting:
                     yield from self._follow(name, message)
@@ -187,15 +189,11 @@ class AllocatorModel:
             yield node_deleted(name, uid=pool.uid)
 
     def _follow(self, name: str, verdict: QuotaChecked) -> Iterator[GrantAcknowledged]:
-        pool, granted = self.pool(name), verdict.granted
+        pool, granted, number = self.pool(name), verdict.granted, verdict.number
         outstanding = max(pool.outstanding, granted)
-        if verdict.generation != pool.generation:
-            # A grant for an older generation is not used, and yet has to be given back.
-            self.pools[name] = replace(pool, outstanding=outstanding)
-            return
-        self.pools[name] = replace(pool, granted=granted, outstanding=granted)
+        self.pools[name] = replace(pool, granted=granted, number=number, outstanding=granted)
         if granted < outstanding:
-            yield acknowledged(name, granted, pool.generation, uid=pool.uid)
+            yield acknowledged(name, granted, number, pool.uid)
 
     def _hold(self, name: str, change: int) -> None:
         pool = self.pool(name)

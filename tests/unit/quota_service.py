@@ -143,10 +143,17 @@ def node_deleted(pool: str, number: int = 0, uid: str = "") -> CWNodeDeleted:
     )
 
 
-def acknowledged(pool: str, granted: int, generation: int, uid: str = "") -> GrantAcknowledged:
-    """From here on the allocator works to this smaller grant."""
+def acknowledged(
+    pool: str, granted: int, number: int, uid: str = "", *, final: bool = False
+) -> GrantAcknowledged:
+    """From here on the allocator works to the grant of this number, or to none any more."""
     return GrantAcknowledged(
-        **of(pool), uid=uid or uid_of(pool), generation=generation, granted=granted
+        **of(pool),
+        uid=uid or uid_of(pool),
+        generation=1,
+        granted=granted,
+        number=number,
+        final=final,
     )
 
 
@@ -183,6 +190,7 @@ def verdict(
     used: int,
     generation: int = 1,
     message: str = HEALTHY[Quota.UNDER],
+    number: int = 1,
 ) -> QuotaChecked:
     """How many Nodes a NodePool may have."""
     return QuotaChecked(
@@ -196,6 +204,7 @@ def verdict(
         limit=limit,
         used=used,
         message=message,
+        number=number,
     )
 
 

@@ -457,6 +457,21 @@ SAMPLES: tuple[Message, ...] = (
     NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
     AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
     AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON, is_final=False),
+    QuotaChecked(
+        **OF,
+        generation=2,
+        reason=Quota.OVER,
+        uid=UID,
+        granted=1,
+        zone=ZONE,
+        instance_type=KIND,
+        limit=4,
+        used=4,
+        message="targetNodes 3 exceeds quota 4",
+        number=2,
+    ),
+    GrantAcknowledged(**OF, uid=UID, generation=2, granted=1, number=2),
+    GrantAcknowledged(**OF, uid=UID, generation=2, granted=0, number=2, final=True),
 )
 
 

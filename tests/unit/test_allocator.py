@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from allocator.decide import SERVICE
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -91,6 +92,19 @@ def test_a_grant_for_an_older_generation_is_given_back_with_the_next() -> None:
 
     assert older == []
     assert current == [acknowledged(2, 2)]
+
+
+def test_a_smaller_grant_is_given_back_whether_or_not_the_pool_is_still_of_that_generation() -> (
+    None
+):
+    # given a NodePool with a grant of 5 that asked for 2, and is invalid since
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 5), granted(1, 5), specified(2, 2))
+    allocator.hears(specified(3, 2, reason=Validated.INVALID))
+
+    outputs = allocator.hears(granted(2, 2))
+
+    assert outputs == [acknowledged(3, 2, number=2)]
 
 
 def test_a_grant_for_an_older_generation_is_not_used() -> None:

@@ -11,11 +11,11 @@ from unit.allocator_service import (
     POOL_DELETED,
     UID,
     AllocatorService,
-    acknowledged,
     active,
     allocator_with_nodes,
     capacity_checked,
     emptied,
+    given_back,
     granted,
     kept,
     machine_added,
@@ -38,7 +38,7 @@ def test_a_deleted_pool_gives_up_all_its_nodes_and_is_then_emptied() -> None:
     last = allocator.hears(node_deleted(2))
 
     assert deletion == [
-        acknowledged(1, 0),
+        given_back(1),
         removing(2, before=2, cause=cause),
         requested(1, POOL_DELETED),
         requested(2, POOL_DELETED),
@@ -59,7 +59,7 @@ def test_a_deletion_during_a_scale_down_takes_it_over() -> None:
 
     # then every Node is requested anew and counted once, and the scale-down is never complete
     assert deletion == [
-        acknowledged(2, 0),
+        given_back(2),
         removing(2, before=3, cause="deletion of the NodePool"),
         requested(1, POOL_DELETED),
         requested(2, POOL_DELETED, request=2),
@@ -88,7 +88,7 @@ def test_a_preempted_node_of_a_deleted_pool_leaves_for_the_deletion(preempted_fi
 
     cause = "deletion of the NodePool"
     assert outputs == [
-        acknowledged(1, 0),
+        given_back(1),
         removing(1, before=1, cause=cause),
         requested(1, POOL_DELETED),
     ]
@@ -104,7 +104,7 @@ def test_a_deleted_pool_without_nodes_is_emptied_at_once_and_says_nothing_more()
         granted(1, 2), capacity_checked(1, 2), CWNodePoolDeleted(**OF, uid=UID, message="")
     )
 
-    assert deletion == [acknowledged(1, 0), emptied(0)]
+    assert deletion == [given_back(1), emptied(0)]
     assert later == []
     assert POOL not in allocator.state.pools
 
@@ -119,7 +119,7 @@ def test_a_deletion_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -
     by_name = sorted(range(1, count + 1), key=lambda number: f"g{number}")
     requests = [requested(number, POOL_DELETED) for number in by_name]
     begun = removing(count, before=count, cause="deletion of the NodePool")
-    assert first == [acknowledged(1, 0), begun, *requests[: OUTPUTS_MAX - 2]]
+    assert first == [given_back(1), begun, *requests[: OUTPUTS_MAX - 2]]
     assert rest == requests[OUTPUTS_MAX - 2 :]
 
 
@@ -145,7 +145,7 @@ def test_a_deleted_pool_gives_back_its_grant_at_once_and_takes_no_late_verdict()
 
     # then its grant is given back once, and nothing follows from the verdicts
     assert deletion[:2] == [
-        acknowledged(2, 0),
+        given_back(2),
         removing(1, before=1, cause="deletion of the NodePool"),
     ]
     assert late == again == []

@@ -97,7 +97,16 @@ def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_th
 
     text = exceeds(4, 2)
     assert outputs == [
-        verdict("train", Quota.OVER, granted=4, limit=2, used=8, generation=2, message=text),
+        verdict(
+            "train",
+            Quota.OVER,
+            granted=4,
+            limit=2,
+            used=8,
+            generation=2,
+            number=2,
+            message=text,
+        ),
         warning("train", text),
     ]
 

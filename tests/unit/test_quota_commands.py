@@ -141,13 +141,13 @@ def test_a_limit_that_was_unset_can_be_set_again_and_serves_those_that_wait() ->
     quota = QuotaService()
     quota.set_limit(8)
     quota.specify("train", 3)
-    quota.hears(unset(), acknowledged("train", 0, generation=1))
+    quota.hears(unset(), acknowledged("train", 0, number=2))
 
     outputs = quota.set_limit(3)
 
     assert outputs == [
         *configured(3, granted=0),
-        verdict("train", Quota.UNDER, granted=3, limit=3, used=3),
+        verdict("train", Quota.UNDER, granted=3, limit=3, used=3, number=3),
     ]
 
 

@@ -13,10 +13,11 @@ from nodepool.contract.events import (
     QuotaCheckFailed,
 )
 from nodepool.contract.subjects import Address
-from nodepool.service import Failure
+from nodepool.service import Context, Failure
 from quota.decide import SERVICE
 from quota.ledger import Ledger
 from quota.pool import Pool
+from quota.state import evolve
 from quota.verdict import verdict as sound_verdict
 from unit.quota_service import (
     QuotaService,
@@ -120,6 +121,26 @@ def test_a_change_of_what_others_use_checks_a_pool_again_whose_check_failed() ->
     ]
 
 
+def test_a_grant_shrinks_with_the_limit_although_the_check_failed_at_that_change() -> None:
+    # given a grant of which nothing is used, and a check that fails when the limit is lowered
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("bad", 5)
+    with a_bug_that_one_pool_brings_up():
+        lowered = quota.set_limit(3)
+
+    # when it is tried again
+    quota.now += MINUTE
+    retried = quota.wake_until_idle()
+
+    text = exceeds(5, 3)
+    assert lowered == [*configured(3, granted=5), *failed("bad")]
+    assert retried == [
+        verdict("bad", Quota.OVER, granted=0, limit=3, used=5, number=2, message=text),
+        warning("bad", text),
+    ]
+
+
 def test_a_pool_whose_check_fails_keeps_no_other_from_its_verdict() -> None:
     # given three pools that wait
     quota = QuotaService()
@@ -135,9 +156,9 @@ def test_a_pool_whose_check_fails_keeps_no_other_from_its_verdict() -> None:
     # then the others have what they may have
     assert outputs == [
         *configured(4, granted=0),
-        verdict("before", Quota.UNDER, granted=2, limit=4, used=2),
+        verdict("before", Quota.UNDER, granted=2, limit=4, used=2, number=2),
         *failed("bad"),
-        verdict("after", Quota.UNDER, granted=2, limit=4, used=4),
+        verdict("after", Quota.UNDER, granted=2, limit=4, used=4, number=2),
     ]
     assert newcomer == [verdict("newcomer", Quota.UNDER, granted=0, limit=4, used=4)]
 
@@ -158,7 +179,7 @@ def test_a_pool_whose_check_failed_keeps_its_place_in_line() -> None:
     text = exceeds(2, 2, "2 used by 1 other pool")
     assert outputs == [
         *configured(2, granted=0),
-        verdict("bad", Quota.UNDER, granted=2, limit=2, used=2),
+        verdict("bad", Quota.UNDER, granted=2, limit=2, used=2, number=2),
         verdict("other", Quota.OVER, granted=0, limit=2, used=2, message=text),
         warning("other", text),
     ]
@@ -187,20 +208,33 @@ def test_what_a_pool_gives_back_is_not_lost_where_the_step_fails() -> None:
     # when nothing can be released for a while, and then it can again
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("quota.decide.QuotaReleased", None)
-        step = quota.outputs_of(acknowledged("train", 0, generation=1))
-        (retry,) = quota.outputs_of(quota.next_wake())
-        at_once = quota.due is not None and quota.due <= quota.now
+        step = quota.outputs_of(acknowledged("train", 0, number=1, final=True))
+    at_once = quota.wake_until_idle()
     quota.now += MINUTE
     rest = quota.wake_until_idle()
 
-    assert step == []
-    assert isinstance(retry, QuotaCheckFailed)
-    assert not at_once
+    text = "internal error while checking quota: TypeError: 'NoneType' object is not callable"
+    assert step == [QuotaCheckFailed(**of("train"), message=text)]
+    assert at_once == []
     assert rest == [
         released("train", granted=0, used=0),
-        verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2),
+        verdict("waiting", Quota.UNDER, granted=2, limit=2, used=2, number=2),
     ]
     assert quota.due is None
+
+
+def test_an_invalid_pool_that_has_nothing_to_give_back_is_not_tried_again() -> None:
+    # given a pool that has become invalid and has Nodes
+    quota = QuotaService()
+    quota.set_limit(2)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+    quota.specify("train", 2, reason=Validated.INVALID)
+
+    failed = QuotaCheckFailed(**of("train"), message=TEXT)
+    state = evolve(quota.state, failed, Context(quota.position, quota.now))
+
+    assert state is quota.state
 
 
 def test_a_ledger_that_could_not_be_checked_is_tried_again_with_the_first_that_waits() -> None:
@@ -250,7 +284,7 @@ def test_an_input_that_cannot_be_read_names_the_field() -> None:
     ]
 
 
-def test_of_a_pool_that_may_be_granted_nothing_no_failure_is_shown() -> None:
+def test_of_a_pool_that_may_be_granted_nothing_no_failure_is_shown_to_users() -> None:
     quota = QuotaService()
     quota.set_limit(2)
     quota.specify("invalid", 2)
@@ -264,4 +298,5 @@ def test_of_a_pool_that_may_be_granted_nothing_no_failure_is_shown() -> None:
         for event in SERVICE.on_failure(quota.state, unreadable(pool))
     ]
 
-    assert outputs == []
+    text = "internal error while checking quota: data.spec.targetNodes is required"
+    assert outputs == [QuotaCheckFailed(**of("invalid"), message=text)]

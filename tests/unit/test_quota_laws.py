@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool.contract.conditions import Quota
-from nodepool.contract.events import QuotaChecked, Wake
+from nodepool.contract.events import QuotaChecked, QuotaReleased, Wake
 from nodepool.contract.messages import Message
 from nodepool.service import Context
 from nodepool.state.work import IMMEDIATELY, RETRY_AFTER
 from quota import Hears, Says
+from quota.decide import released
 from quota.ledger import Ledger
 from quota.pool import Pool
 from quota.state import State, evolve
@@ -29,7 +30,7 @@ class Interleaving:
     Each action is about one NodePool and has a number, which it may leave unused. An action that is
     impossible, as the removal of a Node where there is none, does nothing.
 
-    broken: the NodePools whose check raises an exception.
+    broken: the NodePools whose check raises an exception, and whose release does.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -83,11 +84,11 @@ class Interleaving:
         self.log.extend(self.allocator.remove(pool, number))
 
     def break_check(self, pool: str, _number: int) -> None:
-        """From now on the check of the NodePool fails."""
+        """From now on the check of the NodePool fails, and its release."""
         self.broken.add(pool)
 
     def mend_check(self, pool: str, _number: int) -> None:
-        """From now on the check of the NodePool succeeds."""
+        """From now on the check of the NodePool succeeds, and its release."""
         self.broken.discard(pool)
 
     def time_passes(self, _pool: str, number: int) -> None:
@@ -181,15 +182,23 @@ def check_books(state: State) -> None:
 
 @contextmanager
 def failing_checks(broken: set[str]) -> Iterator[None]:
-    """In here, the check of each NodePool with one of these names raises an exception."""
+    """In here, check and release of each NodePool with one of these names raise an exception."""
 
     def check(pool: Pool, ledger: Ledger) -> QuotaChecked:
+        _raise(pool)
+        return verdict(pool, ledger)
+
+    def release(state: State, pool: Pool) -> QuotaReleased:
+        _raise(pool)
+        return released(state, pool)
+
+    def _raise(pool: Pool) -> None:
         if pool.key.split("/")[2] in broken:
             raise LookupError(pool.key)
-        return verdict(pool, ledger)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("quota.checks.verdict", check)
+        patch.setattr("quota.decide.released", release)
         yield
 
 
@@ -248,9 +257,8 @@ def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
     for key, pool in quota.state.pools.items():
         name = key.split("/")[2]
         assert pool.held == interleaving.allocator.pool(name).held
-        assert pool.reserved == pool.needed
+        assert pool.reserved == pool.needed == max(pool.granted, pool.held)
         if pool.eligible:
-            assert pool.reserved == max(pool.granted, pool.held)
             now = verdict(pool, quota.ledger)
             assert (pool.reason is Quota.UNDER) is fits(pool, quota.ledger), key
             assert (name in quota.line) is not fits(pool, quota.ledger), key

@@ -46,7 +46,7 @@ def test_what_other_pools_use_is_named_as_it_changes_and_without_another_warning
     # when a third comes, and the other gives back a part
     third = quota.specify("batch", 1)
     shrunk = quota.specify("serve", 2)
-    given_back = quota.hears(acknowledged("serve", 2, generation=2))
+    given_back = quota.hears(acknowledged("serve", 2, number=2))
 
     # then the verdict is published again each time the numbers in its message have changed
     five, three = (
@@ -57,7 +57,9 @@ def test_what_other_pools_use_is_named_as_it_changes_and_without_another_warning
         verdict("batch", Quota.UNDER, granted=1, limit=8, used=5),
         verdict("train", Quota.OVER, granted=0, limit=8, used=5, message=five),
     ]
-    assert shrunk == [verdict("serve", Quota.UNDER, granted=2, limit=8, used=5, generation=2)]
+    assert shrunk == [
+        verdict("serve", Quota.UNDER, granted=2, limit=8, used=5, generation=2, number=2)
+    ]
     assert given_back == [
         released("serve", granted=2, used=3),
         verdict("train", Quota.OVER, granted=0, limit=8, used=3, message=three),

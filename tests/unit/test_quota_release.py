@@ -63,22 +63,22 @@ def test_a_limit_below_what_is_reserved_shrinks_every_grant_to_what_its_pool_hol
 
     # when the limit is lowered to 3, and the allocator has read of that
     lowered = quota.set_limit(3)
-    acknowledgement = quota.hears(acknowledged("train", 2, generation=1))
+    acknowledgement = quota.hears(acknowledged("train", 2, number=2))
 
     # then the third goes to the one that waits
     alone, short = exceeds(5, 3), exceeds(1, 3, "5 used by 1 other pool")
     both = exceeds(5, 3, "1 used by 1 other pool")
     assert lowered == [
         *configured(3, granted=5),
-        verdict("train", Quota.OVER, granted=2, limit=3, used=5, message=alone),
+        verdict("train", Quota.OVER, granted=2, limit=3, used=5, number=2, message=alone),
         warning("train", alone),
         verdict("other", Quota.OVER, granted=0, limit=3, used=5, message=short),
         warning("other", short),
     ]
     assert acknowledgement == [
         released("train", granted=2, used=2),
-        verdict("other", Quota.UNDER, granted=1, limit=3, used=3),
-        verdict("train", Quota.OVER, granted=2, limit=3, used=3, message=both),
+        verdict("other", Quota.UNDER, granted=1, limit=3, used=3, number=2),
+        verdict("train", Quota.OVER, granted=2, limit=3, used=3, number=2, message=both),
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_grant_shrinks_once_and_a_later_loss_is_replaced_up_to_it() -> None:
     quota.specify("train", 5)
     quota.assign("train", 4)
     quota.set_limit(3)
-    quota.hears(acknowledged("train", 4, generation=1))
+    quota.hears(acknowledged("train", 4, number=2))
 
     lost = quota.hears(node_deleted("train", 0))
     raised = quota.set_limit(4)
@@ -97,7 +97,7 @@ def test_a_grant_shrinks_once_and_a_later_loss_is_replaced_up_to_it() -> None:
     assert lost == []
     assert raised == [
         *configured(4, granted=4),
-        verdict("train", Quota.OVER, granted=4, limit=4, used=4, message=text),
+        verdict("train", Quota.OVER, granted=4, limit=4, used=4, number=2, message=text),
         warning("train", text),
     ]
 
@@ -111,8 +111,8 @@ def test_a_grant_that_shrank_and_grew_again_before_the_allocator_read_of_it_is_g
         quota.set_limit(limit)
 
     # when the allocator reads of the first change, and then of the last
-    first = quota.hears(acknowledged("train", 0, generation=1))
-    last = quota.hears(acknowledged("train", 0, generation=1))
+    first = quota.hears(acknowledged("train", 0, number=2))
+    last = quota.hears(acknowledged("train", 0, number=4))
 
     # then it gives back what it could have used in between only after the last
     assert first == []
@@ -127,8 +127,8 @@ def test_pools_are_within_their_quota_again_once_the_limit_is_raised() -> None:
 
     assert outputs == [
         *configured(8, granted=8),
-        verdict("one", Quota.UNDER, granted=4, limit=8, used=8),
-        verdict("two", Quota.UNDER, granted=4, limit=8, used=8),
+        verdict("one", Quota.UNDER, granted=4, limit=8, used=8, number=3),
+        verdict("two", Quota.UNDER, granted=4, limit=8, used=8, number=3),
     ]
 
 
@@ -145,7 +145,9 @@ def test_an_unset_limit_shrinks_grants_as_one_of_0_does_and_the_reason_is_not_se
 
     assert outputs == [
         *unlimited(granted=5),
-        verdict("train", Quota.NOT_SET, granted=2, limit=None, used=5, message=not_set(5)),
+        verdict(
+            "train", Quota.NOT_SET, granted=2, limit=None, used=5, number=2, message=not_set(5)
+        ),
         warning("train", not_set(5)),
     ]
 
@@ -158,7 +160,7 @@ def test_of_an_unset_limit_nothing_is_kept_once_its_last_pool_is_gone() -> None:
     quota.specify("train", 5)
     quota.unset_limit()
 
-    quota.hears(deleting("train"), acknowledged("train", 0, generation=1), pool_deleted("train"))
+    quota.hears(deleting("train"), acknowledged("train", 0, 1, final=True), pool_deleted("train"))
 
     assert unused == (unlimited(granted=0), State())
     assert quota.state == State()
@@ -174,11 +176,13 @@ def test_a_smaller_target_gives_back_its_grant_as_its_nodes_leave() -> None:
     quota.assign("train", 4)
 
     smaller = quota.specify("train", 2)
-    acknowledgement = quota.hears(acknowledged("train", 2, generation=2))
+    acknowledgement = quota.hears(acknowledged("train", 2, number=2))
     first = quota.hears(node_deleted("train", 3))
     second = quota.hears(node_deleted("train", 2))
 
-    assert smaller == [verdict("train", Quota.UNDER, granted=2, limit=4, used=4, generation=2)]
+    assert smaller == [
+        verdict("train", Quota.UNDER, granted=2, limit=4, used=4, generation=2, number=2)
+    ]
     assert acknowledgement == []
     assert first == [released("train", granted=3, used=3)]
     assert second == [released("train", granted=2, used=2)]
@@ -193,13 +197,15 @@ def test_a_grant_is_not_given_to_another_pool_before_the_allocator_acknowledges(
 
     # when the first one wants less
     smaller = quota.specify("train", 1)
-    acknowledgement = quota.hears(acknowledged("train", 1, generation=2))
+    acknowledgement = quota.hears(acknowledged("train", 1, number=2))
 
     # then the other has its share only after the allocator has acknowledged that
-    assert smaller == [verdict("train", Quota.UNDER, granted=1, limit=4, used=4, generation=2)]
+    assert smaller == [
+        verdict("train", Quota.UNDER, granted=1, limit=4, used=4, generation=2, number=2)
+    ]
     assert acknowledgement == [
         released("train", granted=1, used=1),
-        verdict("other", Quota.UNDER, granted=3, limit=4, used=4),
+        verdict("other", Quota.UNDER, granted=3, limit=4, used=4, number=2),
     ]
 
 
@@ -212,7 +218,7 @@ def test_a_node_that_leaves_before_the_acknowledgement_gives_back_nothing() -> N
     quota.specify("train", 1)
 
     deleted = quota.hears(node_deleted("train", 0))
-    acknowledgement = quota.hears(acknowledged("train", 1, generation=2))
+    acknowledgement = quota.hears(acknowledged("train", 1, number=2))
 
     assert deleted == []
     assert acknowledgement == [released("train", granted=1, used=1)]
@@ -225,8 +231,8 @@ def test_an_acknowledged_older_grant_leaves_the_newer_one_reserved() -> None:
     quota.specify("train", 1)
     quota.specify("train", 3)
 
-    older = quota.hears(acknowledged("train", 1, generation=2))
-    newer = quota.hears(acknowledged("train", 3, generation=3))
+    older = quota.hears(acknowledged("train", 1, number=2))
+    newer = quota.hears(acknowledged("train", 3, number=3))
 
     assert older == [released("train", granted=3, used=3)]
     assert newer == []
@@ -240,7 +246,7 @@ def test_an_acknowledgement_of_an_older_generation_gives_back_where_the_grant_is
     quota.specify("train", 1)
     quota.specify("train", 1)
 
-    outputs = quota.hears(acknowledged("train", 1, generation=2))
+    outputs = quota.hears(acknowledged("train", 1, number=2))
 
     assert outputs == [released("train", granted=1, used=1)]
 
@@ -271,7 +277,7 @@ def test_a_pool_in_deletion_keeps_reserved_what_it_holds_and_gives_it_back_node_
     # when it is deleted, and the allocator has read of that
     outputs = [
         quota.hears(deleting("train")),
-        quota.hears(acknowledged("train", 0, generation=1)),
+        quota.hears(acknowledged("train", 0, number=1, final=True)),
         quota.hears(node_deleted("train", 0)),
         quota.hears(node_deleted("train", 1)),
         quota.hears(pool_deleted("train")),
@@ -296,7 +302,7 @@ def test_a_grant_that_is_raised_right_before_a_deletion_is_given_back_with_the_o
     quota.specify("train", 10)
     quota.hears(deleting("train"))
 
-    outputs = quota.hears(acknowledged("train", 0, generation=2))
+    outputs = quota.hears(acknowledged("train", 0, number=1, final=True))
 
     assert outputs == [released("train", granted=2, used=2)]
 
@@ -311,8 +317,8 @@ def test_a_late_acknowledgement_of_a_grant_of_nothing_is_not_taken_for_that_of_a
     quota.hears(deleting("train"))
 
     # when the allocator reads of the first, and at last of the deletion
-    shrunk = quota.hears(acknowledged("train", 0, generation=1))
-    deleted = quota.hears(acknowledged("train", 0, generation=1))
+    shrunk = quota.hears(acknowledged("train", 0, number=2))
+    deleted = quota.hears(acknowledged("train", 0, number=3, final=True))
 
     # then it might still have used the second grant in between
     assert shrunk == []
@@ -332,7 +338,7 @@ def test_a_pool_in_deletion_gives_back_all_when_its_object_is_gone_at_the_latest
     assert nodes == []
     assert gone == [
         released("train", granted=0, used=0),
-        verdict("other", Quota.UNDER, granted=3, limit=4, used=3),
+        verdict("other", Quota.UNDER, granted=3, limit=4, used=3, number=2),
     ]
 
 
@@ -358,7 +364,7 @@ def test_messages_about_an_earlier_pool_of_the_same_name_change_nothing() -> Non
     outputs = quota.hears(
         assigned("train", uid=earlier),
         node_deleted("train", uid=earlier),
-        acknowledged("train", 0, generation=1, uid=earlier),
+        acknowledged("train", 0, number=1, uid=earlier),
         deleting("train", uid=earlier),
     )
 

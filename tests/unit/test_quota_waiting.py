@@ -35,8 +35,8 @@ def test_a_raised_limit_serves_waiting_pools_in_the_order_in_which_they_began_to
     text = exceeds(7, 12, "11 used by 2 other pools")
     assert outputs == [
         *configured(12, granted=0),
-        verdict("first", Quota.UNDER, granted=5, limit=12, used=5),
-        verdict("second", Quota.UNDER, granted=6, limit=12, used=11),
+        verdict("first", Quota.UNDER, granted=5, limit=12, used=5, number=2),
+        verdict("second", Quota.UNDER, granted=6, limit=12, used=11, number=2),
         verdict("late", Quota.OVER, granted=0, limit=12, used=11, generation=2, message=text),
         warning("late", text),
     ]
@@ -50,7 +50,7 @@ def test_a_small_pool_is_served_although_a_large_one_before_it_does_not_fit() ->
     text = exceeds(10, 4, "2 used by 1 other pool")
     assert outputs == [
         *configured(4, granted=0),
-        verdict("small", Quota.UNDER, granted=2, limit=4, used=2),
+        verdict("small", Quota.UNDER, granted=2, limit=4, used=2, number=2),
         verdict("large", Quota.OVER, granted=0, limit=4, used=2, message=text),
         warning("large", text),
     ]
@@ -74,7 +74,7 @@ def test_a_limit_that_is_set_for_the_first_time_serves_the_pools_that_wait_for_i
 
     assert outputs == [
         *configured(8, granted=0),
-        verdict("train", Quota.UNDER, granted=3, limit=8, used=3),
+        verdict("train", Quota.UNDER, granted=3, limit=8, used=3, number=2),
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_newcomer_in_the_same_batch_as_a_raised_limit_does_not_overtake_a_pool
     text = exceeds(5, 5, "5 used by 1 other pool")
     assert outputs == [
         *configured(5, granted=0),
-        verdict("waiting", Quota.UNDER, granted=5, limit=5, used=5),
+        verdict("waiting", Quota.UNDER, granted=5, limit=5, used=5, number=2),
         verdict("newcomer", Quota.OVER, granted=0, limit=5, used=5, message=text),
         warning("newcomer", text),
     ]
@@ -101,7 +101,7 @@ def test_a_newcomer_in_the_same_batch_as_a_release_does_not_overtake_a_pool_that
 
     # when the release and the newcomer come one right after the other
     outputs = [
-        quota.process(acknowledged("train", 1, generation=2)),
+        quota.process(acknowledged("train", 1, number=2)),
         quota.process(specified("newcomer", 3)),
     ]
 
@@ -110,7 +110,7 @@ def test_a_newcomer_in_the_same_batch_as_a_release_does_not_overtake_a_pool_that
     assert outputs == [
         [
             released("train", granted=1, used=1),
-            verdict("waiting", Quota.UNDER, granted=3, limit=4, used=4),
+            verdict("waiting", Quota.UNDER, granted=3, limit=4, used=4, number=2),
         ],
         [
             verdict("newcomer", Quota.OVER, granted=0, limit=4, used=4, message=text),
@@ -148,7 +148,7 @@ def test_a_waiter_with_a_new_version_is_not_served_before_those_that_wait_longer
     over = verdict("second", Quota.OVER, granted=0, limit=2, used=2, message=text)
     assert raised == [
         *configured(2, granted=0),
-        verdict("first", Quota.UNDER, granted=2, limit=2, used=2),
+        verdict("first", Quota.UNDER, granted=2, limit=2, used=2, number=2),
         over,
         warning("second", text),
     ]

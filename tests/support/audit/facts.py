@@ -67,8 +67,8 @@ class History(Generic[T]):
         return self._values[count - 1] if count else None
 
     def since(self, position: int) -> list[T]:
-        """Every value stated at or after a position."""
-        return self._values[bisect_right(self._positions, position - 1) :]
+        """The last value stated up to a position, and every later one."""
+        return self._values[max(0, bisect_right(self._positions, position) - 1) :]
 
     @property
     def last(self) -> T:
@@ -98,7 +98,7 @@ class Pool:
     versions: its specs with the validator's verdicts.
     grants: the grants of the quota service.
     checks: the capacity checks; None for one that failed.
-    acknowledged: the position of the grant that the allocator has acknowledged.
+    acknowledged: up to which position the allocator had read when it acknowledged its last grant.
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
     deleting_since: the position at which its deletion began.

@@ -1,8 +1,13 @@
-"""Rules for outcomes: each command has one, however often it arrives."""
+"""Rules for outcomes: each command has one, however often it arrives.
+
+One that was refused for an internal error is processed again when it is sent again.
+"""
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.messages import Message
 from support.audit.facts import Facts, Origin, Violation
+
+FAILED = "refused, InternalError"
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -10,8 +15,11 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     if not isinstance(message, CommandAccepted | CommandRefused):
         return
     path = "/".join(message.path)
-    outcome = _text(message)
-    earlier = facts.outcomes.setdefault((path, message.command, origin.command), outcome)
+    outcome, identity = _text(message), (path, message.command, origin.command)
+    earlier = facts.outcomes.get(identity, outcome)
+    if earlier.startswith(FAILED):
+        earlier = outcome
+    facts.outcomes[identity] = outcome
     if earlier != outcome:
         raise Violation(
             f"command {origin.command} to {path} has two outcomes: {earlier}, then {outcome}"

@@ -3,12 +3,13 @@
 * A NodePool wants what it was granted, at most its target, without what it holds. One that is
   invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
 * The free machines of its type and zone that its affinity accepts are had in order: class
-  `default` before `spot`, then by priority, then by how long they have waited.
+  `default` before `spot`, then by priority, then by how long they have waited: since the verdict on
+  their quota that left them wanting Nodes, or more Nodes than before.
 * In the end, no machine is free that a NodePool wants.
 
-From the log: which machines there are and which NodePool holds each, and since when a NodePool
-waits. Which of several machines a NodePool with an affinity is given is not laid down; verdicts on
-the way are only compared where no NodePool of the offering has one.
+From the log: which machines there are and which NodePool holds each. Which of several machines a
+NodePool with an affinity is given is not laid down; verdicts on the way are only compared where no
+NodePool of the offering has one.
 """
 
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class Machine:
 
 @dataclass
 class Demand:
-    """What a NodePool wants; `since` is when it began to wait, as its last verdict says."""
+    """What a NodePool wants; `since` is when it began to wait."""
 
     version: NodePoolValidated
     deleting: bool = False
@@ -58,7 +59,6 @@ class Demand:
     checked: int = 0
     held: int = 0
     since: datetime | None = None
-    verdict: CapacityChecked | None = None
 
     @property
     def key(self) -> str:
@@ -76,12 +76,17 @@ class Demand:
         return self.version.zone, self.spec.instance_type
 
     @property
+    def missing(self) -> int:
+        """How many Nodes it has not got of those that it was granted."""
+        return max(0, min(self.granted, self.spec.target_nodes) - self.held)
+
+    @property
     def wanted(self) -> int:
         """How many Nodes it wants now."""
         is_checked = self.checked == self.version.generation
         if self.deleting or self.version.reason is not Validated.VALID or not is_checked:
             return 0
-        return max(0, min(self.granted, self.spec.target_nodes) - self.held)
+        return self.missing
 
 
 class CapacityModel:
@@ -120,10 +125,11 @@ class CapacityModel:
         if reason is Capacity.SUFFICIENT:
             return HEALTHY[reason]
         zone, kind = demand.offering
+        size = INSTANCE_TYPES[kind].rack_size
         which = " that satisfy the node affinity" if reason.endswith("NodeAffinity") else ""
         return (
             f"{available or 'none'} of {demand.wanted} wanted Nodes of {kind}{which} "
-            f"can be had in {zone} now"
+            f"can be had in {zone} now{f', in racks of {size}' if size else ''}"
         )
 
     def _take(self, stored: Stored) -> None:
@@ -139,8 +145,7 @@ class CapacityModel:
             case CWNodePoolDeleted(uid=uid):
                 self.demands.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.demands:
-                self.demands[uid].granted = message.granted
-                self.demands[uid].checked = message.generation
+                self._granted(self.demands[uid], message, stored)
             case CapacityChecked(uid=uid):
                 self._checked(self.demands.get(uid), message, stored)
             case CWInsufficientCapacity(key=key):
@@ -171,11 +176,24 @@ class CapacityModel:
             case _:
                 pass
 
+    def _granted(self, demand: Demand, verdict: QuotaChecked, stored: Stored) -> None:
+        """A verdict on an older version of a NodePool changes nothing."""
+        if verdict.generation != demand.version.generation:
+            return
+        before = demand.missing
+        demand.granted, demand.checked = verdict.granted, verdict.generation
+        if demand.since is None or not before or demand.missing > before:
+            demand.since = stored.time
+
     def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
             self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
-        demand.since, demand.verdict = verdict.since, verdict
+        if demand.since != verdict.since:
+            self.faults.append(
+                f"{demand.key} waits since {verdict.since} at {stored.position}, and has to wait "
+                f"since {demand.since}"
+            )
         rivals = [
             each
             for each in self.demands.values()

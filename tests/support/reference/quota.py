@@ -1,5 +1,7 @@
 """Quota as a second specification: who may have how many Nodes, and in which order they are served.
 
+* A check that failed leaves a NodePool where it was: it keeps its place, reserves what it reserved
+  before, and is passed over, until a check succeeds or what it reserves too much is released.
 * A limit counts all NodePools of an organisation, zone and instance type. Each reserves what it
   holds, or what it was granted, whichever is more; a larger grant of before counts until the
   allocator has acknowledged the smaller one. A NodePool that is being deleted reserves what it
@@ -23,16 +25,18 @@ from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
-    CWNodePoolQuotaCheckFailed,
     CWNodeRegistrationFailed,
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
+    QuotaReleased,
     QuotaSet,
     Wake,
 )
+from nodepool.contract.messages import Message
 from nodepool.engine import bounds
 from support.reference.history import History, Stored
 from support.reference.pools import LedgerName
@@ -53,6 +57,9 @@ class Part:
     reason: of the last verdict; None before the first, and after a check that failed.
     place: its place among those that wait; None where it does not wait.
     shrunk: what it held since the limit was lowered; empty where its grant need not shrink.
+    failed: whether its last check failed.
+    kept: what it reserves until a release that failed is made; 0 where none did.
+    published: what it reserved when that was published last.
     """
 
     version: NodePoolValidated
@@ -65,6 +72,9 @@ class Part:
     checked: int = 0
     place: Place | None = None
     shrunk: set[int] = field(default_factory=set)
+    failed: bool = False
+    kept: int = 0
+    published: int = 0
 
     @property
     def key(self) -> str:
@@ -87,9 +97,14 @@ class Part:
         return self.version.org, self.version.zone, self.version.spec.instance_type
 
     @property
+    def needed(self) -> int:
+        """What it holds, or may still come to hold."""
+        return max([self.held, *(size for _, size in self.grants)])
+
+    @property
     def reserved(self) -> int:
         """What counts against the limit."""
-        return max([self.held, *(size for _, size in self.grants)])
+        return max(self.needed, self.kept)
 
 
 class QuotaModel:
@@ -100,6 +115,7 @@ class QuotaModel:
         self.parts: dict[str, Part] = {}
         self.faults: list[str] = []
         self._wake: Stored | None = None
+        self._broken: set[LedgerName] = set()
         self._outputs = 0
         self._fitting: list[Part] = []
         for stored in history.seen_by("quota"):
@@ -157,7 +173,7 @@ class QuotaModel:
                 self._limited(ledger, 0)
                 del self.limits[ledger]
             case Wake(service="quota"):
-                self._wake, self._outputs = stored, 0
+                self._wake, self._outputs, self._broken = stored, 0, set()
                 self._fitting = [each for each in self.parts.values() if self._waits_in_vain(each)]
             case _:
                 self._changed(stored)
@@ -170,26 +186,56 @@ class QuotaModel:
             case NodePoolDeleting() if message.uid in self.parts:
                 part = self.parts[message.uid]
                 part.deleting, part.place = True, None
-            case CWNodePoolDeleted():
-                self.parts.pop(message.uid, None)
+            case CWNodePoolDeleted() if message.uid in self.parts:
+                part = self.parts[message.uid]
+                part.held, part.grants = 0, []
+            case GrantAcknowledged() if message.uid in self.parts:
+                self._acknowledged(self.parts[message.uid], message, stored.cause)
+            case QuotaReleased():
+                for part in self._existing(message.key):
+                    self._released(part, message, stored)
+            case QuotaCheckFailed():
+                for part in self._existing(message.key):
+                    self._failed(part, stored)
             case CWNodeAssigned():
                 self._held(message.uid, 1)
-            case CWNodeDeleted() | CWNodeRegistrationFailed():
-                self._held(message.uid, -1)
-            case GrantAcknowledged() if message.uid in self.parts:
-                part = self.parts[message.uid]
-                kept = [grant for grant in part.grants if grant[0] >= stored.cause]
-                part.grants = [] if part.deleting else kept
-            case CWNodePoolQuotaCheckFailed():
-                for part in self.parts.values():
-                    if part.key == message.key:
-                        part.reason, part.place = None, None
             case _:
-                pass
+                self._left(message)
+
+    def _left(self, message: Message) -> None:
+        if isinstance(message, CWNodeDeleted | CWNodeRegistrationFailed):
+            self._held(message.uid, -1)
+
+    def _existing(self, key: str) -> list[Part]:
+        """The NodePool with this key, which an event of the quota service is about."""
+        return [part for part in self.parts.values() if part.key == key][-1:]
+
+    def _acknowledged(self, part: Part, message: GrantAcknowledged, read: int) -> None:
+        """Of the grants that the allocator had read, it may use the last one only."""
+        used = [position for position, _ in part.grants if position <= read][-1:]
+        part.grants = [grant for grant in part.grants if [grant[0]] >= used]
+        if message.final:
+            part.grants = []
+
+    def _released(self, part: Part, message: QuotaReleased, stored: Stored) -> None:
+        if message.granted != part.needed:
+            self.faults.append(
+                f"{part.key} releases all but {message.granted} Nodes at {stored.position}, and "
+                f"needs {part.needed}"
+            )
+        part.kept, part.published = 0, part.needed
+
+    def _failed(self, part: Part, stored: Stored) -> None:
+        part.failed, part.reason, part.kept = True, None, part.published
+        self._broken.add(part.ledger)
+        if part.eligible and part.place is None:
+            part.place = min(part.seen, stored.cause), stored.cause
 
     def _validated(self, version: NodePoolValidated, position: int) -> None:
         part = self.parts.get(version.uid)
         if part is None:
+            for earlier in self._existing(version.key):
+                earlier.kept = 0
             self.parts[version.uid] = Part(version, position)
             return
         before, part.version, part.seen = part.version, version, position
@@ -220,7 +266,7 @@ class QuotaModel:
         self.limits[ledger] = limit
         if lowered and sum(part.reserved for part in parts) > limit:
             for part in parts:
-                if part.eligible and part.reason is not None:
+                if part.eligible:
                     part.shrunk = {part.held}
 
     def _checked(self, verdict: QuotaChecked, stored: Stored) -> None:
@@ -243,9 +289,10 @@ class QuotaModel:
     def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:
         longer = [other for other in self.parts.values() if self._waits_longer(other, part)]
         part.grant = verdict.granted
-        part.grants = [grant for grant in part.grants if grant[1] > verdict.granted]
         part.grants.append((stored.position, verdict.granted))
-        part.reason, part.shrunk = verdict.reason, set()
+        part.reason, part.shrunk, part.failed = verdict.reason, set(), False
+        part.published = max(part.published, part.needed)
+        part.kept = part.kept if part.published > part.needed else 0
         part.checked = verdict.generation
         for other in longer:
             if not self.fits(other):
@@ -260,13 +307,14 @@ class QuotaModel:
 
     def _waits_longer(self, other: Part, part: Part) -> bool:
         """Whether another NodePool waits longer than this one, for what it could have now."""
-        if other is part or other.ledger != part.ledger or other.place is None:
+        if other is part or other.ledger != part.ledger or other.place is None or other.failed:
             return False
         first = part.place[0] if part.place is not None else part.seen
         return other.place[1] < first and self.fits(other)
 
     def _waits_in_vain(self, part: Part) -> bool:
-        return part.place is not None and part.eligible and self.fits(part)
+        waits = part.place is not None and part.eligible and not part.failed
+        return waits and part.ledger not in self._broken and self.fits(part)
 
     def _check_wake(self) -> None:
         """After a wake, no NodePool waits any more for what it could have had before it."""

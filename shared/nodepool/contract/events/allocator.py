@@ -9,13 +9,21 @@ from nodepool.contract.model import ComputeClass, RemovalReason
 
 
 class GrantAcknowledged(Event, OfPool):
-    """The allocator adds no Node beyond this smaller grant any more."""
+    """The allocator adds no Node beyond this smaller grant any more.
+
+    generation: the newest generation of the NodePool that the allocator knows.
+    granted: how many Nodes the NodePool may have.
+    number: the number of that grant, the newest that the allocator knows.
+    final: whether no grant is used any more, whatever was granted: the NodePool is being deleted.
+    """
 
     speaker: ClassVar[str] = "allocator"
 
     uid: str
     generation: int
     granted: int
+    number: int = 0
+    final: bool = False
 
 
 class AllocationFailed(Event, OfPool):

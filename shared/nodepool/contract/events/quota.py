@@ -41,6 +41,8 @@ class QuotaChecked(Event, OfPool):
     generation, uid: the NodePool as it was checked.
     reason: the reason of the condition Quota.
     granted: how many Nodes it may have.
+    number: the number of this grant; the next verdict that grants another number of Nodes has the
+        next one. 0 in a log from before grants were numbered.
     zone, instance_type, limit: the limit that applies; no number where none was set.
     used: how many Nodes of all NodePools count against the limit.
     message: the message of the condition.
@@ -57,6 +59,7 @@ class QuotaChecked(Event, OfPool):
     limit: int | None = None
     used: int
     message: str
+    number: int = 0
 
 
 class QuotaCheckFailed(Event, OfPool):
