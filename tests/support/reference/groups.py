@@ -94,7 +94,7 @@ class Group:
     def has_taken_back(self) -> bool:
         """Whether a scale-down that was under way is not wanted any more."""
         target = self.spec.target_nodes
-        if self.spareable or len(self.staying) > target:
+        if self.deleting or self.spareable or len(self.staying) > target:
             return False
         return len(self.staying) == len(self.members) or target >= (self.level or 0)
 
