@@ -178,7 +178,8 @@ def check_books(state: State) -> None:
     assert {*ledger.waiting, *ledger.unchecked, *ledger.exceeding} <= eligible
     unused = {pool.key for pool in pools if not pool.eligible and not pool.reserved}
     assert unused <= set(state.work.failures), "kept although nothing of it is to be tried again"
-    assert (LEDGER in state.ledgers) is bool(pools or ledger.limit is not None)
+    is_used = len(pools) > len(unused) or ledger.limit is not None
+    assert (LEDGER in state.ledgers) is is_used
 
 
 @contextmanager
