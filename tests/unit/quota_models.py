@@ -86,7 +86,7 @@ class ValidatorModel:
 
 @dataclass
 class LineModel:
-    """The names of the NodePools that wait, longest waiting first; and the target of each.
+    """The NodePools that wait, longest waiting first; and the target of each that is valid.
 
     It follows what the quota service hears and says, in that order.
     """
@@ -105,10 +105,12 @@ class LineModel:
                 self.targets[name] = target
             case NodePoolValidated(pool=name) | NodePoolDeleting(pool=name):
                 self._leave(name)
+                self.targets.pop(name, None)
             case QuotaChecked(pool=name, reason=Quota.UNDER):
                 self._leave(name)
-            case QuotaChecked(pool=name) | QuotaCheckFailed(pool=name) if name not in self.names:
-                self.names.append(name)
+            case QuotaChecked(pool=name) | QuotaCheckFailed(pool=name):
+                if name in self.targets and name not in self.names:
+                    self.names.append(name)
 
     def _leave(self, name: str) -> None:
         if name in self.names:

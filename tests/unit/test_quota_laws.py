@@ -176,8 +176,10 @@ def check_books(state: State) -> None:
     assert ledger.holders == sum(count > 0 for count in reserved)
     assert set(ledger.pools) == eligible
     assert {*ledger.waiting, *ledger.unchecked, *ledger.exceeding} <= eligible
-    assert [pool.key for pool in pools if not pool.eligible and not pool.reserved] == []
-    assert (LEDGER in state.ledgers) is bool(pools or ledger.limit is not None)
+    unused = {pool.key for pool in pools if not pool.eligible and not pool.reserved}
+    assert unused <= set(state.work.failures), "kept although nothing of it is to be tried again"
+    is_used = len(pools) > len(unused) or ledger.limit is not None
+    assert (LEDGER in state.ledgers) is is_used
 
 
 @contextmanager

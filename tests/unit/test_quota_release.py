@@ -1,6 +1,6 @@
 """What a lowered limit does to grants, and when a NodePool gives back what is reserved for it."""
 
-from nodepool.contract.conditions import Quota
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import CWNodeRegistrationFailed
 from quota.state import State
 from unit.quota_service import (
@@ -117,6 +117,21 @@ def test_a_grant_that_shrank_and_grew_again_before_the_allocator_read_of_it_is_g
     # then it gives back what it could have used in between only after the last
     assert first == []
     assert last == [released("train", granted=0, used=0)]
+
+
+def test_one_acknowledgement_gives_back_all_grants_before_it() -> None:
+    # given a grant that shrank, grew and shrank again before the allocator read of any of it
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    for limit in (1, 5, 2):
+        quota.set_limit(limit)
+
+    # when it acknowledges the last of them only, and the pool is invalid by then
+    quota.specify("train", 5, reason=Validated.INVALID)
+    outputs = quota.hears(acknowledged("train", 0, number=4))
+
+    assert outputs == [released("train", granted=0, used=0)]
 
 
 def test_pools_are_within_their_quota_again_once_the_limit_is_raised() -> None:
