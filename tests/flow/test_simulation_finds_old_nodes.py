@@ -1,6 +1,6 @@
 """The simulation finds each fault that services for Nodes and objects once had, put back."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,6 @@ from allocator.state import State as AllocatorState
 from nodepool.contract.conditions import Condition, deprecated
 from nodepool.contract.events import (
     CWNodeAssigned,
-    CWNodeDeliverFail,
     CWNodePoolNodesRemoved,
     GrantAcknowledged,
     NodePoolDeleting,
@@ -22,9 +21,10 @@ from nodepool.contract.events import (
     NodePreempted,
     PreemptionPending,
 )
-from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from nodepool.engine import bounds
+from nodepool.engine.folded import Folded
 from nodepool.service import AnyService, Context
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
@@ -47,6 +47,7 @@ PREEMPTED = replace(
 WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
 LARGE = replace(SMALL_STEPS, steps=3_000, faults=FAULTS)
 SILENCED = replace(SILENT, steps=3_000)
+REWRITTEN = replace(LARGE, targets=(20, 24), actions={**LARGE.actions, "apply": 60, "scale": 10})
 KEPT = replace(
     PREEMPTED,
     steps=5_000,
@@ -115,25 +116,22 @@ def continuing_removals() -> AnyService:
     return replace(ALLOCATOR, evolve=evolve)
 
 
-def remembering_faults() -> AnyService:
-    """An allocator that never forgets which wrong setting it has warned of."""
+def reporting(change: Callable[[Pool, Pool], str]) -> AnyService:
+    """An allocator that takes another fault for reported after a new version of a NodePool.
+
+    change: what is taken for reported, from the NodePool before and after.
+    """
 
     def evolve(state: AllocatorState, message: Message, context: Context) -> AllocatorState:
         before = state.pools.get(message.key) if isinstance(message, NodePoolValidated) else None
         after: AllocatorState = ALLOCATOR.evolve(state, message, context)
         if before is None or before.key not in after.pools:
             return after
-        pool = replace(after.pools[before.key], fault=before.fault)
+        pool = after.pools[before.key]
+        pool = replace(pool, reported=change(before, pool))
         return replace(after, pools=after.pools.set(pool.key, pool))
 
     return replace(ALLOCATOR, evolve=evolve)
-
-
-def warned_each_time(pool: Pool, event: NodePoolValidated) -> Iterator[CWNodeDeliverFail]:
-    """A wrong setting is warned of with every version of its NodePool."""
-    if event.fault == "Settings":
-        text = f"Nodes cannot be delivered: {event.message}"
-        yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 
 
 def from_the_future(*args: object) -> object:
@@ -163,6 +161,11 @@ def no_more_than_fit(messages: Iterable[Message], size: bounds.Size) -> tuple[Me
     return every
 
 
+def not_requeued(folded: Folded[object], *_: object) -> Folded[object]:
+    """What does not fit one step is forgotten."""
+    return folded
+
+
 def nothing(*_: object) -> tuple[()]:
     """No event."""
     return ()
@@ -171,6 +174,12 @@ def nothing(*_: object) -> tuple[()]:
 PLANTS: Mapping[str, Plant] = {
     "what does not fit one step fails": Plant(
         "cannot process the entry", LARGE, (), {"nodepool.engine.step.taken": no_more_than_fit}
+    ),
+    "what does not fit one step is forgotten": Plant(
+        "has left undone for",
+        REWRITTEN,
+        (),
+        {"nodepool.engine.step._requeued": not_requeued},
     ),
     "a preemption is forgotten where its Node is kept": Plant(
         "removes", KEPT, (), {"allocator.changes._spared": spared}
@@ -186,18 +195,17 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a machine that never answers blocks its Node for ever": Plant(
         "is not deleted yet",
-        replace(SILENT, steps=3_000),
+        SILENCED,
         (),
         {"lifecycle.decide.overdue": nothing},
     ),
     "a wrong setting is warned of with every version": Plant(
         "CWNodeDeliverFail is repeated",
         WRONG,
-        (),
-        {"allocator.decide._undeliverable": warned_each_time},
+        (reporting(lambda _before, _after: ""),),
     ),
     "a setting that is wrong again is not warned of": Plant(
-        "has no CWNodeDeliverFail", WRONG, (remembering_faults(),)
+        "has no CWNodeDeliverFail", WRONG, (reporting(lambda before, _: before.reported),)
     ),
     "a scale-down that is taken back ends without a word": Plant(
         "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
@@ -230,7 +238,7 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",
-        WRONG,
+        replace(WRONG, actions={**CALM, "retaint": 60, "run_pod": 60}),
         (),
         {"lifecycle.template._MANAGED": frozenset(), "validator.rules._MANAGED": frozenset()},
     ),

@@ -9,12 +9,14 @@ from aggregator.decide import SERVICE as AGGREGATOR_SERVICE
 from aggregator.objects import QuotaObject
 from aggregator.state import State as AggregatorState
 from capacity.decide import SERVICE as CAPACITY_SERVICE
+from capacity.pool import Said
 from capacity.state import State as CapacityState
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityCheckFailed,
     CWNodePoolQuotaCheckFailed,
+    CWOverQuota,
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
@@ -133,8 +135,6 @@ def limited(ledger: Ledger, limit: int | None) -> Ledger:
 
 def warning_always(state: QuotaState, key: PoolKey) -> Iterator[Check]:
     """Each verdict that is not good is warned of."""
-    from nodepool.contract.events import CWOverQuota
-
     pool = state.pools[key]
     new = verdict(pool, state.ledger(pool.ledger))
     yield new
@@ -142,12 +142,11 @@ def warning_always(state: QuotaState, key: PoolKey) -> Iterator[Check]:
         yield CWOverQuota(**pool_fields(key), message=new.message)
 
 
-def reporting_always(key: PoolKey, pool: Pool | None, cause: str) -> Iterator[Check]:
+def reporting_always(pool: Pool, cause: str) -> Iterator[Check]:
     """Each failure is told to users, a repeated one too."""
     text = f"internal error while checking quota: {cause}"
-    if pool is not None:
-        yield QuotaCheckFailed(**pool_fields(key), message=text)
-    yield CWNodePoolQuotaCheckFailed(**pool_fields(key), message=text)
+    yield QuotaCheckFailed(**pool_fields(pool.key), message=text)
+    yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), message=text)
 
 
 def failed_once(state: QuotaState, pool: Pool | None, _text: str, _context: Context) -> QuotaState:
@@ -166,10 +165,8 @@ def retried_never(_state: CapacityState, message: Message) -> Message | None:
 
 def numbers_of_then(
     generation: int, granted: int, reason: Capacity, _wanted: int, _available: int
-) -> object:
+) -> Said:
     """A verdict differs from the last one by its reason alone."""
-    from capacity.state import Said
-
     return Said(generation, granted, reason)
 
 
@@ -207,13 +204,13 @@ PLANTS: Mapping[str, Plant] = {
         "has to be Over with one of", BUSY, (), {"quota.ledger.Ledger.limited": limited}
     ),
     "a message keeps the numbers of an old limit": Plant(
-        "Quota is ('False', 'Over',", BUSY, (), {"quota.decide._renewed": lambda *_: ()}
+        "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.renewed": lambda *_: ()}
     ),
     "a warning is said for each number": Plant(
         "CWOverQuota is said for a number", BUSY, (), {"quota.checks.checked": warning_always}
     ),
     "a message keeps the numbers of earlier machines": Plant(
-        "Capacity is ('False',", SHORT, (), {"capacity.state.Said.of": numbers_of_then}
+        "Capacity is ('False',", SHORT, (), {"capacity.pool.Said.of": numbers_of_then}
     ),
     "a failed check of quota is not made again": Plant(
         "Quota is ('Unknown', 'InternalError'", BROKEN, (), {"quota.state._failed": failed_once}

@@ -80,12 +80,13 @@ class Deletions:
             case NodePoolDeleting():
                 self._unannounced[event.key] = self._members[event.key] > 0
                 self._granted[event.key] = stored.position
-            case AllocationFailed():
-                self._granted.pop(event.key, None)
-                if event.key in self._unannounced:
-                    self._unannounced[event.key] = False  # Its Nodes may go before the retry.
             case GrantAcknowledged(granted=0):
                 self._granted.pop(event.key, None)
+            case AllocationFailed():
+                self._granted.pop(event.key, None)
+                # Until it is tried again, the last Node may go by itself.
+                if event.key in self._unannounced:
+                    self._unannounced[event.key] = False
             case CWNodePoolDeleted():
                 self._unannounced.pop(event.key, None)
                 self._members.pop(event.key, None)
@@ -132,17 +133,16 @@ def _reasons(history: History) -> Iterator[str]:
 
 def _last_events(history: History) -> Iterator[str]:
     preempted: set[int] = set()
-    left: dict[str, bool] = {}
+    left: dict[int, bool] = {}
     for stored in history.seen_by("lifecycle"):
         event = stored.message
         if isinstance(event, PreemptionPending | NodePreempted):
             preempted.add(event.assignment)
         elif isinstance(event, CWNodeDeleted):
-            node = f"{event.key}/{event.node}"
-            left[node] = left.get(node, False) or event.assignment in preempted
+            left[stored.position] = event.assignment in preempted
     for stored in history.messages:
         event = stored.message
-        if isinstance(event, DeletedForPreemption) and not left.get(f"{event.key}/{event.node}"):
+        if isinstance(event, DeletedForPreemption) and not left.get(stored.cause):
             yield f"{event.node} at {stored.position} was not deleted for its preemption"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CommandAccepted,
@@ -116,6 +117,7 @@ def _undeliverable(history: History) -> Iterator[str]:
     """A NodePool's settings are warned of when they become wrong, or wrong in another way."""
     wrong: dict[str, str] = {}
     owed: dict[str, str] = {}
+    failed: set[str] = set()
     for stored in history.seen_by("allocator"):
         event = stored.message
         match event:
@@ -123,7 +125,13 @@ def _undeliverable(history: History) -> Iterator[str]:
                 text = event.message if event.fault == "Settings" else ""
                 if text and wrong.get(event.key) != text:
                     owed[event.key] = text
+                elif not text and event.key in failed:  # Mended before it could be said.
+                    owed.pop(event.key, None)
                 wrong[event.key] = text
+            case AllocationFailed(key=key):
+                failed.add(key)
+            case AllocationRecovered(key=key):
+                failed.discard(key)
             case CWNodePoolDeleted():
                 wrong.pop(event.key, None)
                 owed.pop(event.key, None)

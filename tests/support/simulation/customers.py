@@ -155,6 +155,16 @@ class Customers:
             content = {"metadata": {"name": path[2], "labels": label}, "spec": spec_of(pool)}
             self.sender.send("ApplyNodePool", path, content)
 
+    def retaint(self) -> None:
+        """Has the Nodes of a NodePool bear another taint, be it one that they bear anyway."""
+        pools = [pool for pool in self.facts.existing_pools() if pool.deleting_since is None]
+        if pools:
+            pool = self.random.choice(pools)
+            path, spec = pool_path(pool.key), spec_of(pool)
+            spec["nodeTaints"] = [self.random.choice(MANAGED_TAINTS)]
+            content = {"metadata": {"name": path[2]}, "spec": spec}
+            self.sender.send("ApplyNodePool", path, content)
+
     def scale(self) -> None:
         """Changes the target of a NodePool."""
         content: dict[str, object] = {"targetNodes": self.random.choice(self.profile.targets)}

@@ -133,6 +133,7 @@ class Simulation:
             "shrink_and_preempt": batches.shrink_and_preempt,
             "delete_in_some_phase": batches.delete_in_some_phase,
             "relabel": customers.relabel,
+            "retaint": customers.retaint,
             "add": machines.add,
             "break_one": machines.break_one,
             "repair_one": machines.repair_one,

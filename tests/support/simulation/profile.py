@@ -21,6 +21,7 @@ ACTIONS: Mapping[str, int] = {
     "shrink_and_preempt": 3,
     "delete_in_some_phase": 1,
     "relabel": 4,
+    "retaint": 1,
     "add": 3,
     "break_one": 6,
     "repair_one": 6,
