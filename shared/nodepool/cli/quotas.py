@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.names import QUOTA
 from nodepool.cli.options import DryRun
-from nodepool.cli.output import print_note, print_text
+from nodepool.cli.output import print_note
 
 if TYPE_CHECKING:
     from nodepool.cli.sending import Reporting
@@ -49,6 +49,5 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
             if not (is_missing and how.ignore_missing):
                 code = report(error, f'quota "{key}"')
             continue
-        line = f'{QUOTA.full} "{key}" deleted{how.output.dry_run.suffix}'
-        print_text(f"{QUOTA.full}/{key}" if how.output.form == "name" else line)
+        how.output.print_line(f"{QUOTA.full}/{key}", f'{QUOTA.full} "{key}" deleted')
     return code

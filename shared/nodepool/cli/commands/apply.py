@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.errors import DONE
 from nodepool.cli.names import NODEPOOL, parse_names
 from nodepool.cli.options import (
     COUNT,
@@ -11,6 +12,7 @@ from nodepool.cli.options import (
     Files,
     Output,
     files_options,
+    objects_argument,
     output_options,
 )
 from nodepool.cli.sending import Reporting, said, send
@@ -19,6 +21,7 @@ from nodepool.cli.settings import Command, Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
     from nodepool.contract.commands import ApplyNodePool
@@ -50,7 +53,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="[nodepool NAME]")
+@objects_argument((NODEPOOL,), "[nodepool NAME]")
 @files_options(FILES_HELP)
 @click.option("--instance-type", metavar="TYPE", help="The type of the Nodes.")
 @click.option("--target", "--replicas", type=COUNT, metavar="N", help="The number of Nodes.")
@@ -78,8 +81,9 @@ def create(
         "compute_class": compute_class,
     }
     commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
-    if output.dry_run is DryRun.CLIENT and output.form:
-        return _print_manifests(commands, output.form)
+    if output.dry_run is DryRun.CLIENT and output.shows_objects:
+        output.print_objects([_document(command) for command in commands])
+        return DONE
 
     async def work(client: "Client") -> int:
         how = Reporting(said, output, places)
@@ -158,11 +162,7 @@ async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
     return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
 
 
-def _print_manifests(commands: "Sequence[ApplyNodePool]", form: str) -> int:
-    from nodepool.cli.errors import DONE
-    from nodepool.cli.output import formatted, print_text
+def _document(command: "ApplyNodePool") -> "Document":
     from nodepool.client.stored import desired_document
 
-    documents = [desired_document(command) for command in commands]
-    print_text(formatted(NODEPOOL, documents, form, single=True))
-    return DONE
+    return desired_document(command)

@@ -9,14 +9,14 @@ import click
 
 from nodepool.cli.changes import Changes
 from nodepool.cli.errors import DONE, REFUSED, CliError
-from nodepool.cli.formats import FORMATS_HELP, parse_format
-from nodepool.cli.names import NODEPOOL, Selection, parse_selections
-from nodepool.cli.options import Files, no_headers_option
+from nodepool.cli.formats import Format
+from nodepool.cli.missing import report_missing, unknown_place
+from nodepool.cli.names import KINDS, NODEPOOL, Selection, parse_selections
+from nodepool.cli.options import Files, format_option, no_headers_option, objects_argument
 from nodepool.cli.output import print_error, print_note, print_text
-from nodepool.cli.reading import run_reading, unknown_place
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
-from nodepool.cli.view import View, report_missing
+from nodepool.cli.view import View
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -33,7 +33,7 @@ EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
 class Options(TypedDict):
     """The options of `get`, by the names of its parameters."""
 
-    output: str
+    form: Format
     selector: str
     fields: str
     everywhere: bool
@@ -49,8 +49,8 @@ class Options(TypedDict):
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE[,TYPE] [NAME]... | TYPE/NAME...")
-@click.option("-o", "--output", default="", metavar="FORMAT", help=FORMATS_HELP)
+@objects_argument(KINDS, "TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@format_option()
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
 @click.option("--field-selector", "fields", default="", metavar="SELECTOR", help=FIELDS_HELP)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help=EVERYWHERE_HELP)
@@ -84,9 +84,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     selections = _selected_in(options["files"]) if options["files"] else parse_selections(what)
     views = _views(selections, options)
     if not (options["watches"] or options["watch_only"]):
-        return run_reading(
-            settings, lambda client: _get(client, views, ignore=options["ignore_not_found"])
-        )
+        return settings.read(lambda client: _get(client, views, ignore=options["ignore_not_found"]))
     if len(views) > 1:
         raise click.UsageError("--watch: shows objects of one type; name a single TYPE")
     if views[0].kind not in WATCHED:
@@ -94,13 +92,13 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     if options["sort_by"]:
         raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
     changes = Changes(views[0], only_changes=options["watch_only"])
-    return run_reading(settings, lambda client: _watch(client, changes), patient=True)
+    return settings.read(lambda client: _watch(client, changes), patient=True)
 
 
 def _views(selections: Sequence[Selection], options: Options) -> list[View]:
     view = View(
         NODEPOOL,
-        format=parse_format(options["output"]),
+        format=options["form"],
         selector=options["selector"],
         fields=options["fields"],
         headers=not options["no_headers"],
@@ -152,9 +150,7 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
     if view.format.is_whole:
         if documents or not has_missing:
             single = not others and len(view.names) == 1
-            text = view.format.whole(documents, single=single)
-            # A template decides itself where its lines end.
-            print_text(text, newline=view.format.form != "jsonpath")
+            view.format.print_whole(documents, single=single)
         return
     if not documents:
         if not has_missing:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import seconds
+from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import print_error, print_text
 from nodepool.cli.progress import progress
-from nodepool.cli.reading import run_reading
 from nodepool.cli.settings import Command, Group, Settings
-from nodepool.cli.view import report_missing
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -24,7 +23,7 @@ def rollout() -> None:
 
 
 @rollout.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="nodepool NAME... | nodepool/NAME...")
+@objects_argument((NODEPOOL,), "nodepool NAME... | nodepool/NAME...")
 @click.option(
     "-w/-W",
     "--watch/--no-watch",
@@ -52,7 +51,7 @@ def status(settings: Settings, what: tuple[str, ...], watches: bool, timeout: st
     async def work(client: "ReadingClient") -> int:
         return max([await _status(client, name, timeout_s, watches=watches) for name in names])
 
-    return run_reading(settings, work, patient=watches)
+    return settings.read(work, patient=watches)
 
 
 async def _status(

@@ -9,9 +9,8 @@ from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
 from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
 from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection, parse_selections
-from nodepool.cli.options import seconds
+from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import name_of, print_error, print_text
-from nodepool.cli.reading import run_reading
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 from nodepool.cli.view import View
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
     from nodepool.client import ReadingClient
     from nodepool.client.waiting import Waited
 
+AWAITED = (NODEPOOL, NODE)
 READ_S = 0.5
 """How long reading the present state of an object may take, in seconds."""
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE NAME... | TYPE/NAME...")
+@objects_argument(AWAITED, "TYPE NAME... | TYPE/NAME...")
 @click.option("--for", "until", required=True, metavar="STATE", help=f"What to wait for: {FORMS}.")
 @click.option("--all", "everything", is_flag=True, help="Wait for all objects of the type.")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="Wait for these, as in get.")
@@ -48,7 +48,7 @@ def wait(
     timeout: str,
 ) -> int:
     """Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or are gone."""
-    selections = parse_selections(what, (NODEPOOL, NODE))
+    selections = parse_selections(what, AWAITED)
     views = [View(kind, names, selector=selector, fields=fields) for kind, names in selections]
     for view in views:
         view.check()
@@ -61,9 +61,7 @@ def wait(
             raise click.UsageError("NAME: write either names, or --all or a selector")
     awaited = parse_awaited(until)
     timeout_s = seconds("--timeout", timeout)
-    return run_reading(
-        settings, lambda client: _wait(client, views, awaited, timeout_s), patient=True
-    )
+    return settings.read(lambda client: _wait(client, views, awaited, timeout_s), patient=True)
 
 
 async def _wait(
