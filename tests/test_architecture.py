@@ -110,6 +110,9 @@ FOR_PEOPLE = {
     "CWNodeRequestQueued": SHOWN,
     "CWOverQuota": SHOWN,
     "DeletedForPreemption": SHOWN,
+    "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
+    "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
+    "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }

@@ -12,7 +12,8 @@ def victims(
     """At most `count` Nodes to remove, in the order in which they are to go.
 
     First those that are not registered yet, then idle ones, then, with PreferIdle only, active
-    ones; among equals the newest, then by name. Nodes that are leaving already are not among them.
+    ones; among equals the newest, then by name. Nodes that leave already, such as those that are
+    preempted, count before any is chosen and are not among them.
     """
     staying = ((node, member) for node, member in members if member.removal is None)
     ranked = sorted(

@@ -5,11 +5,12 @@ from typing import assert_never
 
 from allocator import Hears, Says
 from allocator.grow import requested, served
-from allocator.pool import Pool
+from allocator.pool import Pool, Stage
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
 from nodepool.contract.events import (
     AllocationFailed,
+    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeDeleted,
@@ -32,26 +33,26 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import OfferingKey, PoolKey, as_pool_key
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.state.ranking import Ranking
 
 
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """What follows from one message alone: faults, acknowledged grants, announced requests."""
+    """What follows from one message alone: a failed machine, and what precedes an assignment."""
     match message:
-        case NodePoolValidated(key=key):
-            yield from _undeliverable(state.pools[key], message)
-        case QuotaChecked(key=key, uid=uid):
-            yield from _acknowledged(state.pool(key, uid))
         case CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
-            if pool is not None and pool.may_grow:
+            if pool is not None:
                 yield from requested(pool)
         case CWNodeRegistrationFailed(key=key, node=node, message=text):
-            if key in state.pools:
+            pool = state.pools.get(key)
+            if pool is not None and pool.stage is Stage.ACTIVE:
                 text = f"not delivered: {text}"
                 yield CWNodeDeliverFail(**pool_fields(key), node=node, message=text)
         case (
-            NodePoolDeleting()
+            NodePoolValidated()
+            | NodePoolDeleting()
             | CWNodePoolDeleted()
+            | QuotaChecked()
             | CapacityCheckFailed()
             | CWNodeRegistered()
             | NodeActivityChanged()
@@ -93,38 +94,57 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
 
 
 def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> Iterator[Says]:
-    """The machines that NodePools of an offering wait for, or the Nodes a NodePool gives up."""
+    """The machines that NodePools of an offering wait for, or all that is missing for a NodePool.
+
+    A NodePool that failed may have failed in any of this, so all of it is tried again.
+    """
     pool = state.pools.get(PoolKey(key))
-    if pool is not None:
-        yield from shrunk(pool)
-    else:
+    if pool is None:
         yield from served(state, OfferingKey(key))
+        return
+    yield from _undeliverable(pool)
+    yield from _acknowledged(pool)
+    yield from shrunk(pool)
+    if pool.failure:
+        assignments = tuple(served(state, pool.offering))
+        if all(event.key != pool.key for event in assignments):
+            yield from requested(pool)
+        yield from assignments
+        yield AllocationRecovered(**pool_fields(pool.key))
 
 
-def _undeliverable(pool: Pool, event: NodePoolValidated) -> Iterator[Says]:
-    text = f"Nodes cannot be delivered: {event.message}"
-    if event.fault == "Settings" and text != pool.fault:
+def _undeliverable(pool: Pool) -> Iterator[Says]:
+    if pool.is_undeliverable and pool.fault != pool.reported:
+        text = f"Nodes cannot be delivered: {pool.fault}"
         yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)
 
 
-def _acknowledged(pool: Pool | None) -> Iterator[Says]:
-    if pool is None or pool.unused_grant is None:
+def _acknowledged(pool: Pool) -> Iterator[Says]:
+    granted = pool.unused_grant
+    if granted is not None:
+        yield GrantAcknowledged(
+            **pool_fields(pool.key), uid=pool.uid, generation=pool.generation, granted=granted
+        )
+
+
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """A NodePool whose Nodes could not be decided on shows it; users are told once for a cause."""
+    key = _concerned(state, failure)
+    if key is None:
         return
-    yield GrantAcknowledged(
-        **pool_fields(pool.key),
-        uid=pool.uid,
-        generation=pool.generation,
-        granted=pool.unused_grant,
-    )
-
-
-def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose Nodes could not be decided on shows it."""
-    key = as_pool_key(failure.key) if failure.key else failure.pool
-    if key is not None:
-        text = f"internal error while allocating Nodes: {failure.cause}"
-        yield AllocationFailed(**pool_fields(key), message=text)
+    text = f"internal error while allocating Nodes: {failure.cause}"
+    pool = state.pools.get(key)
+    yield AllocationFailed(**pool_fields(key), message=text)
+    if pool is None or pool.failure != text:
         yield CWNodePoolNodesRequestFailed(**pool_fields(key), message=text)
+
+
+def _concerned(state: State, failure: Failure) -> PoolKey | None:
+    """The NodePool that a failure is about; of those that wait for an offering, the first."""
+    if not failure.key:
+        return failure.pool
+    waiting = state.waiting.get(OfferingKey(failure.key), Ranking())
+    return as_pool_key(failure.key) or next(iter(waiting), None)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

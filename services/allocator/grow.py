@@ -1,56 +1,61 @@
 """How NodePools get machines: what is announced, and which machine goes to which of them."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
 from nodepool.contract.keys import MachineKey, OfferingKey, pool_path
 from nodepool.contract.messages import pool_fields
+from nodepool.state.inventory import in_whole_racks
 from nodepool.state.ranking import Ranking
 
 
 def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
-    """What is announced once a larger target than before is granted whole."""
-    target, before = pool.target, pool.scaled
-    if (
-        pool.grant is None
-        or pool.grant.nodes != target
-        or (before is not None and target <= before)
-    ):
+    """What is announced once a NodePool may have more Nodes than it asked for before.
+
+    Nodes that it lost are replaced without a word; those that it removed itself are asked for anew.
+    """
+    goal, before = pool.goal, pool.scaled
+    if goal is None:
         return
-    if before is not None:
-        text = f"scaled up from {before} to {target} Nodes"
-        yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=target, message=text)
+    if before is not None and before < goal == pool.target:
+        text = f"scaled up from {before} to {goal} Nodes"
+        yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=goal, message=text)
     count = pool.shortfall
-    if count:
+    if count and goal > pool.requested:
         text = f"requested {count} Nodes of {pool.spec.instance_type}"
-        yield CWNodeRequestQueued(
-            **pool_fields(pool.key), count=count, granted=target, message=text
-        )
+        yield CWNodeRequestQueued(**pool_fields(pool.key), count=count, granted=goal, message=text)
 
 
-def served(state: State, offering: OfferingKey) -> Iterator[CWNodeAssigned]:
-    """Free machines of an offering for the NodePools that wait, in their order."""
+def served(
+    state: State, offering: OfferingKey
+) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
+    """Free machines of an offering for the NodePools that wait, in their order.
+
+    A request that was not announced, because its announcement failed, is announced before.
+    """
     taken: set[MachineKey] = set()
     free = state.inventory.count(offering)
     for key in state.waiting.get(offering, Ranking()):
         pool = state.pools[key]
-        for machine in _machines(state, pool, taken):
+        machines = _machines(state, pool, taken)
+        if machines:
+            yield from requested(pool)
+        for machine in machines:
             taken.add(machine)
             yield _assigned(state, pool, machine, state.assignments + len(taken))
         if len(taken) >= free:
             return
 
 
-def _machines(state: State, pool: Pool, taken: set[MachineKey]) -> Iterator[MachineKey]:
-    missing = pool.shortfall
-    for machine in state.inventory.fitting(pool.offering, pool.spec.affinity):
-        if not missing:
-            return
-        if machine not in taken:
-            missing -= 1
-            yield machine
+def _machines(state: State, pool: Pool, taken: set[MachineKey]) -> list[MachineKey]:
+    """The machines for a NodePool; of a type that comes in racks, those that complete racks."""
+    fitting = state.inventory.fitting(pool.offering, pool.spec.affinity)
+    machines = list(islice((key for key in fitting if key not in taken), pool.shortfall))
+    held = len(pool.members)
+    return machines[: in_whole_racks(pool.spec.instance_type, held, len(machines))]
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:
@@ -64,5 +69,6 @@ def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWN
         instance_type=machine.instance_type,
         assignment=assignment,
         labels=machine.labels,
+        compute_class=pool.spec.compute_class,
         message=f"Node {machine.name} is assigned to NodePool {name}",
     )

@@ -16,6 +16,7 @@ class Member:
     registered: whether it joined its cluster.
     active: whether workloads run on it.
     removal: why it is leaving; None for one that stays.
+    removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.
     """
 
@@ -23,19 +24,22 @@ class Member:
     registered: bool = False
     active: bool = False
     removal: RemovalReason | None = None
+    removed_in: int = 0
     requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The Nodes of one NodePool by name; `leaving` and `deleted` are counts that follow from them.
+    """The Nodes of one NodePool by name; the counts follow from them.
 
     leaving: Nodes that leave, for whatever reason.
+    spareable: those of them that leave for a scale-down; only these can be kept after all.
     deleted: those of them that leave because the NodePool is deleted.
     """
 
     nodes: Map[str, Member] = Map()
     leaving: int = 0
+    spareable: int = 0
     deleted: int = 0
 
     def __len__(self) -> int:
@@ -65,10 +69,10 @@ class Members:
     ) -> "Members":
         was = before.removal if before is not None else None
         now = after.removal if after is not None else None
+        scale_down, pool_deleted = RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED
         return Members(
             nodes,
             self.leaving + (now is not None) - (was is not None),
-            self.deleted
-            + (now is RemovalReason.POOL_DELETED)
-            - (was is RemovalReason.POOL_DELETED),
+            self.spareable + (now is scale_down) - (was is scale_down),
+            self.deleted + (now is pool_deleted) - (was is pool_deleted),
         )

@@ -5,9 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from allocator.members import Member, Members
+from allocator.members import Members
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
-from nodepool.contract.model import NodePoolSpec, RemovalReason
+from nodepool.contract.model import NodePoolSpec
 from nodepool.state.ranking import Rank, rank
 
 
@@ -20,11 +20,10 @@ class Stage(StrEnum):
 
 
 class Grant(NamedTuple):
-    """How many Nodes quota grants, for which generation, and whether that is the whole target."""
+    """How many Nodes quota grants, and for which generation."""
 
     generation: int
     nodes: int
-    within_quota: bool
 
 
 class Check(NamedTuple):
@@ -41,12 +40,15 @@ class Pool:
 
     wants: `spec` in this `generation`, `valid` or not, and the `stage` it is in.
     may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
-        back to quota yet, which is `outstanding`.
+        back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
     has: its `members`.
-    gives up: `scaled` is the target up to which it was scaled last, None before the first time;
-        `removed` is how many Nodes went in the scale-down or deletion under way, None while there
-        is none.
-    fault: the last `CWNodeDeliverFail` about its settings; empty while they are valid.
+    asked for: `scaled` is the target up to which it was scaled last, None before the first time;
+        `requested` is how many Nodes it has announced to want, less those that it removed since.
+    gives up: `removals` counts the removals of Nodes, and `removed` is how many went in the one
+        that is under way, None while there is none.
+    fault: what is wrong with its settings; empty while they are valid. `reported` is the fault that
+        the last `CWNodeDeliverFail` about them named.
+    failure: the last internal error that it was reported with; empty while there is none.
     """
 
     key: PoolKey
@@ -60,13 +62,17 @@ class Pool:
 
     grant: Grant | None = None
     check: Check | None = None
-    outstanding: int = 0
+    outstanding: int | None = 0
 
     members: Members = Members()
 
     scaled: int | None = None
+    requested: int = 0
+    removals: int = 0
     removed: int | None = None
     fault: str = ""
+    reported: str = ""
+    failure: str = ""
 
     @property
     def target(self) -> int:
@@ -74,45 +80,56 @@ class Pool:
         return self.spec.target_nodes if self.stage is Stage.ACTIVE else 0
 
     @property
-    def may_grow(self) -> bool:
-        """Whether every check has passed for what it wants now."""
+    def goal(self) -> int | None:
+        """How many Nodes it may have by now: its grant, at most its target.
+
+        None while a check of what it wants now is still to come, or has not passed.
+        """
         grant, check = self.grant, self.check
-        return (
-            self.valid
-            and self.stage is Stage.ACTIVE
-            and grant is not None
-            and grant.within_quota
-            and check is not None
-            and self.generation == grant.generation == check.generation
-            and grant.nodes == check.granted
-        )
+        if grant is None or check is None or not self.valid or self.stage is not Stage.ACTIVE:
+            return None
+        if not self.generation == grant.generation == check.generation:
+            return None
+        return min(grant.nodes, self.target) if grant.nodes == check.granted else None
 
     @property
     def shortfall(self) -> int:
         """How many Nodes it may still have."""
-        if self.grant is None or not self.may_grow:
-            return 0
-        return max(0, self.grant.nodes - len(self.members))
-
-    @property
-    def leaving(self) -> int:
-        """How many Nodes are on their way out; of a deleted NodePool, those that leave for that."""
-        members = self.members
-        return members.leaving if self.stage is Stage.ACTIVE else members.deleted
+        goal = self.goal
+        return max(0, goal - len(self.members)) if goal is not None else 0
 
     @property
     def surplus(self) -> int:
         """How many Nodes are too many and not leaving yet; negative where too many leave.
 
-        An invalid spec removes nothing: the Nodes that are there stay.
+        An invalid spec removes nothing: the Nodes that are there stay. All Nodes of a deleted
+        NodePool leave because it is deleted, whatever they were leaving for before.
         """
-        if self.stage is Stage.ACTIVE and not self.valid:
-            return 0
-        return len(self.members) - self.leaving - self.target
+        members = self.members
+        if self.stage is not Stage.ACTIVE:
+            return len(members) - members.deleted
+        return len(members) - members.leaving - self.target if self.valid else 0
+
+    @property
+    def has_too_many(self) -> bool:
+        """Whether a scale-down is not complete; what an invalid spec wants is not known."""
+        return not self.valid or len(self.members) > self.target
+
+    @property
+    def is_undeliverable(self) -> bool:
+        """Whether its settings are to be reported; nothing is reported of a deleted NodePool."""
+        return bool(self.fault) and self.stage is Stage.ACTIVE
 
     @property
     def unused_grant(self) -> int | None:
-        """The current grant, where it is smaller than what is outstanding; else None."""
+        """The current grant, where it is smaller than what is outstanding; else None.
+
+        The grant of a deleted NodePool is 0, and is given back whatever is outstanding.
+        """
+        if self.outstanding is None:
+            return None
+        if self.stage is not Stage.ACTIVE:
+            return 0
         grant = self.grant
         if grant is None or grant.generation != self.generation:
             return None
@@ -129,9 +146,3 @@ class Pool:
         if self.check is None or not self.shortfall:
             return None
         return rank(self.spec, self.check.since, self.key)
-
-    def is_leaving(self, member: Member) -> bool:
-        """Whether a Node counts as `leaving`."""
-        if self.stage is Stage.ACTIVE:
-            return member.removal is not None
-        return member.removal is RemovalReason.POOL_DELETED

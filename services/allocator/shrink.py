@@ -37,7 +37,7 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _fitted(pool: Pool) -> Iterator[Shrinking]:
-    if pool.surplus < 0 and pool.leaving:
+    if pool.surplus < 0:
         for node in reprieved(pool.members, -pool.surplus):
             yield _cancelled(pool, node)
     elif pool.surplus > 0:
@@ -50,25 +50,26 @@ def _fitted(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _ended(pool: Pool) -> Iterator[Shrinking]:
-    """The end of a scale-down: the Nodes that were too many are gone."""
-    before, removed, remaining = pool.scaled, pool.removed or 0, len(pool.members)
-    if not pool.valid or pool.leaving or pool.surplus > 0:
+    """The end of a removal: no Node is too many any more, and those still leaving are spared."""
+    if pool.has_too_many:
         return
-    if before is None or before <= pool.target:
-        return
-    if removed:
+    remaining = len(pool.members)
+    if pool.removed:
         yield CWNodePoolNodesRemoved(
             **pool_fields(pool.key),
             uid=pool.uid,
-            count=removed,
+            count=pool.removed,
             remaining=remaining,
             removal=RemovalReason.SCALE_DOWN,
-            message=f"{removed} Nodes removed, {remaining} remain",
+            message=f"{pool.removed} Nodes removed, {remaining} remain",
         )
-    text = f"scaled down from {before} to {pool.target} Nodes"
-    yield CWNodePoolScaledDown(
-        **pool_fields(pool.key), before=before, after=pool.target, message=text
-    )
+    if pool.scaled is not None and pool.target < pool.scaled:
+        yield CWNodePoolScaledDown(
+            **pool_fields(pool.key),
+            before=pool.scaled,
+            after=pool.target,
+            message=f"scaled down from {pool.scaled} to {pool.target} Nodes",
+        )
 
 
 def _emptied(pool: Pool) -> Iterator[Shrinking]:
@@ -87,8 +88,9 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
     if pool.removed is None:
         yield _begun(pool, len(pool.members), "deletion of the NodePool")
     if pool.surplus:
-        for node in sorted(node for node, member in pool.members if not pool.is_leaving(member)):
-            yield _removal(pool, node, RemovalReason.POOL_DELETED, idle_only=False)
+        deleted = RemovalReason.POOL_DELETED
+        for node in sorted(node for node, member in pool.members if member.removal is not deleted):
+            yield _removal(pool, node, deleted, idle_only=False)
 
 
 def _begun(pool: Pool, count: int, cause: str) -> CWNodePoolRemoveNodes:

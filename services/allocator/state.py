@@ -6,9 +6,17 @@ from typing import assert_never
 from immutables import Map
 
 from allocator import Hears, Says
+from allocator.changes import (
+    Announced,
+    Left,
+    MemberChanged,
+    announced,
+    left,
+    member_changed,
+)
 from allocator.members import Member
 from allocator.pool import Check, Grant, Pool, Stage
-from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -39,8 +47,7 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.contract.model import RemovalReason
+from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
 from nodepool.state.ranking import Ranking
@@ -52,8 +59,8 @@ class State(WithWork[OfferingKey | PoolKey]):
     """NodePools, machines, and the NodePools that wait for machines of each offering.
 
     assignments: how often a machine was assigned to a NodePool.
-    work: offerings in which a NodePool waits and a machine is free, and NodePools of which one
-        decision could not hold all that was missing.
+    work: offerings in which a NodePool waits and a machine is free, NodePools of which one
+        decision could not hold all that was missing, and those that failed, when they are retried.
     """
 
     pools: Map[PoolKey, Pool] = Map()
@@ -67,25 +74,23 @@ class State(WithWork[OfferingKey | PoolKey]):
         return pool if pool is not None and pool.uid == uid else None
 
 
-def evolve(state: State, message: Hears | Says, _context: Context) -> State:
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool or a Node that is gone changes neither."""
     match message:
         case NodePoolValidated():
             return _specified(state, message)
-        case NodePoolDeleting(key=key, uid=uid):
-            return _deleting(state, state.pool(key, uid))
-        case CWNodePoolDeleted(key=key, uid=uid):
-            return _deleted(state, state.pool(key, uid))
+        case NodePoolDeleting() | CWNodePoolDeleted():
+            return _deleted(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message)
-        case CapacityChecked(key=key, uid=uid):
-            check = Check(message.generation, message.granted, message.since)
+        case CapacityChecked(key=key, uid=uid, generation=generation, granted=granted):
+            check = Check(generation, granted, message.since)
             return _checked(state, state.pool(key, uid), check)
         case CapacityCheckFailed(key=key):
             return _checked(state, state.pools.get(key), None)
-        case MachineAdded():
+        case MachineAdded(zone=zone, instance_type=kind):
             state = replace(state, inventory=state.inventory.add(message))
-            return _offered(state, state.inventory.machines[message.machine_key].offering)
+            return _offered(state, offering_key(zone, kind))
         case MachineRepaired():
             return _repaired(state, message)
         case CWNodeAssigned():
@@ -98,11 +103,13 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
             return _member_changed(state, message)
         case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved():
             return _announced(state, message)
-        case CWNodeDeliverFail():
+        case CWNodePoolScaledDown() | CWNodeDeliverFail():
             return _announced(state, message)
-        case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRequestFailed():
+        case AllocationFailed() | AllocationRecovered():
+            return _retried(state, message, context)
+        case CWNodePoolNodesRequestFailed():
             return state
         case _:
             assert_never(message)
@@ -110,43 +117,50 @@ def evolve(state: State, message: Hears | Says, _context: Context) -> State:
 
 def _specified(state: State, event: NodePoolValidated) -> State:
     valid = event.reason is Validated.VALID
+    fault = event.message if event.fault == "Settings" else ""
     known = state.pool(event.key, event.uid)
     if known is None:
-        pool = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
-        return _stored(state, pool)
-    pool = replace(known, generation=event.generation, spec=event.spec, valid=valid)
-    if valid:
-        pool = replace(pool, fault="")
-    if pool.stage is Stage.ACTIVE and pool.scaled is not None and pool.target >= pool.scaled:
-        pool = replace(pool, removed=None)  # The scale-down under way is taken back.
+        known = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+    pool = replace(
+        known,
+        generation=event.generation,
+        spec=event.spec,
+        valid=valid,
+        fault=fault,
+        reported=known.reported if fault else "",
+    )
     return _stored(state, pool)
 
 
-def _deleting(state: State, pool: Pool | None) -> State:
-    if pool is None or pool.stage is not Stage.ACTIVE:
+def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State:
+    """The state without a NodePool that is gone; one that is to go may have nothing more."""
+    pool = state.pool(event.key, event.uid)
+    if pool is None:
         return state
-    return _stored(state, replace(pool, stage=Stage.DELETING))
-
-
-def _deleted(state: State, pool: Pool | None) -> State:
-    return state if pool is None else replace(state, pools=state.pools.delete(pool.key))
+    if isinstance(event, CWNodePoolDeleted):
+        return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
+    if pool.stage is not Stage.ACTIVE:
+        return state
+    return _stored(state, replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None))
 
 
 def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
-    if pool is None:
+    """The state with a grant; a deleted NodePool has given back what it was granted."""
+    if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     # A grant for an older generation is not used, and yet has to be given back.
     pool = replace(pool, outstanding=max(pool.outstanding, verdict.granted))
     if verdict.generation == pool.generation:
-        within_quota = verdict.reason is Quota.UNDER
-        pool = replace(pool, grant=Grant(verdict.generation, verdict.granted, within_quota))
+        pool = replace(pool, grant=Grant(verdict.generation, verdict.granted))
         if pool.scaled is None and not pool.spec.target_nodes:
             pool = replace(pool, scaled=0)
     return _stored(state, pool)
 
 
 def _checked(state: State, pool: Pool | None, check: Check | None) -> State:
-    return state if pool is None else _stored(state, replace(pool, check=check))
+    if pool is None or pool.stage is not Stage.ACTIVE:
+        return state
+    return _stored(state, replace(pool, check=check))
 
 
 def _repaired(state: State, event: MachineRepaired) -> State:
@@ -166,29 +180,13 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
     return _offered(_stored(state, replace(pool, members=members)), pool.offering)
 
 
-def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
+def _left(state: State, event: Left) -> State:
     state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
-        removed = pool.removed
-        if removed is not None and pool.is_leaving(member):
-            removed += 1
-        state = _stored(
-            state, replace(pool, members=pool.members.drop(event.node), removed=removed)
-        )
+        state = _stored(state, left(pool, member, event))
     return _offered(state, state.inventory.machines[event.machine_key].offering)
-
-
-MemberChanged = (
-    CWNodeRegistered
-    | NodeActivityChanged
-    | NodeKept
-    | NodeRemovalCancelled
-    | NodePreempted
-    | PreemptionPending
-    | CWNodeDeletionRequestSuccess
-)
 
 
 def _member_changed(state: State, event: MemberChanged) -> State:
@@ -196,78 +194,42 @@ def _member_changed(state: State, event: MemberChanged) -> State:
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is None or member is None:
         return state
-    changed = _changed(member, event)
+    changed = member_changed(pool, member, event)
     if changed is member:
         return state
     return _stored(state, replace(pool, members=pool.members.put(event.node, changed)))
 
 
-def _changed(member: Member, event: MemberChanged) -> Member:
-    match event:
-        case CWNodeRegistered():
-            return replace(member, registered=True)
-        case NodeActivityChanged(active=active):
-            return replace(member, active=active)
-        case NodeKept(request=request):
-            return replace(member, removal=None) if request == member.requests else member
-        case NodeRemovalCancelled():
-            return replace(member, removal=None)
-        case NodePreempted() | PreemptionPending():
-            if member.removal is RemovalReason.POOL_DELETED:
-                return member
-            return replace(member, removal=RemovalReason.PREEMPTED)
-        case CWNodeDeletionRequestSuccess(removal=removal, request=request):
-            return replace(member, removal=removal, requests=request)
-        case _:
-            assert_never(event)
-
-
-Announced = (
-    GrantAcknowledged
-    | CWNodePoolScaledUp
-    | CWNodeRequestQueued
-    | CWNodePoolRemoveNodes
-    | CWNodePoolNodesRemoved
-    | CWNodePoolScaledDown
-    | CWNodeDeliverFail
-)
-
-
 def _announced(state: State, event: Announced) -> State:
     pool = state.pools.get(event.key)
-    return state if pool is None else _stored(state, _after(pool, event))
+    return state if pool is None else _stored(state, announced(pool, event))
 
 
-def _after(pool: Pool, event: Announced) -> Pool:
-    match event:
-        case GrantAcknowledged(granted=granted):
-            return replace(pool, outstanding=granted)
-        case CWNodePoolScaledUp(after=after):
-            return replace(pool, scaled=after)
-        case CWNodeRequestQueued(granted=granted):
-            return replace(pool, scaled=granted) if pool.scaled is None else pool
-        case CWNodePoolRemoveNodes():
-            return replace(pool, removed=0)
-        case CWNodePoolNodesRemoved(removal=removal):
-            emptied = removal is RemovalReason.POOL_DELETED
-            return replace(pool, stage=Stage.EMPTIED) if emptied else pool
-        case CWNodePoolScaledDown(after=after):
-            return replace(pool, scaled=after, removed=None)
-        case CWNodeDeliverFail(node=node, message=text):
-            return pool if node else replace(pool, fault=text)
-        case _:
-            assert_never(event)
+def _retried(
+    state: State, event: AllocationFailed | AllocationRecovered, context: Context
+) -> State:
+    """The state with a NodePool that failed due to be reconciled again, until that succeeds."""
+    if event.key not in state.pools:
+        return state
+    state = _announced(state, event)
+    if isinstance(event, AllocationFailed):
+        return replace(state, work=state.work.failed(event.key, context.time))
+    return replace(state, work=state.work.succeeded(event.key))
 
 
 def _stored(state: State, pool: Pool) -> State:
     """The state with this NodePool, in its place among those that wait for machines."""
+    if pool.removed == 0 and not (pool.has_too_many or pool.members.spareable):
+        pool = replace(pool, removed=None)  # All its Nodes are kept: nothing was removed.
     known = state.pools.get(pool.key)
     before, after = known.rank if known is not None else None, pool.rank
     state = replace(state, pools=state.pools.set(pool.key, pool))
     if before == after:
         return state
-    ranking = state.waiting.get(pool.offering, Ranking()).moved(before, after)
-    return replace(state, waiting=state.waiting.set(pool.offering, ranking))
+    offering, waiting = pool.offering, state.waiting
+    ranking = waiting.get(offering, Ranking()).moved(before, after)
+    waiting = waiting.set(offering, ranking) if len(ranking) else waiting.delete(offering)
+    return replace(state, waiting=waiting)
 
 
 def _offered(state: State, offering: OfferingKey) -> State:

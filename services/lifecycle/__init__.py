@@ -1,6 +1,7 @@
 """Where is each Node on its way?"""
 
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -20,6 +21,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -43,6 +45,7 @@ Says = (
     NodeUpdated
     | NodeActivityChanged
     | NodeKept
+    | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
     | CWDrainNode
@@ -50,4 +53,5 @@ Says = (
     | CWNodePoolMetadata
     | CWNodePoolNodesRemoveError
     | NodeRemovalRecovered
+    | NodeUpdateFailed
 )

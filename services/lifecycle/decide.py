@@ -1,12 +1,14 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from functools import partial
 from typing import assert_never
 
 from lifecycle import Hears, Says
-from lifecycle.node import Node
+from lifecycle.node import ANSWER_WITHIN, Node
 from lifecycle.node_events import registered, registration_failed, updated
-from lifecycle.removal import cancelled, observed, preempted, requested
+from lifecycle.removal import cancelled, next_step, observed, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
@@ -21,11 +23,13 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
+    NodeRemovalRecovered,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import MachineKey, PoolKey, pool_path
+from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
@@ -35,6 +39,7 @@ NodeMessage = (
     | NodeObserved
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
+    | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
@@ -51,6 +56,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             | NodeObserved()
             | CWNodeDeletionRequestSuccess()
             | NodeRemovalCancelled()
+            | NodePreempted()
             | PreemptionPending()
             | PreemptionInProgress()
             | PreemptionOverdue()
@@ -58,7 +64,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             node = state.node(message)
             if node is not None:
                 yield from _next_step(state.templates[node.pool], node, message)
-        case NodePoolValidated() | NodePreempted() | CWNodePoolDeleted() | CWNodeAssigned():
+        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
@@ -73,23 +79,36 @@ def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iter
             if node.booting:
                 yield registration_failed(template, node, cause)
         case NodeObserved():
-            yield from observed(template, node, message)
+            yield from observed(template, node)
         case CWNodeDeletionRequestSuccess():
             yield from requested(template, node)
         case NodeRemovalCancelled():
             yield from cancelled(template, node)
-        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             yield from preempted(template, node, message)
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: PoolKey | MachineKey, context: Context) -> Iterator[Says]:
-    """What is missing for a NodePool whose template changed, or for a Node that has to boot."""
-    if key in state.templates:
-        yield from _template_changed(state, PoolKey(key))
-    else:
-        yield from _boot_overdue(state, MachineKey(key), context)
+def reconcile(
+    state: State,
+    key: PoolKey | MachineKey,
+    context: Context,
+    *,
+    patience: timedelta = ANSWER_WITHIN,
+) -> Iterator[Says]:
+    """What is missing for a NodePool that changed or failed, or for a Node whose time is up.
+
+    A machine that does not answer has `patience` to do so.
+    """
+    pool, machine = PoolKey(key), MachineKey(key)
+    if pool in state.templates:
+        yield from _template_changed(state, pool)
+        if pool in state.failures:
+            yield from _tried_again(state, pool, context, patience)
+    elif machine in state.nodes:
+        node = state.nodes[machine]
+        yield from _overdue(state.templates[node.pool], node, context, patience)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -101,9 +120,7 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
             return None
-        case NodePreempted():
-            return None
-        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
         case _:
             assert_never(message)
@@ -122,28 +139,81 @@ def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
     yield CWNodePoolMetadata(**pool_fields(key), message=f"metadata of NodePool {pool} is updated")
 
 
-def _boot_overdue(state: State, key: MachineKey, context: Context) -> Iterator[Says]:
-    node = state.nodes.get(key)
-    if node is not None and node.booting and node.boot_by <= context.time:
+def _tried_again(
+    state: State, key: PoolKey, context: Context, patience: timedelta
+) -> Iterator[Says]:
+    """The steps that its Nodes did not take because of a failure; then that it is over."""
+    template = state.templates[key]
+    for machine in sorted(state.members.get(key, ())):
+        node = state.nodes[machine]
+        late = tuple(_overdue(template, node, context, patience))
+        yield from late or next_step(template, node)
+    yield NodeRemovalRecovered(**pool_fields(key))
+
+
+def _overdue(
+    template: NodeTemplate, node: Node, context: Context, patience: timedelta
+) -> Iterator[Says]:
+    if not node.booting:
+        yield from overdue(template, node, context, patience)
+    elif node.boot_by <= context.time:
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
-        yield registration_failed(state.templates[node.pool], node, cause)
+        yield registration_failed(template, node, cause)
 
 
-def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
-    """A removal that failed shows on its NodePool; what else fails ends by its own deadline."""
-    if failure.input == CWNodeDeletionRequestSuccess.__name__ and failure.pool is not None:
-        text = f"internal error while removing a Node: {failure.cause}"
-        yield CWNodePoolNodesRemoveError(**pool_fields(failure.pool), message=text)
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
+    key = _concerned(state, failure)
+    if key is None:
+        return
+    text = f"internal error while removing a Node: {failure.cause}"
+    yield NodeUpdateFailed(**pool_fields(key), message=text)
+    if state.failures.get(key) != text and _is_removal(state, failure):
+        yield CWNodePoolNodesRemoveError(**pool_fields(key), message=text)
 
 
-SERVICE: Service[State, Hears, Says] = Service(
-    name="lifecycle",
-    hears=Hears,
-    says=Says,
-    initial=State(),
-    evolve=evolve,
-    decide=decide,
-    reconciler=Reconciler(reconcile, concerns),
-    on_failure=on_failure,
-)
+def _concerned(state: State, failure: Failure) -> PoolKey | None:
+    """The NodePool that a failure is about; None where there is none."""
+    node = _failed_node(state, failure)
+    key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
+    return key if key in state.templates else None
+
+
+def _is_removal(state: State, failure: Failure) -> bool:
+    """Whether a Node that leaves could not be taken further."""
+    node = _failed_node(state, failure)
+    if node is not None:
+        return node.removal is not None
+    if not failure.key:
+        return failure.input == CWNodeDeletionRequestSuccess.__name__
+    machines = state.members.get(PoolKey(failure.key), ())
+    return any(state.nodes[machine].removal is not None for machine in machines)
+
+
+def _failed_node(state: State, failure: Failure) -> Node | None:
+    """The Node that a failure is about; None where it is about a whole NodePool."""
+    fleet, zone, machine = failure.address.path
+    reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
+    return state.nodes.get(MachineKey(failure.key) or reported)
+
+
+def service(answer_within: timedelta) -> Service[State, Hears, Says]:
+    """The lifecycle service, in which a machine has so long to answer a cordon or a drain.
+
+    That goes into what is said when its time begins. So replicas with different settings fold the
+    same state: the setting of the one that stored that message counts.
+    """
+    return Service(
+        name="lifecycle",
+        hears=Hears,
+        says=Says,
+        initial=State(),
+        evolve=evolve,
+        decide=decide,
+        reconciler=Reconciler(partial(reconcile, patience=answer_within), concerns),
+        on_failure=on_failure,
+    )
+
+
+SERVICE: Service[State, Hears, Says] = service(ANSWER_WITHIN)

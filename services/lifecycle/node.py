@@ -2,21 +2,40 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import assert_never
+from datetime import datetime, timedelta
+from typing import NamedTuple, assert_never
 
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
     NodeActivityChanged,
     NodeObserved,
+    NodePreempted,
     NodeUpdated,
     PreemptionInProgress,
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import NodePhase, Pod, PodClass, RemovalReason
+
+ANSWER_WITHIN = timedelta(minutes=30)
+"""How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
+USUALLY = timedelta(seconds=1)
+"""A machine that answers within this, as it usually does, has no deadline published."""
+
+
+class Workload(NamedTuple):
+    """A Pod that makes its Node active.
+
+    since: when it was observed first.
+    blocks: whether a drain for a scale-down waits for it.
+    """
+
+    name: str
+    since: datetime
+    blocks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +47,17 @@ class Node:
     topology: the labels that the machine has of its own.
     boot_by: when its registration fails if the machine has not booted.
     revision: of the template that it looks like; 0 before it is registered.
-    active: whether it was published as active.
-    workloads: the Pods that make it active, as its machine reported last.
+    workloads: the Pods that make it active, as its machine reported last, by name.
+    published: those that were published last.
     removal: why it leaves; None while it stays.
     idle_only: whether it is kept if it turns out to be active.
     request: the number of the last request to delete it.
     cordon: how often it was cordoned.
+    observed: the number of the cordon that its machine reported last; 0 for none.
     evicted_at: when its drain for a preemption began; None without one.
+    has_timetable: whether it is preempted by a timetable, which ends its stay whatever happens.
+    ask_after: when the time of its machine begins, if it has not answered by then.
+    answer_by: when it is given up, if its machine has not answered by then.
     """
 
     name: str
@@ -44,13 +67,17 @@ class Node:
     boot_by: datetime
     revision: int = 0
     phase: NodePhase = NodePhase.BOOTING
-    active: bool = False
-    workloads: tuple[str, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    published: tuple[Workload, ...] = ()
     removal: RemovalReason | None = None
     idle_only: bool = False
     request: int = 0
     cordon: int = 0
+    observed: int = 0
     evicted_at: datetime | None = None
+    has_timetable: bool = False
+    ask_after: datetime | None = None
+    answer_by: datetime | None = None
 
     @property
     def booting(self) -> bool:
@@ -62,14 +89,34 @@ class Node:
         """Whether nothing new may be scheduled on it."""
         return is_cordoned(self.phase)
 
+    @property
+    def is_forced(self) -> bool:
+        """Whether no Pod may block its removal."""
+        return self.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the last report of its machine includes its last cordon.
+
+        Only such a report shows all Pods that ran before the cordon took hold.
+        """
+        return self.cordoned and self.observed == self.cordon
+
+    @property
+    def due(self) -> datetime | None:
+        """When its machine is given up, or its time to answer begins; None while neither is."""
+        return self.boot_by if self.booting else self.answer_by or self.ask_after
+
 
 NodeChange = (
     CWNodeRegistered
     | NodeUpdated
     | NodeObserved
     | NodeActivityChanged
+    | AnswerAwaited
     | CWDrainNode
     | CWNodeDeletionRequestSuccess
+    | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
 )
@@ -81,28 +128,69 @@ def is_cordoned(phase: NodePhase) -> bool:
     return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
 
 
-def changed(node: Node, message: NodeChange) -> Node:
-    """The Node after a message about it."""
+def changed(node: Node, message: NodeChange, now: datetime) -> Node:
+    """The Node after a message about it that the log stored at `now`."""
     match message:
         case CWNodeRegistered():
             return replace(node, phase=NodePhase.PRODUCTION)
-        case NodeUpdated(phase=phase, removal=removal, cordon=cordon):
-            return replace(node, phase=phase, removal=removal, cordon=cordon)
-        case NodeObserved(pods=pods):
-            workloads = tuple(sorted(pod.name for pod in pods if pod.counts_as_work))
-            return replace(node, workloads=workloads)
-        case NodeActivityChanged(active=active):
-            return replace(node, active=active)
+        case NodeUpdated():
+            return _updated(node, message, now)
+        case AnswerAwaited(answer_by=moment, is_final=True):
+            return replace(node, ask_after=None, answer_by=moment)
+        case AnswerAwaited(answer_by=moment):
+            return replace(node, ask_after=moment)
+        case NodeObserved():
+            return _observed(node, message, now)
+        case NodeActivityChanged():
+            return replace(node, published=node.workloads)
         case CWDrainNode():
-            return replace(node, phase=NodePhase.DRAINING)
+            return _asked(replace(node, phase=NodePhase.DRAINING), now)
         case CWNodeDeletionRequestSuccess():
             return _requested(node, message)
-        case PreemptionPending():
-            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
-        case PreemptionInProgress(evicted_at=moment):
-            return replace(node, evicted_at=moment)
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
+            return _preempted(node, message)
         case _:
             assert_never(message)
+
+
+def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
+    begins = event.cordon > node.cordon
+    node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
+    if not node.cordoned:
+        return replace(node, ask_after=None, answer_by=None)
+    return _asked(node, now) if begins else node
+
+
+def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
+    """The Node, whose machine is to do something now that takes so many seconds.
+
+    When that is stored, and the machine can hear of it, is not known here: the replica may be late.
+    So its time begins at the `Wake` for this very moment, which is stored after that.
+    """
+    if node.removal is RemovalReason.PREEMPTED:
+        return replace(node, ask_after=None, answer_by=None)
+    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
+
+
+def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
+    known = {workload.name: workload.since for workload in node.workloads}
+    working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
+    node = replace(
+        node,
+        workloads=tuple(
+            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
+        ),
+        observed=report.cordon if report.unschedulable else 0,
+    )
+    if node.phase is not NodePhase.DRAINING:
+        return node
+    if not node.is_forced and any(workload.blocks for workload in node.workloads):
+        return replace(node, ask_after=None, answer_by=None)
+    return _asked(node, now, max((pod.grace_s for pod in working), default=0))
+
+
+def _blocks(pod: Pod) -> bool:
+    return pod.interruption is PodClass.BLOCKING and not pod.terminating
 
 
 def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
@@ -110,3 +198,29 @@ def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
     if node.removal is RemovalReason.PREEMPTED:
         return node
     return replace(node, removal=event.removal, idle_only=event.idle_only, request=event.request)
+
+
+def _preempted(node: Node, event: NodePreempted | PreemptionPending | PreemptionInProgress) -> Node:
+    """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
+    match event:
+        case NodePreempted():
+            # One in production was kept in the meantime; its preemption then gets a timetable.
+            is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
+            if not node.booting and not is_spareable:
+                return node
+            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+        case PreemptionPending():
+            if node.removal is RemovalReason.POOL_DELETED:
+                return node
+            return replace(
+                node,
+                removal=RemovalReason.PREEMPTED,
+                idle_only=False,
+                has_timetable=True,
+                ask_after=None,
+                answer_by=None,
+            )
+        case PreemptionInProgress(evicted_at=moment):
+            return replace(node, evicted_at=moment)
+        case _:
+            assert_never(event)

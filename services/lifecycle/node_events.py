@@ -1,18 +1,23 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
-from lifecycle.node import Node, is_cordoned
+from datetime import datetime
+
+from lifecycle.node import Node, Workload, is_cordoned
 from lifecycle.template import NodeTemplate, labels, taints
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeleted,
+    CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodeKept,
     NodeUpdated,
 )
+from nodepool.contract.events.lifecycle import BLOCKING_MAX
 from nodepool.contract.messages import PoolFields, pool_fields
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason
 
 NAMED_MAX = 5
 """How many workloads a message names."""
@@ -68,12 +73,24 @@ def updated(
     )
 
 
-def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged:
-    """The Node became active or idle."""
+def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:
+    """What runs on the Node now; None where the same was published before."""
+    event = _activity(template, node, node.workloads)
+    return None if event == _activity(template, node, node.published) else event
+
+
+def _activity(
+    template: NodeTemplate, node: Node, workloads: tuple[Workload, ...]
+) -> NodeActivityChanged:
+    names = tuple(workload.name for workload in workloads)
+    blocking = [workload for workload in workloads if workload.blocks]
+    longest = sorted(blocking, key=lambda workload: (workload.since, workload.name))[:BLOCKING_MAX]
     return NodeActivityChanged(
         **_fields(template, node),
-        active=bool(node.workloads),
-        message=f"running: {listed(node.workloads)}" if node.workloads else "nothing runs here",
+        active=bool(workloads),
+        message=f"running: {listed(names)}" if names else "nothing runs here",
+        blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
+        blocking_count=len(blocking),
     )
 
 
@@ -90,18 +107,40 @@ def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
     """The drain of the Node begins; no Pod may block a preemption or the deletion of a NodePool."""
     return CWDrainNode(
         **_fields(template, node),
-        force=node.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED),
+        force=node.is_forced,
         message=f"draining Node {node.name}",
     )
 
 
-def deleted(template: NodeTemplate, node: Node) -> CWNodeDeleted:
-    """The Node is gone, and its machine is free."""
+def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNodeDeleted:
+    """The Node is gone, and its machine is free, or goes to triage."""
     return CWNodeDeleted(
         **_fields(template, node),
         uid=template.uid,
         registered=not node.booting,
+        triage=triage,
+        removal=node.removal,
         message=f"Node {node.name} is deleted",
+    )
+
+
+def answer_awaited(
+    template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool
+) -> AnswerAwaited:
+    """The machine of the Node is given up unless it answers by then, or its time begins then."""
+    return AnswerAwaited(**_fields(template, node), answer_by=moment, is_final=is_final)
+
+
+def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:
+    """The machine of the Node did not answer in time, and is taken for dead."""
+    step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
+    return CWNodePoolNodesRemoveError(
+        **pool_fields(template.key),
+        node=node.name,
+        message=(
+            f"Node {node.name} is deleted: its machine did not answer a {step} in time and goes to"
+            " triage"
+        ),
     )
 
 

@@ -1,29 +1,64 @@
 """How a Node leaves its NodePool: cordoned, drained, deleted; or kept after all."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import assert_never
 
 from lifecycle import Says
-from lifecycle.node import Node
-from lifecycle.node_events import activity_changed, deleted, draining, kept, listed, updated
+from lifecycle.node import USUALLY, Node
+from lifecycle.node_events import (
+    activity_changed,
+    answer_awaited,
+    deleted,
+    draining,
+    kept,
+    listed,
+    unanswered,
+    updated,
+)
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
-    NodeObserved,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.service import Context
+
+Preemption = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
 
 
-def requested(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    """A Node that never joined goes at once; one in production is cordoned first."""
+def next_step(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    """The next step of a removal, if what it waits for has come."""
+    if node.removal is None:
+        return
     match node.phase:
         case NodePhase.BOOTING:
             yield deleted(template, node)
         case NodePhase.PRODUCTION:
             yield updated(template, node, NodePhase.CORDONED, node.removal)
-        case NodePhase.DRAINING if node.removal is RemovalReason.POOL_DELETED:
+        case NodePhase.CORDONED:
+            yield from _cordoned(template, node)
+        case NodePhase.DRAINING:
+            if node.has_answered and not node.workloads:
+                yield deleted(template, node)
+        case NodePhase.DELETED:
+            return
+        case _:
+            assert_never(node.phase)
+
+
+def requested(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    """A Node is to leave; one that was leaving already goes with its NodePool from now on.
+
+    One that is preempted goes by its timetable.
+    """
+    if not node.cordoned:
+        yield from next_step(template, node)
+    elif node.removal is not RemovalReason.PREEMPTED:
+        yield updated(template, node, node.phase, node.removal)
+        if node.phase is NodePhase.DRAINING:
             yield draining(template, node)
 
 
@@ -33,47 +68,78 @@ def cancelled(template: NodeTemplate, node: Node) -> Iterator[Says]:
         yield from _keep(template, node, "its NodePool wants it again")
 
 
-def preempted(
-    template: NodeTemplate,
-    node: Node,
-    event: PreemptionPending | PreemptionInProgress | PreemptionOverdue,
-) -> Iterator[Says]:
-    """A preemption moves on by its timetable, whatever runs on the Node."""
+def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator[Says]:
+    """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes."""
     match event:
+        case NodePreempted():
+            if node.booting:
+                yield deleted(template, node)
+            elif node.removal is RemovalReason.PREEMPTED:
+                yield from _drained(template, node)
         case PreemptionPending():
-            is_draining = node.phase is NodePhase.DRAINING
-            phase = NodePhase.DRAINING if is_draining else NodePhase.CORDONED
-            yield updated(template, node, phase, RemovalReason.PREEMPTED)
+            if node.removal is RemovalReason.PREEMPTED:
+                is_draining = node.phase is NodePhase.DRAINING
+                phase = NodePhase.DRAINING if is_draining else NodePhase.CORDONED
+                yield updated(template, node, phase, node.removal)
         case PreemptionInProgress():
-            yield updated(template, node, NodePhase.DRAINING, RemovalReason.PREEMPTED)
-            yield draining(template, node)
+            if node.removal is RemovalReason.PREEMPTED:
+                yield from _drained(template, node)
         case PreemptionOverdue():
-            yield deleted(template, node)
+            if node.removal is not None:
+                yield deleted(template, node)
         case _:
             assert_never(event)
 
 
-def observed(template: NodeTemplate, node: Node, report: NodeObserved) -> Iterator[Says]:
+def observed(template: NodeTemplate, node: Node) -> Iterator[Says]:
     """What follows from the Pods on a Node: its activity, and the next step of its removal."""
-    active = bool(node.workloads)
-    if active is not node.active and not node.booting:
-        yield activity_changed(template, node)
-    # Only a report that includes the last cordon shows all Pods that ran before it took hold.
-    if not report.unschedulable or report.cordon != node.cordon:
+    if node.booting:
         return
-    if node.phase is NodePhase.CORDONED and node.removal is not RemovalReason.PREEMPTED:
-        yield from _cordoned(template, node)
-    elif node.phase is NodePhase.DRAINING and not active:
-        yield deleted(template, node)
+    activity = activity_changed(template, node)
+    if activity is not None:
+        yield activity
+    if node.cordoned:
+        yield from next_step(template, node)
+
+
+def overdue(
+    template: NodeTemplate, node: Node, context: Context, patience: timedelta
+) -> Iterator[Says]:
+    """The end of a Node whose machine is taken for dead, or the beginning of its time to answer.
+
+    Only the `Wake` for that very moment shows that what the machine is to do was stored before. A
+    replica that is late may read an older one in the same step in which it requests it.
+    """
+    now = context.time
+    if node.answer_by is not None:
+        if node.answer_by <= now:
+            yield unanswered(template, node)
+            yield deleted(template, node, triage=True)
+    elif node.ask_after is not None and node.ask_after <= now:
+        is_stored = context.due == node.ask_after
+        until = now + (patience if is_stored else USUALLY)
+        yield answer_awaited(template, node, until, is_final=is_stored)
 
 
 def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    if node.workloads and node.idle_only:
-        yield from _keep(template, node, f"it became active: {listed(node.workloads)}")
+    """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has."""
+    if node.removal is RemovalReason.PREEMPTED:
+        if node.evicted_at is not None or not node.has_timetable:
+            yield from _drained(template, node)
+    elif not node.has_answered:
         return
+    elif node.workloads and node.idle_only:
+        names = listed(tuple(workload.name for workload in node.workloads))
+        yield from _keep(template, node, f"it became active: {names}")
+    else:
+        yield draining(template, node)
+        if not node.workloads:
+            yield deleted(template, node)
+
+
+def _drained(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    yield updated(template, node, NodePhase.DRAINING, node.removal)
     yield draining(template, node)
-    if not node.workloads:
-        yield deleted(template, node)
 
 
 def _keep(template: NodeTemplate, node: Node, why: str) -> Iterator[Says]:

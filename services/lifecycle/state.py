@@ -7,9 +7,10 @@ from typing import assert_never
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.node import Node, changed
+from lifecycle.node import Node, NodeChange, changed
 from lifecycle.template import NodeTemplate, first, following
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -29,6 +30,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -53,14 +55,16 @@ class State(WithWork[PoolKey | MachineKey]):
     announced: the version of each template that the last `CWNodePoolMetadata` was about.
     nodes: every Node, by its machine.
     members: the Nodes of each NodePool that has any.
-    work: when each booting Node has to be registered; and the NodePools with so many Nodes that one
-        step could not update them all.
+    failures: the last internal error of each NodePool with Nodes that could not be updated.
+    work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
+        many Nodes that one step could not update them all; and those that failed.
     """
 
     templates: Map[PoolKey, NodeTemplate] = Map()
     announced: Map[PoolKey, int] = Map()
     nodes: Map[MachineKey, Node] = Map()
     members: Map[PoolKey, Map[MachineKey, bool]] = Map()
+    failures: Map[PoolKey, str] = Map()
 
     def node(self, message: OfStay) -> Node | None:
         """The Node that a message is about; None where it is about an earlier stay."""
@@ -80,29 +84,23 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case CWNodeAssigned():
             return _assigned(state, message, context)
         case CWNodeRegistered() | NodeUpdated():
-            return _looks_current(state, message)
+            return _looks_current(state, message, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
-        case (
-            NodeObserved()
-            | NodeActivityChanged()
-            | CWDrainNode()
-            | CWNodeDeletionRequestSuccess()
-            | PreemptionPending()
-            | PreemptionInProgress()
-        ):
-            node = state.node(message)
-            return state if node is None else _stored(state, message, changed(node, message))
-        case (
-            MachineBooted()
-            | MachineFailed()
-            | NodeRemovalCancelled()
-            | PreemptionOverdue()
-            | NodeKept()
-            | NodePreempted()
-            | NodeRemovalRecovered()
-            | CWNodePoolNodesRemoveError()
-        ):
+        case NodeObserved() | NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
+            return _changed(state, message, context)
+        case CWNodeDeletionRequestSuccess() | NodePreempted():
+            return _changed(state, message, context)
+        case PreemptionPending() | PreemptionInProgress():
+            return _changed(state, message, context)
+        case NodeUpdateFailed():
+            return _failed(state, message, context)
+        case NodeRemovalRecovered(key=key):
+            work, failures = state.work.succeeded(key), state.failures
+            return replace(state, work=work, failures=failures.delete(key))
+        case MachineBooted() | MachineFailed() | NodeRemovalCancelled():
+            return state
+        case PreemptionOverdue() | NodeKept() | CWNodePoolNodesRemoveError():
             return state
         case _:
             assert_never(message)
@@ -123,14 +121,28 @@ def _announced(state: State, template: NodeTemplate | None) -> State:
 
 
 def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
-    template = state.templates.get(event.key)
+    key = event.key
+    template = state.templates.get(key)
     if template is None or template.uid != event.uid:
+        return state
+    failures = state.failures
+    return replace(
+        state,
+        templates=state.templates.delete(key),
+        announced=state.announced.delete(key),
+        failures=failures.delete(key) if key in failures else failures,
+        work=state.work.drop(key),
+    )
+
+
+def _failed(state: State, event: NodeUpdateFailed, context: Context) -> State:
+    """The state with a NodePool that is reconciled again after a while, until that succeeds."""
+    if event.key not in state.templates:
         return state
     return replace(
         state,
-        templates=state.templates.delete(event.key),
-        announced=state.announced.delete(event.key),
-        work=state.work.drop(event.key),
+        failures=state.failures.set(event.key, event.message),
+        work=state.work.failed(event.key, context.time),
     )
 
 
@@ -139,20 +151,28 @@ def _assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
     node = Node(event.node, event.key, event.assignment, event.labels, boot_by)
     members = state.members.get(event.key, Map()).set(key, True)
     # A step that was stopped at its bound may have left the last stay of the machine in the queue.
+    state = replace(state, nodes=state.nodes.set(key, node), work=state.work.drop(key))
     return replace(
-        _stored(state, event, node),
+        state,
         members=state.members.set(event.key, members),
-        work=state.work.drop(key).put_at(key, boot_by),
+        work=state.work.put_at(key, boot_by),
     )
 
 
-def _looks_current(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
+def _changed(state: State, message: NodeChange, context: Context) -> State:
+    node = state.node(message)
+    if node is None:
+        return state
+    return _stored(state, message, changed(node, message, context.time))
+
+
+def _looks_current(state: State, event: CWNodeRegistered | NodeUpdated, context: Context) -> State:
     """The state with a Node, booted and in its cluster, that looks like its template."""
     node = state.node(event)
     if node is None:
         return state
-    node = replace(changed(node, event), revision=state.templates[node.pool].revision)
-    return replace(_stored(state, event, node), work=state.work.drop(event.machine_key))
+    after = changed(node, event, context.time)
+    return _stored(state, event, replace(after, revision=state.templates[node.pool].revision))
 
 
 def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
@@ -170,4 +190,9 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
 
 
 def _stored(state: State, message: OfStay, node: Node) -> State:
-    return replace(state, nodes=state.nodes.set(message.machine_key, node))
+    """The state with this Node, and its deadline in step with it."""
+    key, work = message.machine_key, state.work
+    before = state.nodes[key]
+    if node.due != before.due:
+        work = work.drop(key) if node.due is None else work.put_at(key, node.due)
+    return replace(state, nodes=state.nodes.set(key, node), work=work)

@@ -2,16 +2,28 @@
 
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
+    CWNodeAssigned,
     CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeKept,
     NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 
-Hears = PreemptNode | CWNodeRegistered | CWNodeDeleted
+Hears = (
+    PreemptNode
+    | CWNodeAssigned
+    | CWNodeRegistered
+    | CWNodeRegistrationFailed
+    | CWNodeDeletionRequestSuccess
+    | NodeKept
+    | CWNodeDeleted
+)
 Says = (
     NodePreempted
     | PreemptionPending

@@ -5,9 +5,14 @@ from typing import assert_never
 
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
+    CWNodeAssigned,
     CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeKept,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -28,9 +33,13 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
     match message:
         case PreemptNode():
             yield from _preempt(state, message, context)
+        case CWNodeRegistered() | NodeKept():
+            node = state.node(message)
+            if node is not None and node.is_stranded:
+                yield _pending(node, context)
         case CWNodeDeleted():
             yield from _deleted(state, message)
-        case CWNodeRegistered():
+        case CWNodeAssigned() | CWNodeRegistrationFailed() | CWNodeDeletionRequestSuccess():
             return
         case _:
             assert_never(message)
@@ -58,7 +67,17 @@ def _preempt(
         yield accepted(command, "unchanged")
         return
     yield accepted(command, "done")
-    yield PreemptionPending(
+    yield _immediate(node) if node.is_going else _pending(node, context)
+
+
+def _immediate(node: Node) -> NodePreempted:
+    return NodePreempted(
+        **pool_fields(node.pool), node=node.name, zone=node.zone, assignment=node.assignment
+    )
+
+
+def _pending(node: Node, context: Context) -> PreemptionPending:
+    return PreemptionPending(
         **pool_fields(node.pool),
         node=node.name,
         zone=node.zone,
@@ -93,9 +112,9 @@ def _overdue(node: Node) -> PreemptionOverdue:
 
 
 def _deleted(state: State, event: CWNodeDeleted) -> Iterator[Says]:
-    node = state.nodes.get(event.node_key)
-    # A Node that was not preempted is not in the state any more.
-    if node is not None and node.assignment == event.assignment:
+    node = state.node(event)
+    # Where nothing is to be announced, the Node is not in the state any more.
+    if node is not None:
         message = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
         yield DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
 

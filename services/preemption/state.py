@@ -8,16 +8,21 @@ from immutables import Map
 
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
+    CWNodeAssigned,
     CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeKept,
     NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import NodeKey, PoolKey, node_key
-from nodepool.contract.model import COMPUTE_CLASS, ComputeClass
+from nodepool.contract.messages import OfNode
+from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
@@ -31,7 +36,11 @@ class Node:
     pool: the NodePool that it belongs to.
     zone, name: its machine.
     assignment: which stay of the machine it is.
+    booting: whether it has not joined its cluster yet.
+    request: the number of the request to delete it that it follows; 0 while it is to stay.
     pending_since: when its preemption began; None while it is not preempted.
+    has_timetable: whether its preemption is announced and drains it after a while. One that boots,
+        or leaves already, goes without.
     reached: the stage of its preemption that was published last.
     """
 
@@ -39,8 +48,21 @@ class Node:
     zone: str
     name: str
     assignment: int
+    booting: bool = False
+    request: int = 0
     pending_since: datetime | None = None
+    has_timetable: bool = False
     reached: Stage = Stage.PENDING
+
+    @property
+    def is_going(self) -> bool:
+        """Whether a preemption needs no timetable: nothing runs on it, or it leaves already."""
+        return self.booting or self.request > 0
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether it joined, or was kept, just when its preemption without a timetable began."""
+        return self.pending_since is not None and not (self.has_timetable or self.is_going)
 
     @property
     def due(self) -> datetime | None:
@@ -56,44 +78,97 @@ class State(WithWork[NodeKey]):
 
     nodes: Map[NodeKey, Node] = Map()
 
+    def node(self, message: OfNode) -> Node | None:
+        """The spot Node that a message is about; None where it is about another stay."""
+        node = self.nodes.get(message.node_key)
+        return node if node is not None and node.assignment == message.assignment else None
 
-def evolve(state: State, message: Hears | Says, _context: Context) -> State:
+
+Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept
+"""What others say of a Node while it stays."""
+Stages = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
+"""The stages of a preemption."""
+
+
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message."""
     match message:
-        case CWNodeRegistered():
-            return _registered(state, message)
-        case CWNodeDeleted():
-            return _deleted(state, message)
-        case PreemptionPending(node_key=key, since=since):
-            pending = replace(state.nodes[key], reached=Stage.PENDING, pending_since=since)
-            return _stored(state, key, pending)
-        case PreemptionInProgress(node_key=key):
-            return _stored(state, key, replace(state.nodes[key], reached=Stage.IN_PROGRESS))
-        case PreemptionOverdue(node_key=key):
-            return _stored(state, key, replace(state.nodes[key], reached=Stage.OVER))
+        case CWNodeAssigned(node_key=key):
+            if message.compute_class is not ComputeClass.SPOT:
+                return state
+            return _stored(state, key, _new(message, booting=True))
+        case CWNodeRegistered() | CWNodeDeletionRequestSuccess() | NodeKept():
+            return _seen(state, message)
+        case CWNodeDeleted() | CWNodeRegistrationFailed():
+            return _left(state, message)
+        case NodePreempted() | PreemptionPending():
+            return _reached(state, message, context)
+        case PreemptionInProgress() | PreemptionOverdue():
+            return _reached(state, message, context)
         case DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _forgotten(state, node_key(org, cluster, node))
-        case PreemptNode() | NodePreempted():
+        case PreemptNode():
             return state
         case _:
             assert_never(message)
 
 
-def _registered(state: State, event: CWNodeRegistered) -> State:
-    if event.labels.get(COMPUTE_CLASS) != ComputeClass.SPOT:
-        return state
-    node = Node(event.key, event.zone, event.node, event.assignment)
+def _new(event: CWNodeAssigned | CWNodeRegistered, *, booting: bool) -> Node:
+    return Node(event.key, event.zone, event.node, event.assignment, booting)
+
+
+def _seen(state: State, event: Seen) -> State:
+    node = state.node(event)
+    match event:
+        case CWNodeRegistered(labels=labels):
+            if labels.get(COMPUTE_CLASS) != ComputeClass.SPOT:
+                return state
+            # Releases before this one did not say the class of a Node when it was assigned.
+            node = replace(node, booting=False) if node else _new(event, booting=False)
+        case CWNodeDeletionRequestSuccess(request=request):
+            node = replace(node, request=max(1, request)) if node else None
+        case NodeKept(request=request):
+            is_kept = node is not None and node.request == max(1, request)
+            node = replace(node, request=0) if node and is_kept else None
+        case _:
+            assert_never(event)
+    return state if node is None else _stored(state, event.node_key, node)
+
+
+def _reached(state: State, event: Stages, context: Context) -> State:
+    """The state with a Node that has come to this stage of its preemption."""
+    node = state.nodes[event.node_key]
+    match event:
+        case NodePreempted():
+            # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
+            node = replace(node, pending_since=context.time, reached=Stage.IN_PROGRESS)
+        case PreemptionPending(since=since):
+            node = replace(node, pending_since=since, has_timetable=True, reached=Stage.PENDING)
+        case PreemptionInProgress():
+            node = replace(node, reached=Stage.IN_PROGRESS)
+        case PreemptionOverdue():
+            node = replace(node, reached=Stage.OVER)
+        case _:
+            assert_never(event)
     return _stored(state, event.node_key, node)
 
 
-def _deleted(state: State, event: CWNodeDeleted) -> State:
+def is_announced(node: Node, event: CWNodeDeleted) -> bool:
+    """Whether the end of this Node is the end of a preemption that users were told of.
+
+    Where its NodePool removed it before it knew of the preemption, it is not.
+    """
+    return node.has_timetable and event.removal in (RemovalReason.PREEMPTED, None)
+
+
+def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
     """A preempted Node stays until `DeletedForPreemption`, which is said in the same step."""
-    node = state.nodes.get(event.node_key)
-    if node is None or node.assignment != event.assignment:
+    node = state.node(event)
+    if node is None:
         return state
-    if node.pending_since is None:
-        return _forgotten(state, event.node_key)
-    return replace(state, work=state.work.drop(event.node_key))
+    if isinstance(event, CWNodeDeleted) and is_announced(node, event):
+        return replace(state, work=state.work.drop(event.node_key))
+    return _forgotten(state, event.node_key)
 
 
 def _stored(state: State, key: NodeKey, node: Node) -> State:

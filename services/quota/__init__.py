@@ -1,6 +1,6 @@
 """May the organisation have so many Nodes?"""
 
-from nodepool.contract.commands import SetQuota
+from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -12,12 +12,15 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaCheckFailed,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
 
 Hears = (
     SetQuota
+    | DeleteQuota
     | NodePoolValidated
     | NodePoolDeleting
     | CWNodePoolDeleted
@@ -26,4 +29,12 @@ Hears = (
     | CWNodeDeleted
     | CWNodeRegistrationFailed
 )
-Says = QuotaSet | QuotaChecked | QuotaReleased | CWOverQuota | CWNodePoolQuotaCheckFailed
+Says = (
+    QuotaSet
+    | QuotaDeleted
+    | QuotaChecked
+    | QuotaCheckFailed
+    | QuotaReleased
+    | CWOverQuota
+    | CWNodePoolQuotaCheckFailed
+)

@@ -1,78 +1,132 @@
-"""What the quota service says: the outcome of `SetQuota`, verdicts, and what is released."""
+"""What the quota service says: limits, what is released, and the verdicts in a ledger."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never
 
+from nodepool.contract import grammar
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
-from nodepool.contract.commands import SetQuota
-from nodepool.contract.conditions import Quota
+from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
-    CWNodePoolQuotaCheckFailed,
     CWNodeRegistrationFailed,
-    CWOverQuota,
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
-    QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, ledger_parts
+from nodepool.contract.keys import FLEET, LedgerKey, PoolKey, ledger_key, ledger_parts
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Failure, Reconciler, Service
 from quota import Hears, Says
-from quota.state import Ledger, Pool, State, evolve
-from quota.verdict import verdict
+from quota.checks import checked, checked_safely, renewed, reported
+from quota.pool import Pool
+from quota.state import State, evolve
 
 
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
-    """The outcome of a command, the verdict on a NodePool, and what a NodePool gives back."""
+    """The outcome of a command; what else follows is made by `reconcile`."""
     match message:
         case SetQuota():
             yield from _set(state, message)
-        case NodePoolValidated(key=key):
-            pool = state.pools[key]
-            if pool.eligible:
-                yield from _checked(pool, verdict(pool, state.ledgers[pool.ledger]), always=True)
+        case DeleteQuota():
+            yield from _unset(state, message)
         case (
-            GrantAcknowledged(key=key)
-            | CWNodeDeleted(key=key)
-            | CWNodeRegistrationFailed(key=key)
-            | CWNodePoolDeleted(key=key)
+            NodePoolValidated()
+            | NodePoolDeleting()
+            | CWNodePoolDeleted()
+            | GrantAcknowledged()
+            | CWNodeAssigned()
+            | CWNodeDeleted()
+            | CWNodeRegistrationFailed()
         ):
-            yield from _release(state, key)
-        case NodePoolDeleting() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: LedgerKey, context: Context) -> Iterator[Says]:
-    """New verdicts under a limit: for waiters in their order, then for all if it is passed."""
-    ledger = state.ledgers.get(key, Ledger())
-    others: tuple[PoolKey, ...] = ()
-    if ledger.limit is not None and ledger.used > ledger.limit:
-        others = tuple(sorted(k for k, p in state.pools.items() if p.ledger == key and p.eligible))
-    for pool_key in (*ledger.waiting, *others):
-        pool = state.pools[pool_key]
-        for event in _checked(pool, verdict(pool, state.ledgers[key]), always=False):
-            yield event
-            state = evolve(state, event, context)
+def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
+    """The ledger of a command, and the NodePool that is to be checked or gives something back.
+
+    A limit is applied before the next input is processed, so that what came before it and what
+    comes after it does not depend on how inputs are batched.
+    """
+    match message:
+        case SetQuota() | DeleteQuota():
+            return ledger_key(message.org, message.zone, message.instance_type)
+        case NodePoolValidated(key=key):
+            return key if key in state.pools else None
+        case (
+            NodePoolDeleting(key=key)
+            | CWNodePoolDeleted(key=key)
+            | GrantAcknowledged(key=key)
+            | CWNodeDeleted(key=key)
+            | CWNodeRegistrationFailed(key=key)
+        ):
+            pool = state.pools.get(key)
+            return key if pool is not None and pool.is_releasable else None
+        case CWNodeAssigned():
+            return None
+        case _:
+            assert_never(message)
+
+
+def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Iterator[Says]:
+    """What is released, and the verdicts that are due in a ledger, in the order of waiting.
+
+    For the key of a ledger also those that name other numbers than those of now; for that of a
+    NodePool whose check failed also the one that could not be made. What the check of that NodePool
+    raises is a failure of its own, and that of another one is reported among the verdicts.
+    """
+    pool = state.pools.get(PoolKey(key))
+    ledger = LedgerKey(key) if pool is None else pool.ledger
+    own = None if pool is None else pool.key
+    if pool is not None and pool.is_releasable:
+        # What is released is not to be lost where a check fails.
+        own = None
+        state = yield from _said(state, (_released(state, pool),), context)
+    state = yield from _served(state, ledger, context, own)
+    if pool is not None:
+        pool = state.pools.get(pool.key)
+        if pool is None or not pool.fault:
+            return
+        state = yield from _said(state, _checked(state, pool.key, own), context)
+    for waiting in state.ledger(ledger).waiting:
+        state = yield from _said(state, renewed(state, waiting), context)
+
+
+def _served(
+    state: State, key: LedgerKey, context: Context, own: PoolKey | None
+) -> Generator[Says, None, State]:
+    """The verdict on each NodePool that is to be checked; what comes back is the state then."""
+    while (pool := state.ledger(key).next()) is not None:
+        state = yield from _said(state, _checked(state, pool, own), context)
+    return state
+
+
+def _checked(state: State, key: PoolKey, own: PoolKey | None) -> Iterable[Says]:
+    """The verdict on a NodePool; what its check raises is reported, but for the one at hand."""
+    return checked(state, key) if key == own else checked_safely(state, key)
+
+
+def _said(state: State, events: Iterable[Says], context: Context) -> Generator[Says, None, State]:
+    for event in tuple(events):
+        yield event
+        state = evolve(state, event, context)
+    return state
 
 
 def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
-    if command.zone not in ZONES:
-        yield refused(command, "zone", f"{command.zone} is not known")
-        return
-    if command.instance_type not in INSTANCE_TYPES:
-        yield refused(command, "instanceType", f"{command.instance_type} is not known")
+    refusal = _malformed(command)
+    if refusal is not None:
+        yield refusal
         return
     key = ledger_key(command.org, command.zone, command.instance_type)
-    ledger = state.ledgers.get(key, Ledger())
+    ledger = state.ledger(key)
     if ledger.limit == command.limit:
         yield accepted(command, "unchanged")
         return
@@ -86,35 +140,59 @@ def _set(state: State, command: SetQuota) -> Iterator[Says | CommandOutcome]:
     )
 
 
-def _checked(pool: Pool, new: QuotaChecked, *, always: bool) -> Iterator[Says]:
-    """A verdict that differs from the last one, and a warning that was not given yet."""
-    reason, text = pool.reason, pool.message
-    if always or new.reason is not reason or new.granted != pool.granted:
-        yield new
-        reason, text = new.reason, new.message
-    if reason is not Quota.UNDER and text != pool.warned:
-        yield CWOverQuota(**pool_fields(pool.key), message=text)
+def _malformed(command: SetQuota) -> CommandOutcome | None:
+    """Why a limit cannot be set: nothing could ever count against it."""
+    if command.org == FLEET:
+        return refused(command, "org", f"{FLEET} is a reserved word, not an organisation")
+    if reason := grammar.dns1123_label(command.org):
+        return refused(command, "org", reason)
+    if command.zone not in ZONES:
+        return refused(command, "zone", f"{command.zone} is not known")
+    if command.instance_type not in INSTANCE_TYPES:
+        return refused(command, "instanceType", f"{command.instance_type} is not known")
+    return None
 
 
-def _release(state: State, key: PoolKey) -> Iterator[Says]:
-    pool = state.pools.get(key)
-    if pool is None or (pool.needed >= pool.reserved and (pool.needed or not pool.deleting)):
+def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome]:
+    key = ledger_key(command.org, command.zone, command.instance_type)
+    ledger = state.ledger(key)
+    if ledger.limit is None:
+        text = f"no quota is set for {command.instance_type} in {command.zone}"
+        yield refused(command, "instanceType", text, "NotFound")
         return
-    _, zone, instance_type = ledger_parts(pool.ledger)
-    yield QuotaReleased(
-        **pool_fields(key),
-        granted=pool.needed,
-        zone=zone,
-        instance_type=instance_type,
-        used=state.ledgers[pool.ledger].used - pool.reserved + pool.needed,
+    yield accepted(command, "deleted")
+    yield QuotaDeleted(
+        org=command.org,
+        zone=command.zone,
+        instance_type=command.instance_type,
+        granted=ledger.used,
     )
 
 
-def on_failure(_state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose quota could not be checked shows it."""
-    if failure.input == NodePoolValidated.__name__ and failure.pool is not None:
-        text = f"internal error while checking quota: {failure.cause}"
-        yield CWNodePoolQuotaCheckFailed(**pool_fields(failure.pool), message=text)
+def _released(state: State, pool: Pool) -> QuotaReleased:
+    _, zone, instance_type = ledger_parts(pool.ledger)
+    return QuotaReleased(
+        **pool_fields(pool.key),
+        granted=pool.needed,
+        zone=zone,
+        instance_type=instance_type,
+        used=state.ledger(pool.ledger).used - pool.reserved + pool.needed,
+    )
+
+
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """A NodePool whose quota could not be checked shows it, and is checked again later.
+
+    Where a ledger as a whole could not be, it is the first that is to be checked, or that waits.
+    """
+    key = failure.pool if failure.input == NodePoolValidated.__name__ else None
+    if failure.key:
+        ledger = state.ledger(LedgerKey(failure.key))
+        first = ledger.next() or next(iter(ledger.waiting), None)
+        key = PoolKey(failure.key) if PoolKey(failure.key) in state.pools else first
+    pool = state.pools.get(key) if key is not None else None
+    if pool is not None and (pool.eligible or failure.key):
+        yield from reported(pool, f"{failure.field} {failure.cause}".strip())
 
 
 SERVICE: Service[State, Hears, Says] = Service(
@@ -124,6 +202,6 @@ SERVICE: Service[State, Hears, Says] = Service(
     initial=State(),
     evolve=evolve,
     decide=decide,
-    reconciler=Reconciler(reconcile),
+    reconciler=Reconciler(reconcile, concerns),
     on_failure=on_failure,
 )

@@ -1,11 +1,12 @@
 """What the quota service knows: limits, what is reserved under each, and each NodePool's part."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from datetime import timedelta
+from typing import assert_never
 
 from immutables import Map
 
-from nodepool.contract.commands import SetQuota
+from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -18,81 +19,26 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaCheckFailed,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
 )
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
-from nodepool.state.queue import Queue
 from nodepool.state.work import WithWork
 from quota import Hears, Says
-
-
-class Grant(NamedTuple):
-    """How many Nodes a NodePool may have, as checked for a generation of it."""
-
-    generation: int
-    nodes: int
+from quota.ledger import Ledger
+from quota.pool import Grant, Pool, Warned
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """A NodePool as far as a limit depends on it.
+class State(WithWork[LedgerKey | PoolKey]):
+    """NodePools and ledgers; of an invalid NodePool only what it has reserved is known.
 
-    wants: `target` Nodes, in this `generation`.
-    eligible: whether it is valid and stays, so that it may be granted Nodes.
-    deleting: whether it is on its way out.
-    grants: what the allocator may still work to, oldest first; each is smaller than the one before.
-    held: the Nodes that it has.
-    reserved: what counts against the limit for it, as it was published last.
-    reason, message: the verdict that was published last; no reason before the first.
-    warned: the message of the last `CWOverQuota`; empty while it is within the limit.
+    work: ledgers in which a NodePool may be served or a verdict names other numbers than those of
+        now, and NodePools whose check failed.
     """
-
-    key: PoolKey
-    uid: str
-    ledger: LedgerKey
-    generation: int = 0
-    target: int = 0
-    eligible: bool = False
-    deleting: bool = False
-    grants: tuple[Grant, ...] = ()
-    held: int = 0
-    reserved: int = 0
-    reason: Quota | None = None
-    message: str = ""
-    warned: str = ""
-
-    @property
-    def granted(self) -> int:
-        """How many Nodes it may have, as it was published last."""
-        return self.grants[-1].nodes if self.grants else 0
-
-    @property
-    def needed(self) -> int:
-        """What has to stay reserved: the Nodes that are there, and those that may still come."""
-        return max(self.held, self.grants[0].nodes if self.grants else 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """One limit, and what is reserved under it.
-
-    limit: the most Nodes; None where it was never set.
-    used: what all NodePools together have reserved.
-    holders: how many NodePools have something reserved.
-    waiting: the NodePools that may not have all they want, longest waiting first.
-    """
-
-    limit: int | None = None
-    used: int = 0
-    holders: int = 0
-    waiting: Queue[PoolKey] = Queue()
-
-
-@dataclass(frozen=True, slots=True)
-class State(WithWork[LedgerKey]):
-    """NodePools and ledgers; the work queue holds ledgers under which a verdict may change."""
 
     pools: Map[PoolKey, Pool] = Map()
     ledgers: Map[LedgerKey, Ledger] = Map()
@@ -102,136 +48,187 @@ class State(WithWork[LedgerKey]):
         pool = self.pools.get(key)
         return pool if pool is not None and pool.uid == uid else None
 
+    def ledger(self, key: LedgerKey) -> Ledger:
+        """The ledger of this key; an unused one where there is none."""
+        return self.ledgers.get(key, Ledger())
 
-def evolve(state: State, message: Hears | Says, _context: Context) -> State:
+
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool that is gone changes nothing."""
     match message:
         case NodePoolValidated():
-            return _specified(state, message)
+            return _specified(state, message, context)
         case NodePoolDeleting(key=key, uid=uid):
-            return _deleting(state, state.pool(key, uid))
-        case CWNodePoolDeleted(key=key):
-            return _deleted(state, state.pools.get(key))
+            return _deleting(state, state.pool(key, uid), context)
+        case CWNodePoolDeleted(key=key, uid=uid):
+            return _deleted(state, state.pool(key, uid), context)
         case CWNodeAssigned(key=key, uid=uid):
-            return _held(state, state.pool(key, uid), 1)
+            return _held(state, state.pool(key, uid), 1, context)
         case CWNodeDeleted(key=key, uid=uid) | CWNodeRegistrationFailed(key=key, uid=uid):
-            return _held(state, state.pool(key, uid), -1)
-        case GrantAcknowledged(key=key, uid=uid, generation=generation):
-            return _acknowledged(state, state.pool(key, uid), generation)
+            return _held(state, state.pool(key, uid), -1, context)
+        case GrantAcknowledged(key=key, uid=uid):
+            return _acknowledged(state, state.pool(key, uid), message, context)
         case QuotaChecked(key=key):
-            return _granted(state, state.pools.get(key), message)
+            return _checked(state, state.pools.get(key), message, context)
         case QuotaReleased(key=key, granted=granted):
-            return _released(state, state.pools.get(key), granted)
-        case QuotaSet():
-            return _limited(state, message)
-        case CWOverQuota(key=key, message=text):
-            return _warned(state, state.pools.get(key), text)
-        case SetQuota() | CWNodePoolQuotaCheckFailed():
+            return _released(state, state.pools.get(key), granted, context)
+        case QuotaSet(limit=limit):
+            return _limited(state, message, limit, context)
+        case QuotaDeleted():
+            return _limited(state, message, None, context)
+        case CWOverQuota(key=key):
+            return _warned(state, state.pools.get(key))
+        case QuotaCheckFailed(key=key, message=text):
+            return _failed(state, state.pools.get(key), text, context)
+        case SetQuota() | DeleteQuota() | CWNodePoolQuotaCheckFailed():
             return state
         case _:
             assert_never(message)
 
 
-def _specified(state: State, event: NodePoolValidated) -> State:
-    pool = state.pool(event.key, event.uid)
-    if pool is None:
-        ledger = ledger_key(event.org, event.zone, event.spec.instance_type)
-        pool = Pool(event.key, event.uid, ledger)
+def _specified(state: State, event: NodePoolValidated, context: Context) -> State:
+    known = state.pool(event.key, event.uid)
+    is_valid = event.reason is Validated.VALID
+    if known is None and not is_valid:
+        return state
+    key = ledger_key(event.org, event.zone, event.spec.instance_type)
+    before = known or Pool(event.key, event.uid, key)
+    target = event.spec.target_nodes
     pool = replace(
-        pool,
+        before,
         generation=event.generation,
-        target=event.spec.target_nodes,
-        eligible=event.reason is Validated.VALID and not pool.deleting,
+        target=target,
+        eligible=is_valid and not before.deleting,
+        fault="",
     )
-    state = _stored(state, pool)
-    return state if pool.eligible else _waits(state, pool, waits=False)
+    state = _stored(state, pool, context)
+    if not pool.eligible:
+        return state
+    is_smaller = before.eligible and target < before.target
+    ledger = state.ledger(pool.ledger).joined(pool, keeps_place=is_smaller)
+    return _with_ledger(state, pool.ledger, ledger, context)
 
 
-def _deleting(state: State, pool: Pool | None) -> State:
+def _deleting(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    return _waits(_stored(state, replace(pool, eligible=False, deleting=True)), pool, waits=False)
+    pool = replace(pool, eligible=False, deleting=True, fault="")
+    return _stored(state, pool, context)
 
 
-def _deleted(state: State, pool: Pool | None) -> State:
+def _deleted(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    return _stored(state, replace(pool, eligible=False, deleting=True, grants=(), held=0))
+    return _stored(state, replace(pool, eligible=False, deleting=True, grants=(), held=0), context)
 
 
-def _held(state: State, pool: Pool | None, change: int) -> State:
+def _held(state: State, pool: Pool | None, change: int, context: Context) -> State:
     if pool is None:
         return state
     assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-    return _stored(state, replace(pool, held=pool.held + change))
+    return _stored(state, replace(pool, held=pool.held + change), context)
 
 
-def _acknowledged(state: State, pool: Pool | None, generation: int) -> State:
+def _acknowledged(
+    state: State, pool: Pool | None, event: GrantAcknowledged, context: Context
+) -> State:
     if pool is None:
         return state
-    # An older grant cannot be worked to any more; a newer one still can.
-    grants = tuple(grant for grant in pool.grants if grant.generation >= generation)
-    return _stored(state, replace(pool, grants=grants))
+    return _stored(state, pool.acknowledged(Grant(event.generation, event.granted)), context)
 
 
-def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
+def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if pool is None:
         return state
-    larger = (grant for grant in pool.grants if grant.nodes > verdict.granted)
-    waits = verdict.reason is not Quota.UNDER
-    pool = replace(
-        pool,
-        grants=(*larger, Grant(verdict.generation, verdict.granted)),
-        reason=verdict.reason,
-        message=verdict.message,
-        warned=pool.warned if waits else "",
-    )
-    pool = replace(pool, reserved=max(pool.reserved, pool.needed))
-    return _waits(_stored(state, pool), pool, waits=waits)
+    waits = pool.eligible and verdict.reason is not Quota.UNDER
+    state = _stored(state, pool.checked(verdict), context, waits=waits)
+    return replace(state, work=state.work.succeeded(pool.key))
 
 
-def _released(state: State, pool: Pool | None, granted: int) -> State:
+def _released(state: State, pool: Pool | None, granted: int, context: Context) -> State:
     if pool is None:
         return state
-    released = _stored(state, replace(pool, reserved=granted))
-    if pool.deleting and not granted:
-        return replace(released, pools=released.pools.delete(pool.key))
-    return released
+    state = _stored(state, replace(pool, reserved=granted), context)
+    if not granted and not pool.eligible:
+        state = replace(state, pools=state.pools.delete(pool.key))
+    work = state.work
+    # The retry of a check is still to come.
+    work = replace(work, ready=work.ready.drop(pool.key)) if pool.fault else work.drop(pool.key)
+    return _served(replace(state, work=work), pool.ledger)
 
 
-def _limited(state: State, event: QuotaSet) -> State:
+def _limited(
+    state: State, event: QuotaSet | QuotaDeleted, limit: int | None, context: Context
+) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
-    ledger = replace(state.ledgers.get(key, Ledger()), limit=event.limit)
-    return replace(state, ledgers=state.ledgers.set(key, ledger), work=state.work.put(key))
+    ledger = state.ledger(key).limited(limit)
+    return _served(_with_ledger(state, key, ledger, context), key)
 
 
-def _warned(state: State, pool: Pool | None, text: str) -> State:
+def _warned(state: State, pool: Pool | None) -> State:
+    if pool is None or pool.reason is None:
+        return state
+    warned = Warned(pool.reason, pool.target, state.ledger(pool.ledger).limit)
+    return replace(state, pools=state.pools.set(pool.key, replace(pool, warned=warned)))
+
+
+def _failed(state: State, pool: Pool | None, text: str, context: Context) -> State:
+    """A NodePool whose check failed keeps its place in line, and is passed over until a retry."""
     if pool is None:
         return state
-    return replace(state, pools=state.pools.set(pool.key, replace(pool, warned=text)))
+    if pool.eligible:
+        state = _stored(state, replace(pool, fault=text), context, waits=True)
+    work = replace(state.work, ready=state.work.ready.drop(pool.key))
+    state = replace(state, work=work.failed(pool.key, context.time))
+    return _served(state, pool.ledger)
 
 
-def _stored(state: State, pool: Pool) -> State:
-    """The state with this NodePool and its ledger in step; room in a ledger is work for waiters."""
+def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
+    """The state with this NodePool, and its ledger in step.
+
+    waits: whether it is in line from now on; None where that does not change.
+    """
     known = state.pools.get(pool.key)
+    work = (
+        state.work
+        if pool.eligible or known is None or not known.eligible
+        else state.work.drop(pool.key)
+    )
+    if pool.is_releasable:
+        work = work.put(pool.key)
+    state = replace(state, pools=state.pools.set(pool.key, pool), work=work)
+    if waits is None and known is not None and _part(known) == _part(pool):
+        return state
     before = known.reserved if known is not None else 0
-    ledger = state.ledgers.get(pool.ledger, Ledger())
-    ledger = replace(
-        ledger,
-        used=ledger.used + pool.reserved - before,
-        holders=ledger.holders + (pool.reserved > 0) - (before > 0),
-    )
-    room_was_made = pool.reserved < before and len(ledger.waiting) > 0
-    return replace(
-        state,
-        pools=state.pools.set(pool.key, pool),
-        ledgers=state.ledgers.set(pool.ledger, ledger),
-        work=state.work.put(pool.ledger) if room_was_made else state.work,
-    )
+    ledger = state.ledger(pool.ledger).with_pool(before, pool)
+    if waits is not None:
+        ledger = ledger.waits(pool, waits=waits)
+    return _with_ledger(state, pool.ledger, ledger, context)
 
 
-def _waits(state: State, pool: Pool, *, waits: bool) -> State:
-    ledger = state.ledgers[pool.ledger]
-    waiting = ledger.waiting.put(pool.key) if waits else ledger.waiting.drop(pool.key)
-    ledgers = state.ledgers.set(pool.ledger, replace(ledger, waiting=waiting))
-    return replace(state, ledgers=ledgers)
+def _part(pool: Pool) -> tuple[bool, int, int | None]:
+    """What a ledger depends on in a NodePool."""
+    return pool.eligible, pool.reserved, pool.lacks
+
+
+def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context) -> State:
+    """The state with this ledger; verdicts that name its numbers are renewed if these changed."""
+    if ledger.is_unused:
+        if key not in state.ledgers:
+            return state
+        return replace(state, ledgers=state.ledgers.delete(key), work=state.work.drop(key))
+    before = state.ledger(key)
+    state = replace(state, ledgers=state.ledgers.set(key, ledger))
+    is_same = (before.used, before.holders) == (ledger.used, ledger.holders)
+    if is_same or not ledger.waiting or key in state.work.deadlines.moments:
+        return state
+    due = context.time + timedelta(seconds=ledger.renewal_s)
+    return replace(state, work=state.work.put_at(key, due))
+
+
+def _served(state: State, key: LedgerKey) -> State:
+    """A ledger in which a NodePool is to be checked is work."""
+    ledger = state.ledgers.get(key)
+    if ledger is None or ledger.next() is None:
+        return state
+    return replace(state, work=state.work.put(key))

@@ -4,14 +4,20 @@ from nodepool.contract.conditions import HEALTHY, Quota
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import ledger_parts
 from nodepool.contract.messages import pool_fields
-from quota.state import Ledger, Pool
+from quota.ledger import Ledger
+from quota.pool import Pool
 
 
 def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
-    """The whole target if it fits beside what others have reserved, else what it had before."""
+    """The whole target if it fits beside what others have reserved, else what it had before.
+
+    If the limit was lowered below what is reserved, it is no more than the NodePool holds.
+    """
     others = ledger.used - pool.reserved
     fits = ledger.limit is not None and others + pool.target <= ledger.limit
     granted = pool.target if fits else min(pool.granted, pool.target)
+    if not fits and pool.key in ledger.exceeding:
+        granted = min(granted, pool.held)
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaChecked(
         **pool_fields(pool.key),

@@ -38,11 +38,14 @@ class Context(NamedTuple):
     position: its sequence in the stream.
     time: when the server stored it. A service has no other clock, so a replay sees the same time.
     id: the id of the message; a command's is chosen by its sender.
+    due: the moment that a `Wake` names, which was the next in the state that a replica had stored;
+        None for any other input.
     """
 
     position: int
     time: datetime
     id: str = ""
+    due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

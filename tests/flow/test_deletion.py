@@ -1,5 +1,8 @@
 """A NodePool is deleted: its Nodes first, then the NodePool itself."""
 
+import pytest
+
+from support.constants import PREFER_IDLE
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -12,8 +15,10 @@ def test_deleting_a_pool_removes_its_nodes_and_then_itself(harness: Harness) -> 
     command = harness.delete("train")
 
     assert harness.outcomes(command) == ["deleted 1"]
-    assert harness.messages("train") == [
+    published = [line for line in harness.messages("train") if not line.startswith("Quota")]
+    assert published == [
         "NodePoolDeleting",
+        "GrantAcknowledged 0",
         "CWNodePoolRemoveNodes 2",
         "CWNodeDeletionRequestSuccess n1",
         "CWNodeDeletionRequestSuccess n2",
@@ -25,7 +30,6 @@ def test_deleting_a_pool_removes_its_nodes_and_then_itself(harness: Harness) -> 
         "CWNodeDeleted n2",
         "CWNodePoolNodesRemoved 2 0",
         "CWNodePoolDeleted",
-        "QuotaReleased 0",
     ]
     assert harness.node_pool("train") is None
     assert harness.nodes() == []
@@ -88,6 +92,7 @@ def test_deleting_a_pool_ends_a_scale_down_that_waits_for_idle_nodes(harness: Ha
     harness.delete("train")
 
     assert harness.events("train") == [
+        "CWNodePoolRemoveNodes 1",
         "CWNodeDeletionRequestSuccess n1",
         "CWDrainNode n1",
         "CWNodeDeleted n1",
@@ -165,3 +170,57 @@ def test_a_pool_in_deletion_cannot_be_changed(world: WorldHarness) -> None:
     expected = "Conflict metadata.name: NodePool train is being deleted; wait until it is gone"
     assert world.outcomes(applied) == [expected]
     assert world.outcomes(scaled) == [expected]
+
+
+def test_a_scale_down_under_way_becomes_part_of_the_deletion(world: WorldHarness) -> None:
+    # given a scale-down from four Nodes, of which one is gone and one drains
+    world.given_data_center()
+    world.apply("train", 4, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node, graceS=60)
+    world.scale("train", 2)
+    world.start_recording()
+
+    # when the NodePool is deleted
+    world.delete("train")
+    removals = {world.node_conditions(node)["CWNodeRemoval"] for node in world.nodes("train")}
+    world.pass_time(minutes=2)
+
+    # then it has a removal of its own, with one count, and all its Nodes leave for that
+    assert removals == {"True PoolDeleted"}
+    events = world.events("train")
+    assert events[0] == "CWNodePoolRemoveNodes 3"
+    assert events[-2:] == ["CWNodePoolNodesRemoved 3 0", "CWNodePoolDeleted"]
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+def test_a_machine_that_never_answers_blocks_no_deletion(
+    world: WorldHarness, is_active: bool
+) -> None:
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    if is_active:
+        world.run_pod("n1", graceS=60)
+    world.break_machines("n1", fault="hang")
+
+    world.delete("train")
+    world.pass_time(minutes=31)
+
+    assert world.node_pool("train") is None
+    errors = world.event_messages("train", "CWNodePoolNodesRemoveError")
+    assert errors == [
+        "Node n1 is deleted: its machine did not answer a cordon in time and goes to triage"
+    ]
+
+
+def test_a_machine_that_hangs_during_the_drain_blocks_no_deletion(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=60)
+    world.delete("train")
+    world.pass_time(seconds=30)
+
+    world.break_machines("n1", fault="hang")
+    world.pass_time(minutes=32)
+
+    assert world.node_pool("train") is None

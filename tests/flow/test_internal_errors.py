@@ -79,7 +79,10 @@ def test_a_removal_that_cannot_be_carried_out_is_an_internal_error(world: WorldH
     world.pass_time(minutes=1)
 
     assert failed == ("InternalError", ["CWNodePoolNodesRemoveError"])
-    assert world.dead_letters() == ["lifecycle: CWNodeDeletionRequestSuccess"]
+    assert sorted(world.dead_letters()) == [
+        "lifecycle: CWNodeDeletionRequestSuccess",
+        "preemption: CWNodeDeletionRequestSuccess",
+    ]
     assert world.node_pool("train") is None
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.constants import PREFER_IDLE
 from support.services import NAMES
 from support.world_harness import WorldHarness
 
@@ -290,3 +291,91 @@ def test_many_preemptions_at_once_are_all_on_time(world: WorldHarness) -> None:
     events = world.timed_events("cheap")
     assert sum(line.startswith("0:00 PreemptionPending") for line in events) == 60
     assert sum(line.startswith("2:00 PreemptionInProgress") for line in events) == 60
+
+
+# Nodes that boot, or leave already.
+
+
+def test_a_booting_spot_node_goes_at_once_and_is_replaced(world: WorldHarness) -> None:
+    world.given_data_center(machines=2, boot_s=60)
+    world.apply("cheap", 1, computeClass="spot")
+    world.start_recording()
+
+    command = world.preempt("cheap", "n1")
+    world.pass_time(minutes=8)
+
+    assert world.outcomes(command) == ["done"]
+    assert world.timed_events("cheap") == [
+        "0:00 CWNodeDeleted n1",
+        "0:00 CWNodeAssigned n2",
+        "1:00 CWNodeRegistered n2",
+    ]
+
+
+def test_a_node_that_leaves_already_just_goes(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1", graceS=60)
+    world.run_pod("n2", graceS=60)
+    world.scale("cheap", 1)
+    world.start_recording()
+
+    command = world.preempt("cheap", "n2")
+    again = world.preempt("cheap", "n2")
+    world.scale("cheap", 2)
+    world.pass_time(minutes=8)
+
+    assert (world.outcomes(command), world.outcomes(again)) == (["done"], ["unchanged"])
+    assert world.timed_events("cheap") == [
+        "0:00 CWDrainNode n2",
+        "1:00 CWNodeDeleted n2",
+        "1:00 CWNodeAssigned n3",
+        "1:00 CWNodeRegistered n3",
+    ]
+
+
+def test_a_node_that_a_scale_down_deleted_is_not_said_to_be_preempted(world: WorldHarness) -> None:
+    given_spot_pool(world, nodes=2)
+
+    with world.paused("preemption"):
+        world.scale("cheap", 1)
+        command = world.preempt("cheap", "n2")
+    world.pass_time(minutes=8)
+
+    assert world.outcomes(command)[0].startswith("NotFound")
+    assert not [line for line in world.events("cheap") if "reempt" in line]
+
+
+def test_a_preemption_during_a_scale_down_costs_one_node(world: WorldHarness) -> None:
+    # given a scale-down of which the victim still drains
+    world.given_data_center(machines=3)
+    world.apply("cheap", 3, computeClass="spot", lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node, graceS=60, interruption="graceful")
+    world.scale("cheap", 2)
+    world.start_recording()
+
+    world.preempt("cheap", "n1")
+    world.pass_time(minutes=8)
+
+    assert world.nodes("cheap") == ["n2", "n3"]
+    assert world.timed_events("cheap")[-3:] == [
+        "3:00 DeletedForPreemption n1",
+        "3:00 CWNodePoolNodesRemoved 1 2",
+        "3:00 CWNodePoolScaledDown 3 2",
+    ]
+
+
+def test_a_node_that_is_kept_and_preempted_at_once_costs_one_node(world: WorldHarness) -> None:
+    # given a victim that becomes active before its cordon holds, and is preempted
+    world.given_data_center(machines=3)
+    world.apply("cheap", 3, computeClass="spot")
+    with world.paused("lifecycle", "allocator"):
+        world.run_pod("n3", graceS=60)
+        world.scale("cheap", 2)
+        world.preempt("cheap", "n3")
+
+    world.pass_time(minutes=8)
+
+    assert world.nodes("cheap") == ["n1", "n2"]
+    assert world.conditions("cheap")["AtTarget"] == "TargetMet"

@@ -1,7 +1,15 @@
 """Quota: limits of organisations, grants to NodePools, and NodePools that wait for a grant."""
 
-from support.constants import A100
+import pytest
+
+from nodepool.contract.events import QuotaChecked
+from quota.ledger import Ledger
+from quota.pool import Pool
+from quota.state import State as QuotaState
+from quota.verdict import verdict
+from support.constants import A100, H100, ORG, ZONE
 from support.harness import Harness
+from support.paths import org_path
 from support.world_harness import WorldHarness
 
 
@@ -124,15 +132,17 @@ def test_a_limit_set_for_the_first_time_serves_the_pool_that_waits(
     assert harness.conditions("train")["Quota"] == "Under"
 
 
-def test_a_limit_that_is_raised_too_little_changes_nothing(harness: Harness) -> None:
+def test_a_limit_that_is_raised_too_little_is_named_and_grants_nothing(harness: Harness) -> None:
     harness.given_data_center(quota=1)
     harness.apply("train", 3)
     harness.start_recording()
 
     harness.given_quota(2)
 
-    assert harness.messages("train") == []
-    assert harness.conditions("train")["Quota"] == "Over"
+    text = "targetNodes 3 exceeds quota 2 for gd-8xh100ib-i128"
+    assert harness.condition("train", "Quota") == f"False Over: {text}"
+    assert harness.event_messages("train", "CWOverQuota") == [text]
+    assert harness.node_counts("train") == (3, 0, 0)
 
 
 def test_a_limit_lowered_below_its_use_removes_no_node_and_grants_none(harness: Harness) -> None:
@@ -266,3 +276,166 @@ def test_an_invalid_pool_does_not_wait_for_quota(harness: Harness) -> None:
 
     assert harness.messages("train") == []
     assert harness.conditions("train")["Validated"] == "Invalid"
+
+
+def test_a_newcomer_does_not_overtake_a_pool_that_waits(harness: Harness) -> None:
+    harness.given_data_center(quota=0)
+    harness.apply("waiting", 5)
+
+    with harness.sent_together():
+        harness.given_quota(5)
+        harness.apply("newcomer", 5)
+
+    assert harness.conditions("waiting")["Quota"] == "Under"
+    assert harness.conditions("newcomer")["Quota"] == "Over"
+
+
+def test_a_pool_that_waits_does_not_move_ahead_with_a_label(harness: Harness) -> None:
+    harness.given_data_center(quota=0)
+    harness.apply("train", 2)
+    harness.apply("serve", 2)
+
+    with harness.sent_together():
+        harness.given_quota(2)
+        harness.apply("serve", 2, metadata={"labels": {"team": "blue"}})
+
+    assert harness.conditions("train")["Quota"] == "Under"
+    assert harness.conditions("serve")["Quota"] == "Over"
+
+
+def test_a_pool_that_waits_goes_to_the_end_with_a_new_version(harness: Harness) -> None:
+    harness.given_data_center(quota=0)
+    harness.apply("train", 2)
+    harness.apply("serve", 2)
+
+    harness.apply("train", 2, metadata={"labels": {"team": "blue"}})
+    harness.given_quota(2)
+
+    assert harness.conditions("train")["Quota"] == "Over"
+    assert harness.conditions("serve")["Quota"] == "Under"
+
+
+def test_what_a_lowered_limit_leaves_is_given_to_a_pool_that_waits(harness: Harness) -> None:
+    # given a pool that may have 5 Nodes, has the 2 that there are, and another that waits
+    harness.given_data_center(machines=2, quota=5)
+    harness.apply("train", 5)
+    harness.apply("serve", 1)
+
+    # when the limit is lowered to 3
+    harness.given_quota(3)
+
+    # then the third goes to the other
+    assert harness.condition("train", "Quota") == (
+        "False Over: targetNodes 5 exceeds quota 3 for gd-8xh100ib-i128 (1 used by 1 other pool)"
+    )
+    assert harness.conditions("serve")["Quota"] == "Under"
+    assert harness.nodes("train") == ["n1", "n2"]
+
+
+def test_the_message_of_a_pool_that_waits_names_the_numbers_of_now(harness: Harness) -> None:
+    harness.given_data_center(quota=8)
+    harness.apply("train", 12)
+
+    def message() -> str:
+        return harness.condition("train", "Quota").partition(": ")[2]
+
+    messages = [message()]
+    for limit in (10, 2):
+        harness.given_quota(limit)
+        messages.append(message())
+    harness.apply("serve", 2)
+    messages.append(message())
+    harness.apply("batch", 0)
+    messages.append(message())
+
+    assert messages == [
+        "targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128",
+        "targetNodes 12 exceeds quota 10 for gd-8xh100ib-i128",
+        "targetNodes 12 exceeds quota 2 for gd-8xh100ib-i128",
+        "targetNodes 12 exceeds quota 2 for gd-8xh100ib-i128 (2 used by 1 other pool)",
+        "targetNodes 12 exceeds quota 2 for gd-8xh100ib-i128 (2 used by 1 other pool)",
+    ]
+
+
+def test_a_pool_that_was_never_valid_leaves_no_trace_in_quota(world: WorldHarness) -> None:
+    world.given_cluster()
+    for number, name in enumerate(("typo", "a b", "a/b")):
+        world.apply(f"train-{number}", 3, name)
+
+    for number in range(3):
+        world.delete(f"train-{number}")
+
+    assert world.world.state("quota") == QuotaState()
+    assert world.documents("quotas") == {}
+    assert world.dead_letters() == []
+
+
+def test_a_check_that_failed_is_made_again_when_the_limit_is_raised(harness: Harness) -> None:
+    harness.given_data_center(quota=2)
+    harness.apply("train", 2)
+    harness.publish("np.evt.validator.acme.prod.train.NodePoolValidated", b"{}")
+    failed = harness.conditions("train")["Quota"]
+
+    harness.given_quota(3)
+
+    assert failed == "InternalError"
+    assert harness.conditions("train")["Quota"] == "Under"
+    assert harness.node_counts("train") == (2, 0, 2)
+
+
+def test_a_check_that_failed_is_made_again_after_a_minute(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.publish("np.evt.validator.acme.prod.train.NodePoolValidated", b'{"data": {}}')
+    failed = world.condition("train", "Quota")
+
+    world.pass_time(minutes=1)
+
+    assert failed == "Unknown InternalError: internal error while checking quota: id is required"
+    assert world.conditions("train")["Quota"] == "Under"
+
+
+def test_a_bug_that_one_pool_brings_up_is_shown_by_it_and_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given three pools that wait, and a bug that the check of one of them brings up
+    world = WorldHarness()
+    world.given_data_center(quota=0)
+    for pool in ("before", "bad", "after"):
+        world.apply(pool, 1)
+
+    def check(pool: Pool, ledger: Ledger) -> QuotaChecked:
+        if pool.key.endswith("/bad"):
+            raise LookupError("broken")
+        return verdict(pool, ledger)
+
+    # when the limit is raised, and the bug mended an hour later
+    with monkeypatch.context() as patch:
+        patch.setattr("quota.checks.verdict", check)
+        world.given_quota(5)
+        raised = [world.conditions(pool)["Quota"] for pool in ("before", "bad", "after")]
+        world.pass_time(minutes=60)
+    world.pass_time(minutes=15)
+
+    # then it alone has to wait for that, and people are told once
+    assert raised == ["Under", "InternalError", "Under"]
+    assert world.conditions("bad")["Quota"] == "Under"
+    assert world.event_messages("bad", "CWNodePoolQuotaCheckFailed") == [
+        "internal error while checking quota: LookupError: broken"
+    ]
+    assert world.replay_differs() == []
+
+
+def test_a_limit_that_is_unset_removes_no_node_and_grants_none(harness: Harness) -> None:
+    harness.given_data_center(machines=2, quota=3)
+    harness.apply("train", 3)
+    unset = {"zone": ZONE, "instanceType": H100}
+
+    outcomes = harness.outcomes(harness.send("DeleteQuota", org_path(ORG), unset))
+    again = harness.outcomes(harness.send("DeleteQuota", org_path(ORG), unset))
+    harness.given_machines(1)
+
+    assert outcomes == ["deleted"]
+    assert again == ["NotFound instanceType: no quota is set for gd-8xh100ib-i128 in US-EAST-04A"]
+    assert harness.conditions("train")["Quota"] == "NotSet"
+    assert harness.nodes("train") == ["n1", "n2"]

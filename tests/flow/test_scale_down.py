@@ -205,10 +205,90 @@ def test_a_target_raised_again_replaces_the_nodes_that_are_gone(world: WorldHarn
     assert world.events("train") == [
         "CWNodePoolNodesRemoved 2 1",
         "CWNodePoolScaledDown 3 2",
+        "CWNodeRequestQueued 1",
         "CWNodeAssigned n4",
         "CWNodeRegistered n4",
     ]
     assert world.nodes("train") == ["n1", "n4"]
+
+
+def test_a_scale_down_that_is_taken_back_counts_what_is_gone_and_asks_for_it_anew(
+    world: WorldHarness,
+) -> None:
+    # given five Nodes, of which two are gone and one still drains
+    world.given_data_center()
+    world.apply("train", 5, lifecycle=PREFER_IDLE)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 2)
+    world.start_recording()
+
+    world.scale("train", 5)
+
+    assert world.events("train") == [
+        "CWNodePoolNodesRemoved 2 3",
+        "CWNodeRequestQueued 2",
+        "CWNodeAssigned n6",
+        "CWNodeAssigned n7",
+        "CWNodeRegistered n6",
+        "CWNodeRegistered n7",
+    ]
+    assert world.nodes("train") == ["n1", "n2", "n3", "n6", "n7"]
+
+
+def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_used_again(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    world.break_machines("n2", fault="hang")
+    world.start_recording()
+
+    world.scale("train", 1)
+    world.pass_time(minutes=29)
+    before = world.node_counts("train")
+    world.pass_time(minutes=2)
+    world.scale("train", 2)
+
+    assert before == (1, 0, 2)
+    assert world.timed_events("train")[2:6] == [
+        "30:01 CWNodePoolNodesRemoveError n2",
+        "30:01 CWNodeDeleted n2",
+        "30:01 CWNodePoolNodesRemoved 1 1",
+        "30:01 CWNodePoolScaledDown 2 1",
+    ]
+    assert world.nodes("train") == ["n1"]
+    assert world.conditions("train")["Capacity"] == "NoneAvailable"
+
+
+def test_a_machine_that_answers_again_in_time_is_free(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+    world.break_machines("n2", fault="hang")
+    world.scale("train", 1)
+    world.pass_time(minutes=29)
+
+    world.break_machines("n2", fault="hang", times=0)
+    world.scale("train", 2)
+
+    assert world.nodes("train") == ["n1", "n2"]
+
+
+def test_a_pod_that_blocks_a_scale_down_is_no_machine_that_does_not_answer(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+
+    world.scale("train", 0)
+    world.pass_time(minutes=7 * 24 * 60)
+    blocked = world.nodes("train")
+    world.stop_pod("n1")
+
+    assert blocked == ["n1"]
+    assert world.nodes("train") == []
+    assert "CWNodePoolNodesRemoveError n1" not in world.events("train")
 
 
 def test_a_pool_that_shrinks_gives_its_machines_to_others(harness: Harness) -> None:

@@ -56,14 +56,15 @@ class SingleService(Generic[S, I, O]):
     def _step(self, message: I | Wake, id: str) -> Step[S, O]:
         self.position += 1
         self.now += self.tick
-        context = Context(self.position, self.now, id or f"c{self.position}")
+        due = message.due if isinstance(message, Wake) else None
+        context = Context(self.position, self.now, id or f"c{self.position}", due)
         result = step(self.service, self.folded, message, context)
         self.folded = result.folded
         return result
 
     def wake(self) -> list[O | CommandOutcome]:
         """The outputs for one wake."""
-        return self.process(Wake(service=self.service.name, due=self.now))
+        return self.process(Wake(service=self.service.name, due=self.due or self.now))
 
     def wake_until_idle(self) -> list[O | CommandOutcome]:
         """The outputs for all wakes that are due, one after another."""

@@ -8,6 +8,7 @@ from allocator import Hears, Says
 from allocator.decide import SERVICE
 from allocator.pool import Pool
 from allocator.state import State
+from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import HEALTHY, Capacity, Quota, Validated
 from nodepool.contract.events import (
     CapacityChecked,
@@ -42,7 +43,10 @@ from unit.samples import KIND, ZONE, sample
 POOL = pool_key("acme", "prod", "train")
 OF: PoolFields = pool_fields(POOL)
 POOL_DELETED = RemovalReason.POOL_DELETED
+SCALE_DOWN = RemovalReason.SCALE_DOWN
 UID = "train.1"
+RACK_KIND = next(kind.id for kind in INSTANCE_TYPES.values() if kind.rack_size and kind.zones)
+RACK_ZONE = INSTANCE_TYPES[RACK_KIND].zones[0]
 Outputs = list[Says | CommandOutcome]
 
 
@@ -132,6 +136,13 @@ def granted(generation: int, count: int, uid: str = UID) -> QuotaChecked:
     )
 
 
+def over_quota(generation: int, count: int) -> QuotaChecked:
+    """The NodePool may have so many Nodes, which is less than it asks for."""
+    return sample(
+        QuotaChecked, **OF, uid=UID, generation=generation, granted=count, reason=Quota.OVER
+    )
+
+
 def capacity_checked(generation: int, count: int) -> CapacityChecked:
     """Capacity was checked for a grant of so many Nodes."""
     return sample(
@@ -154,6 +165,11 @@ def machine_added(number: int) -> MachineAdded:
     return MachineAdded(zone=ZONE, machine=f"g{number}", instance_type=KIND)
 
 
+def rack_machine(number: int) -> MachineAdded:
+    """A new machine, free, of a type that comes in racks of 18."""
+    return MachineAdded(zone=RACK_ZONE, machine=f"g{number}", instance_type=RACK_KIND)
+
+
 def registered(number: int) -> CWNodeRegistered:
     """A Node joins its cluster."""
     return sample(CWNodeRegistered, **of_node(number))
@@ -164,9 +180,9 @@ def registration_failed(number: int, message: str) -> CWNodeRegistrationFailed:
     return sample(CWNodeRegistrationFailed, **of_node(number), uid=UID, message=message)
 
 
-def node_deleted(number: int) -> CWNodeDeleted:
-    """A Node has left the NodePool."""
-    return sample(CWNodeDeleted, **of_node(number), uid=UID)
+def node_deleted(number: int, removal: RemovalReason | None = None) -> CWNodeDeleted:
+    """A Node has left the NodePool, for this reason where one is known."""
+    return sample(CWNodeDeleted, **of_node(number), uid=UID, removal=removal)
 
 
 def preemption_pending(number: int) -> PreemptionPending:
@@ -203,10 +219,10 @@ def queued(count: int, granted: int) -> CWNodeRequestQueued:
     return CWNodeRequestQueued(**OF, count=count, granted=granted, message=text)
 
 
-def assigned(number: int) -> CWNodeAssigned:
-    """The machine of this number joins the NodePool."""
+def assigned(number: int, assignment: int = 0) -> CWNodeAssigned:
+    """The machine of this number joins the NodePool, in its first assignment or a later one."""
     return CWNodeAssigned(
-        **of_node(number),
+        **of_node(number, assignment),
         uid=UID,
         instance_type=KIND,
         message=f"Node g{number} is assigned to NodePool train",

@@ -1,10 +1,10 @@
-"""What the quota service relies on, modelled: NodePools that come and go, and an allocator."""
+"""What the quota service relies on, modelled: NodePools that come and go, an allocator, a line."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from nodepool.contract.conditions import Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaCheckFailed,
 )
 from nodepool.contract.messages import Message
 from unit.quota_service import (
@@ -33,16 +34,23 @@ class ValidatorModel:
     lives: by name, how many NodePools were deleted before the present one.
     generations: by name, the generation of the spec; 0 where there is no NodePool.
     deleting: the names of those in deletion.
+    newest: by name, the newest version of each.
     """
 
     lives: Counter[str] = field(default_factory=Counter)
     generations: Counter[str] = field(default_factory=Counter)
     deleting: set[str] = field(default_factory=set)
+    newest: dict[str, NodePoolValidated] = field(default_factory=dict)
 
     def specify(self, pool: str, target: int) -> Iterator[NodePoolValidated]:
         """Creates a NodePool or changes its target, unless it is in deletion."""
         if pool not in self.deleting:
             yield self._next(pool, target, Validated.VALID)
+
+    def relabel(self, pool: str) -> Iterator[NodePoolValidated]:
+        """Changes something beside the spec of a NodePool."""
+        if self._is_active(pool):
+            yield self.newest[pool]
 
     def invalidate(self, pool: str, target: int) -> Iterator[NodePoolValidated]:
         """Changes the spec of a NodePool to an invalid one."""
@@ -65,13 +73,46 @@ class ValidatorModel:
 
     def _next(self, pool: str, target: int, reason: Validated) -> NodePoolValidated:
         self.generations[pool] += 1
-        return specified(pool, target, self.generations[pool], uid=self._uid(pool), reason=reason)
+        uid, generation = self._uid(pool), self.generations[pool]
+        self.newest[pool] = specified(pool, target, generation, uid=uid, reason=reason)
+        return self.newest[pool]
 
     def _is_active(self, pool: str) -> bool:
         return self.generations[pool] > 0 and pool not in self.deleting
 
     def _uid(self, pool: str) -> str:
         return uid_of(pool, self.lives[pool] + 1)
+
+
+@dataclass
+class LineModel:
+    """The names of the NodePools that wait, longest waiting first; and the target of each.
+
+    It follows what the quota service hears and says, in that order.
+    """
+
+    names: list[str] = field(default_factory=list)
+    targets: dict[str, int] = field(default_factory=dict)
+
+    def process(self, message: Message) -> None:
+        """Follows a message."""
+        match message:
+            case NodePoolValidated(pool=name, reason=Validated.VALID):
+                target = message.spec.target_nodes
+                if not (name in self.names and target < self.targets[name]):
+                    self._leave(name)
+                    self.names.append(name)
+                self.targets[name] = target
+            case NodePoolValidated(pool=name) | NodePoolDeleting(pool=name):
+                self._leave(name)
+            case QuotaChecked(pool=name, reason=Quota.UNDER):
+                self._leave(name)
+            case QuotaChecked(pool=name) | QuotaCheckFailed(pool=name) if name not in self.names:
+                self.names.append(name)
+
+    def _leave(self, name: str) -> None:
+        if name in self.names:
+            self.names.remove(name)
 
 
 @dataclass(frozen=True)
@@ -117,16 +158,19 @@ class AllocatorModel:
         return sum(max(pool.held, pool.may_hold) for pool in self.pools.values())
 
     def process(self, message: Message) -> Iterator[GrantAcknowledged]:
-        """Follows a message, and acknowledges a grant that became smaller."""
+        """Follows a message; acknowledges a grant that became smaller, and a deletion."""
         match message:
             case NodePoolValidated(pool=name, uid=uid, generation=generation):
                 known = self.pool(name)
                 kept = known if known.uid == uid else AllocatorPool(uid)
                 self.pools[name] = replace(kept, generation=generation)
             case NodePoolDeleting(pool=name, uid=uid) if self.pool(name).uid == uid:
-                self.pools[name] = replace(self.pool(name), deleting=True)
+                pool = replace(self.pool(name), deleting=True, outstanding=0)
+                self.pools[name] = pool
+                yield acknowledged(name, 0, pool.generation, uid=uid)
             case QuotaChecked(pool=name, uid=uid) if self.pool(name).uid == uid:
-                yield from self._follow(name, message)
+                if not self.pool(name).deleting:
+                    yield from self._follow(name, message)
 
     def assign(self, name: str, count: int) -> Iterator[CWNodeAssigned]:
         """Assigns at most so many Nodes to a NodePool that may have more."""

@@ -5,7 +5,7 @@ Every test looks at the limit of `acme` for H100 Nodes in one zone, unless it sa
 
 from collections import Counter
 
-from nodepool.contract.commands import SetQuota
+from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.conditions import HEALTHY, Quota, Validated
 from nodepool.contract.events import (
     CommandAccepted,
@@ -17,8 +17,10 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    QuotaDeleted,
     QuotaReleased,
     QuotaSet,
+    Wake,
 )
 from nodepool.contract.keys import PoolKey, ledger_key
 from nodepool.contract.messages import PoolFields, pool_fields
@@ -26,7 +28,8 @@ from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.outcomes import CommandOutcome
 from quota import Hears, Says
 from quota.decide import SERVICE
-from quota.state import Ledger, State
+from quota.ledger import Ledger
+from quota.state import State
 from support.single import SingleService
 from unit.samples import KIND, ZONE, sample
 
@@ -54,10 +57,27 @@ class QuotaService(SingleService[State, Hears, Says]):
         """So many machines are assigned to a NodePool, which leads to no output."""
         assert self.hears(*(assigned(pool, number) for number in range(count))) == []
 
+    def unset_limit(self) -> Outputs:
+        """The outputs when the limit is unset, and for the wakes that follow from it."""
+        return self.hears(unset())
+
+    def outputs_of(self, message: Hears | Wake) -> Outputs:
+        """The outputs for one message, whether or not it could be processed."""
+        return list(self._step(message, "").outputs)
+
+    def next_wake(self) -> Wake:
+        """The message that wakes the service for what is due now."""
+        return Wake(service="quota", due=self.now)
+
     @property
     def ledger(self) -> Ledger:
         """The limit that the tests look at, and what is reserved under it."""
-        return self.state.ledgers.get(LEDGER, Ledger())
+        return self.state.ledger(LEDGER)
+
+    @property
+    def line(self) -> list[str]:
+        """The names of the NodePools that wait, longest waiting first."""
+        return [key.rpartition("/")[2] for key in self.ledger.waiting]
 
 
 def of(pool: str) -> PoolFields:
@@ -76,6 +96,11 @@ def uid_of(pool: str, life: int = 1) -> str:
 def limit_of(limit: int, org: str = "acme") -> SetQuota:
     """The command that sets the limit."""
     return SetQuota(org=org, zone=ZONE, instance_type=KIND, limit=limit)
+
+
+def unset() -> DeleteQuota:
+    """The command that unsets the limit."""
+    return DeleteQuota(org="acme", zone=ZONE, instance_type=KIND)
 
 
 def specified(pool: str, target: int, generation: int = 1, **fields: object) -> NodePoolValidated:
@@ -141,6 +166,14 @@ def configured(limit: int, granted: int) -> Outputs:
     ]
 
 
+def unlimited(granted: int) -> Outputs:
+    """The limit is unset, and so many Nodes are reserved."""
+    return [
+        CommandAccepted(org="acme", cluster="_", pool="_", command="DeleteQuota", result="deleted"),
+        QuotaDeleted(org="acme", zone=ZONE, instance_type=KIND, granted=granted),
+    ]
+
+
 def verdict(
     pool: str,
     reason: Quota,
@@ -174,6 +207,11 @@ def warning(pool: str, message: str) -> CWOverQuota:
 def exceeds(target: int, limit: int, used: str = "") -> str:
     """The message of a verdict and a warning for a target above the limit."""
     return f"targetNodes {target} exceeds quota {limit} for {KIND}" + (used and f" ({used})")
+
+
+def not_set(target: int) -> str:
+    """The message of a verdict and a warning where there is no limit."""
+    return f"no quota is set for {KIND} in {ZONE}, and targetNodes is {target}"
 
 
 def released(pool: str, granted: int, used: int) -> QuotaReleased:

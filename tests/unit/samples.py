@@ -31,6 +31,7 @@ from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    AnswerAwaited,
     CapacityChecked,
     CapacityCheckFailed,
     ClusterRegistered,
@@ -75,10 +76,12 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -450,6 +453,10 @@ SAMPLES: tuple[Message, ...] = (
         spec=NodePoolSpec(instance_type=KIND, target_nodes=2),
         create_only=True,
     ),
+    QuotaCheckFailed(**OF, message="internal error while checking quota: KeyError"),
+    NodeUpdateFailed(**OF, message="internal error while updating a Node: KeyError"),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON),
+    AnswerAwaited(**OF, zone=ZONE, node=MACHINE, assignment=7, answer_by=NOON, is_final=False),
 )
 
 

@@ -1,15 +1,29 @@
 """How a NodePool gets Nodes: grants, what is announced, assignments, and faults of its settings."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from allocator.decide import SERVICE
-from nodepool.contract.events import AllocationFailed, CWNodePoolNodesRequestFailed
+from nodepool.contract.events import (
+    AllocationFailed,
+    AllocationRecovered,
+    CWNodeAssigned,
+    CWNodePoolNodesRequestFailed,
+    CWNodeRegistrationFailed,
+    CWNodeRequestQueued,
+)
 from nodepool.contract.keys import offering_key
+from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import Address
-from nodepool.service import Failure
+from nodepool.service import Context, Failure
 from unit.allocator_service import (
     OF,
     POOL,
+    RACK_KIND,
+    RACK_ZONE,
+    UID,
     AllocatorService,
     acknowledged,
     assigned,
@@ -18,14 +32,17 @@ from unit.allocator_service import (
     granted,
     machine_added,
     node_deleted,
+    of_node,
+    over_quota,
     queued,
+    rack_machine,
     registration_failed,
     scaled_down,
     scaled_up,
     specified,
     with_faulty_settings,
 )
-from unit.samples import KIND, ZONE
+from unit.samples import KIND, ZONE, sample
 
 GPU_TAINT = "spec.nodeTaints: nvidia.com/gpu is reserved"
 
@@ -187,6 +204,77 @@ def test_a_node_that_left_for_no_scale_down_is_replaced_and_not_counted_as_remov
     assert allocator.pool.removed is None
 
 
+def test_a_pool_over_its_quota_is_given_what_it_lost_up_to_its_grant() -> None:
+    # given a NodePool of three Nodes that asks for nine and is granted no more than the three
+    allocator = AllocatorService()
+    allocator.given_nodes(3)
+    allocator.hears(allocator.specify(9), over_quota(2, 3), capacity_checked(2, 3))
+
+    # when it loses one
+    outputs = allocator.hears(node_deleted(3))
+
+    # then the machine, which is free again, takes its place; nothing is announced
+    assert outputs == [assigned(3, assignment=4)]
+    assert allocator.pool.scaled == 3
+
+
+def test_a_pool_whose_grant_exceeds_its_target_is_given_no_more_than_its_target() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(5)
+
+    outputs = allocator.hears(specified(1, 2), over_quota(1, 4), capacity_checked(1, 4))
+
+    assert outputs == [queued(2, granted=2), assigned(1), assigned(2)]
+
+
+def test_a_request_that_could_not_be_announced_is_announced_before_its_nodes_are_assigned() -> None:
+    # given a NodePool that waits, and whose request was folded and not decided on
+    allocator = AllocatorService()
+    for message in (specified(1, 1), granted(1, 1), capacity_checked(1, 1)):
+        context = Context(allocator.position, allocator.now)
+        state = SERVICE.evolve(allocator.state, message, context)
+        allocator.folded = replace(allocator.folded, state=state)
+
+    outputs = allocator.hears(machine_added(1))
+
+    assert outputs == [queued(1, granted=1), assigned(1)]
+
+
+def test_nodes_of_a_type_that_comes_in_racks_are_given_in_whole_racks() -> None:
+    # given a NodePool that wants two racks, and one machine less than a rack
+    allocator = AllocatorService()
+    spec = NodePoolSpec(instance_type=RACK_KIND, target_nodes=36)
+    allocator.hears(*(rack_machine(number) for number in range(1, 18)))
+    allocator.hears(specified(1, 36, spec=spec, zone=RACK_ZONE), granted(1, 36))
+
+    # when machines are added, one after another
+    none = allocator.hears(capacity_checked(1, 36))
+    rack = allocator.hears(rack_machine(18))
+    part = allocator.hears(*(rack_machine(number) for number in range(19, 30)))
+
+    # then it is given the whole rack at once, and nothing of the other
+    assert [type(event) for event in none] == [CWNodeRequestQueued]
+    assert [type(event) for event in rack] == [CWNodeAssigned] * 18
+    assert part == []
+
+
+def test_a_machine_of_a_rack_that_failed_is_replaced_alone() -> None:
+    allocator = AllocatorService()
+    spec = NodePoolSpec(instance_type=RACK_KIND, target_nodes=18)
+    allocator.hears(*(rack_machine(number) for number in range(1, 20)))
+    allocator.hears(specified(1, 18, spec=spec, zone=RACK_ZONE), granted(1, 18))
+    allocator.hears(capacity_checked(1, 18))
+    (lost,) = (
+        event
+        for event in allocator.hears(
+            sample(CWNodeRegistrationFailed, **{**of_node(3), "zone": RACK_ZONE}, uid=UID)
+        )
+        if isinstance(event, CWNodeAssigned)
+    )
+
+    assert lost.node == "g19"
+
+
 # Faults: once for each.
 
 
@@ -211,6 +299,17 @@ def test_faulty_settings_are_reported_again_after_they_were_valid_in_between() -
 
     assert first == second == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
     assert valid == []
+
+
+def test_faulty_settings_that_come_back_after_another_fault_are_reported_again() -> None:
+    allocator = AllocatorService()
+
+    first = allocator.hears(with_faulty_settings(1, 2, GPU_TAINT))
+    other = allocator.hears(specified(2, 2, reason="Invalid", fault="Zone"))
+    second = allocator.hears(with_faulty_settings(3, 2, GPU_TAINT))
+
+    assert first == second == [deliver_fail(f"Nodes cannot be delivered: {GPU_TAINT}")]
+    assert other == []
 
 
 def test_a_fault_of_the_spec_that_the_settings_have_no_part_in_is_not_reported() -> None:
@@ -269,3 +368,40 @@ def test_a_failure_about_an_offering_shows_on_no_nodepool() -> None:
     failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
 
     assert list(SERVICE.on_failure(SERVICE.initial, failure)) == []
+
+
+def test_a_nodepool_that_failed_is_tried_again_and_shows_that_it_recovered() -> None:
+    # given a NodePool that waits, the decision on which failed
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 1), granted(1, 1), machine_added(1))
+    text = "internal error while allocating Nodes: KeyError: 'g1'"
+    context = Context(allocator.position, allocator.now)
+    events = (capacity_checked(1, 1), AllocationFailed(**OF, message=text))
+    for event in events:
+        state = SERVICE.evolve(allocator.state, event, context)
+        allocator.folded = replace(allocator.folded, state=state)
+
+    # when the same happens again, and then a minute is over
+    address = Address("evt", "", ("acme", "prod", "train"), "Wake")
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True)
+    repeated = list(SERVICE.on_failure(allocator.state, failure))
+    allocator.now += timedelta(minutes=1)
+    outputs = allocator.wake_until_idle()
+
+    # then users are told once, and all that was missing follows
+    assert repeated == [AllocationFailed(**OF, message=text)]
+    assert outputs == [queued(1, granted=1), assigned(1), AllocationRecovered(**OF)]
+    assert allocator.pool.failure == ""
+    assert not allocator.has_work
+
+
+def test_a_failure_about_an_offering_shows_on_the_first_nodepool_that_waits_for_it() -> None:
+    allocator = AllocatorService()
+    allocator.scale(1)
+    address = Address("evt", "", ("allocator", "_", "_"), "Wake")
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, offering_key(ZONE, KIND))
+
+    events = list(SERVICE.on_failure(allocator.state, failure))
+
+    text = "internal error while allocating Nodes: KeyError: 'g1'"
+    assert events[0] == AllocationFailed(**OF, message=text)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator.state import State
 from nodepool.contract.events import CWNodePoolDeleted
 from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.allocator_service import (
@@ -10,16 +11,21 @@ from unit.allocator_service import (
     POOL_DELETED,
     UID,
     AllocatorService,
+    acknowledged,
     active,
     allocator_with_nodes,
+    capacity_checked,
     emptied,
     granted,
     kept,
+    machine_added,
     node_deleted,
     pool_deleting,
     preemption_pending,
+    registration_failed,
     removing,
     requested,
+    specified,
 )
 
 
@@ -32,6 +38,7 @@ def test_a_deleted_pool_gives_up_all_its_nodes_and_is_then_emptied() -> None:
     last = allocator.hears(node_deleted(2))
 
     assert deletion == [
+        acknowledged(1, 0),
         removing(2, before=2, cause=cause),
         requested(1, POOL_DELETED),
         requested(2, POOL_DELETED),
@@ -50,9 +57,14 @@ def test_a_deletion_during_a_scale_down_takes_it_over() -> None:
     deletion = allocator.hears(pool_deleting())
     gone = allocator.hears(node_deleted(1), node_deleted(2))
 
-    # then every Node is requested anew, the count goes on, and the scale-down is never complete
-    assert deletion == [requested(1, POOL_DELETED), requested(2, POOL_DELETED, request=2)]
-    assert gone == [emptied(3)]
+    # then every Node is requested anew and counted once, and the scale-down is never complete
+    assert deletion == [
+        acknowledged(2, 0),
+        removing(2, before=3, cause="deletion of the NodePool"),
+        requested(1, POOL_DELETED),
+        requested(2, POOL_DELETED, request=2),
+    ]
+    assert gone == [emptied(2)]
 
 
 def test_a_node_of_a_deleted_pool_that_was_to_be_kept_before_is_deleted_all_the_same() -> None:
@@ -63,7 +75,7 @@ def test_a_node_of_a_deleted_pool_that_was_to_be_kept_before_is_deleted_all_the_
     outputs = allocator.hears(kept(1, request=1))
 
     assert outputs == []
-    assert allocator.pool.leaving == 1
+    assert allocator.pool.members.deleted == 1
 
 
 @pytest.mark.parametrize("preempted_first", [True, False])
@@ -75,7 +87,11 @@ def test_a_preempted_node_of_a_deleted_pool_leaves_for_the_deletion(preempted_fi
     gone = allocator.hears(node_deleted(1))
 
     cause = "deletion of the NodePool"
-    assert outputs == [removing(1, before=1, cause=cause), requested(1, POOL_DELETED)]
+    assert outputs == [
+        acknowledged(1, 0),
+        removing(1, before=1, cause=cause),
+        requested(1, POOL_DELETED),
+    ]
     assert gone == [emptied(1)]
 
 
@@ -84,9 +100,11 @@ def test_a_deleted_pool_without_nodes_is_emptied_at_once_and_says_nothing_more()
     allocator.scale(2)
 
     deletion = allocator.hears(pool_deleting())
-    later = allocator.hears(granted(1, 2), CWNodePoolDeleted(**OF, uid=UID, message=""))
+    later = allocator.hears(
+        granted(1, 2), capacity_checked(1, 2), CWNodePoolDeleted(**OF, uid=UID, message="")
+    )
 
-    assert deletion == [emptied(0)]
+    assert deletion == [acknowledged(1, 0), emptied(0)]
     assert later == []
     assert POOL not in allocator.state.pools
 
@@ -101,8 +119,8 @@ def test_a_deletion_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -
     by_name = sorted(range(1, count + 1), key=lambda number: f"g{number}")
     requests = [requested(number, POOL_DELETED) for number in by_name]
     begun = removing(count, before=count, cause="deletion of the NodePool")
-    assert first == [begun, *requests[: OUTPUTS_MAX - 1]]
-    assert rest == requests[OUTPUTS_MAX - 1 :]
+    assert first == [acknowledged(1, 0), begun, *requests[: OUTPUTS_MAX - 2]]
+    assert rest == requests[OUTPUTS_MAX - 2 :]
 
 
 def test_an_emptied_pool_whose_deletion_is_stated_again_is_not_emptied_twice() -> None:
@@ -113,3 +131,42 @@ def test_an_emptied_pool_whose_deletion_is_stated_again_is_not_emptied_twice() -
 
     assert first[-1] == emptied(1)
     assert second == []
+
+
+def test_a_deleted_pool_gives_back_its_grant_at_once_and_takes_no_late_verdict() -> None:
+    # given a NodePool of one Node, and a machine for another
+    allocator = allocator_with_nodes(1)
+    allocator.hears(machine_added(2))
+
+    # when it asks for two Nodes and is deleted, and the verdicts on the two come after that
+    deletion = allocator.hears(allocator.specify(2), pool_deleting())
+    late = allocator.hears(granted(2, 2), capacity_checked(2, 2))
+    again = allocator.hears(pool_deleting())
+
+    # then its grant is given back once, and nothing follows from the verdicts
+    assert deletion[:2] == [
+        acknowledged(2, 0),
+        removing(1, before=1, cause="deletion of the NodePool"),
+    ]
+    assert late == again == []
+    assert allocator.pool.rank is None
+
+
+def test_a_deleted_pool_is_not_warned_of_a_machine_that_fails() -> None:
+    allocator = AllocatorService()
+    allocator.given_machines(1)
+    allocator.scale(1)
+    allocator.hears(pool_deleting())
+
+    outputs = allocator.hears(registration_failed(1, "no link"))
+
+    assert outputs == [emptied(1)]
+
+
+def test_a_pool_of_an_unknown_type_leaves_nothing_behind() -> None:
+    allocator = AllocatorService()
+
+    allocator.hears(specified(1, 2, reason="Invalid", fault="InstanceType"), pool_deleting())
+    allocator.hears(CWNodePoolDeleted(**OF, uid=UID, message=""))
+
+    assert allocator.state == State()

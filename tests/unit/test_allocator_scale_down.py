@@ -1,18 +1,24 @@
 """How a NodePool shrinks to a smaller target, and how a higher target takes removals back."""
 
 from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePreempted
+from nodepool.contract.model import RemovalReason
 from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.allocator_service import (
+    SCALE_DOWN,
     AllocatorService,
     acknowledged,
     active,
     allocator_with_nodes,
+    assigned,
     cancelled,
     deliver_fail,
     kept,
     node_deleted,
     nodes_removed,
+    of_node,
     preemption_pending,
+    queued,
     registration_failed,
     removing,
     requested,
@@ -78,8 +84,12 @@ def test_a_leaving_node_stays_in_place_of_another_that_fails_to_register() -> No
 
     outputs = allocator.hears(registration_failed(1, "no link"))
 
-    assert outputs == [deliver_fail("not delivered: no link", node="g1"), cancelled(3)]
-    assert allocator.pool.removed == 0
+    assert outputs == [
+        deliver_fail("not delivered: no link", node="g1"),
+        cancelled(3),
+        scaled_down(3, 2),
+    ]
+    assert allocator.pool.removed is None
 
 
 def test_a_node_that_was_kept_is_requested_again_once_it_is_idle() -> None:
@@ -101,7 +111,7 @@ def test_a_node_that_was_kept_in_spite_of_an_earlier_request_is_still_leaving() 
     outputs = allocator.hears(kept(1, request=1))
 
     assert outputs == []
-    assert allocator.pool.leaving == 1
+    assert allocator.pool.members.leaving == 1
 
 
 def test_an_invalid_spec_removes_no_node_and_ends_no_scale_down() -> None:
@@ -162,6 +172,143 @@ def test_a_preempted_node_leaves_however_high_the_target_rises() -> None:
     assert outputs == [cancelled(1)]
 
 
+def test_a_target_that_rises_again_counts_the_nodes_that_are_gone_and_asks_for_them_anew() -> None:
+    # given a scale-down from five Nodes to two, of which two Nodes are gone
+    allocator = allocator_with_nodes(5)
+    allocator.scale(2)
+    allocator.hears(node_deleted(5), node_deleted(4))
+
+    # when the target is five again
+    outputs = allocator.scale(5)
+
+    # then the third is spared, the removal is over, and the two are requested and assigned
+    assert outputs == [
+        cancelled(3),
+        nodes_removed(2, remaining=3),
+        queued(2, granted=5),
+        assigned(5, assignment=6),
+        assigned(4, assignment=7),
+    ]
+
+
+def test_a_removal_that_was_taken_back_is_no_part_of_the_next() -> None:
+    # given a removal of three Nodes that was taken back after two were gone
+    allocator = allocator_with_nodes(5)
+    allocator.scale(2)
+    allocator.hears(node_deleted(5), node_deleted(4))
+    allocator.scale(3)
+
+    smaller = allocator.scale(2)
+    gone = allocator.hears(node_deleted(3))
+
+    assert smaller == [removing(1, before=3), requested(3, request=2), acknowledged(4, 2)]
+    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+
+
+def test_a_node_that_was_gone_before_it_could_be_kept_counts_as_removed() -> None:
+    # given that one of three Nodes that leave may stay after all
+    allocator = allocator_with_nodes(3)
+    allocator.scale(0)
+    allocator.scale(1)
+
+    # when it was gone already
+    gone = allocator.hears(node_deleted(1, SCALE_DOWN))
+    between = allocator.pool.removed
+    rest = allocator.hears(node_deleted(3))
+
+    # then another is spared, and both that are gone are counted
+    assert gone == [cancelled(2)]
+    assert between == 1
+    assert rest == [nodes_removed(2, remaining=1), scaled_down(3, 1)]
+
+
+# A preemption during a scale-down.
+
+
+def test_a_preemption_during_a_scale_down_spares_another_node() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    preempted = allocator.hears(preemption_pending(1))
+    gone = allocator.hears(node_deleted(1))
+
+    assert preempted == [cancelled(3)]
+    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+
+
+def test_a_preemption_of_the_victim_spares_no_other_node() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    preempted = allocator.hears(preemption_pending(3))
+    gone = allocator.hears(node_deleted(3))
+
+    assert preempted == []
+    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+
+
+def test_a_node_that_was_kept_before_is_preempted_all_the_same() -> None:
+    # given a Node that leaves for a scale-down and is preempted
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+    allocator.hears(preemption_pending(3))
+
+    # when it is said of it that it stays, as it became active before
+    outputs = allocator.hears(kept(3, request=1))
+
+    # then no other Node leaves in its place
+    assert outputs == []
+    assert allocator.pool.members["g3"].removal is RemovalReason.PREEMPTED
+
+
+def test_a_node_that_was_preempted_before_the_scale_down_counts_towards_it() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.hears(preemption_pending(1))
+
+    smaller = allocator.scale(1)
+    gone = allocator.hears(node_deleted(1), node_deleted(3))
+
+    assert smaller == [removing(1, before=3), requested(3), acknowledged(2, 1)]
+    assert gone == [nodes_removed(1, remaining=1), scaled_down(3, 1)]
+
+
+def test_a_preemption_is_enough_for_a_scale_down_that_waits_for_an_idle_node() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.hears(active(1), active(2))
+    allocator.scale(1)
+
+    preempted = allocator.hears(preemption_pending(1))
+    idle = allocator.hears(active(2, False))
+    gone = allocator.hears(node_deleted(1))
+
+    assert preempted == idle == []
+    assert gone == [nodes_removed(1, remaining=1), scaled_down(2, 1)]
+
+
+def test_a_node_that_is_preempted_without_a_timetable_leaves_like_any_other() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    outputs = allocator.hears(NodePreempted(**of_node(1)))
+
+    assert outputs == [cancelled(3)]
+
+
+def test_a_thousand_active_nodes_are_asked_for_once_and_leave_as_they_become_idle() -> None:
+    count = OUTPUTS_MAX + 100
+    allocator = allocator_with_nodes(count)
+    allocator.hears(*(active(number) for number in range(1, count + 1)))
+
+    first = allocator.scale(0)
+    idle = allocator.hears(*(active(number, False) for number in range(1, count + 1)))
+
+    assert first == [removing(count, before=count), acknowledged(2, 0)]
+    assert idle == [requested(number) for number in range(1, count + 1)]
+
+
+# A removal of more Nodes than one step holds.
+
+
 def test_a_removal_of_more_nodes_than_a_step_holds_goes_on_at_the_next_wake() -> None:
     count = OUTPUTS_MAX + 100
     allocator = allocator_with_nodes(count)
@@ -188,7 +335,7 @@ def test_a_removal_that_is_taken_back_before_it_went_on_cancels_what_was_request
     # then these 899 are cancelled, oldest first, and nothing else is requested
     assert outputs == [cancelled(number) for number in range(102, count + 1)]
     assert rest == []
-    assert allocator.pool.leaving == 0
+    assert allocator.pool.members.leaving == 0
     assert allocator.pool.removed is None
 
 
@@ -200,7 +347,7 @@ def test_more_cancellations_than_a_step_holds_go_on_at_the_next_wake() -> None:
 
     # when the target is what it was
     first = allocator.process(allocator.specify(count))
-    leaving = allocator.pool.leaving
+    leaving = allocator.pool.members.leaving
     rest = allocator.wake()
 
     # then 900 are cancelled at once, the other 100 after the wake, and no scale-down is announced
@@ -224,10 +371,10 @@ def test_a_target_that_falls_again_before_all_is_cancelled_is_met_by_what_is_sti
 
     # when the target is 100 less before the wake that would cancel the others
     outputs = [*allocator.process(allocator.specify(count - 100)), *allocator.wake_until_idle()]
-    leaving = allocator.pool.leaving
+    leaving = allocator.pool.members.leaving
     gone = allocator.hears(*(node_deleted(number) for number in range(OUTPUTS_MAX + 1, count + 1)))
 
     # then nothing is cancelled any more, nor requested; with the 100 Nodes the scale-down is done
     assert outputs == []
     assert leaving == 100
-    assert gone == [scaled_down(count, count - 100)]
+    assert gone == [nodes_removed(100, remaining=count - 100), scaled_down(count, count - 100)]

@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBooted,
+    MachineBroken,
     MachineFailed,
     MachineRepaired,
     NodeObserved,
@@ -156,6 +157,11 @@ def broken(fault: str, times: int = 1, cause: str = "") -> BreakMachine:
     return BreakMachine.model_validate(
         {"zone": ZONE, "machine": FIRST, "fault": fault, "times": times, "cause": cause}
     )
+
+
+def hung(times: int) -> MachineBroken:
+    """The first machine hangs so many times, or answers again."""
+    return MachineBroken(zone=ZONE, machine=FIRST, fault="hang", times=times)
 
 
 def run(pod: Pod, name: str = FIRST) -> RunPod:
@@ -601,3 +607,59 @@ def test_a_machine_is_due_at_the_earliest_of_its_moments() -> None:
     assert Machine(0).due is None
     assert story.machine().due == after(30)
     assert story.due == after(30)
+
+
+# A machine that hangs.
+
+
+def test_a_node_whose_machine_hangs_reports_nothing_more() -> None:
+    # given a Node with a Pod
+    story = a_node()
+    story.process(run(graceful("job", 60)))
+
+    # when its machine hangs, and it is cordoned and drained
+    outputs = story.process(broken("hang"))
+    rest = [*story.process(updated(unschedulable=True)), *story.process(drain())]
+    story.now += timedelta(minutes=5)
+    rest += story.wake_until_idle()
+
+    # then it says nothing of that, and takes no Pod
+    assert outputs == [accepted(broken("hang")), hung(times=1)]
+    assert rest == []
+    assert refusal(story.process(run(graceful("other", 1)))) == ("Invalid machine: does not answer")
+    assert refusal(story.process(stop("job"))) == "Invalid machine: does not answer"
+
+
+def test_a_machine_that_answers_again_reports_all_that_it_did_not_report() -> None:
+    # given a Node that hangs, was drained meanwhile, and whose Pod has had its time
+    story = a_node()
+    story.process(run(graceful("job", 60)))
+    story.hears(broken("hang"), updated(unschedulable=True), drain())
+    story.now += timedelta(minutes=5)
+
+    outputs = story.hears(broken("hang", times=0))
+
+    assert outputs == [
+        accepted(broken("hang")),
+        hung(times=0),
+        observed(terminating(graceful("job", 60)), unschedulable=True, cordon=1),
+        observed(unschedulable=True, cordon=1),
+    ]
+
+
+def test_a_machine_hangs_in_as_many_stays_as_it_was_told() -> None:
+    # given a free machine that is to hang in its next stay
+    story = machines(1)
+    story.process(broken("hang"))
+
+    # when it joins a cluster and is cordoned, and so again in a later stay
+    first = story.hears(assigned(), registered(), updated(unschedulable=True))
+    second = story.hears(
+        deleted(),
+        assigned(assignment=2),
+        registered(assignment=2),
+        updated(unschedulable=True, assignment=2),
+    )
+
+    assert first == [booted()]
+    assert [type(event) for event in second] == [MachineBooted, NodeObserved]

@@ -5,14 +5,16 @@ import pytest
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.decide import SERVICE
-from lifecycle.node import Node, changed
+from lifecycle.decide import SERVICE, service
+from lifecycle.node import USUALLY, Node, Workload, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
 from lifecycle.template import NodeTemplate, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
+    AnswerAwaited,
     CWNodeAssigned,
+    CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
     CWNodePoolMetadata,
@@ -21,14 +23,18 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineBooted,
     MachineFailed,
+    NodeActivityChanged,
     NodeKept,
     NodeObserved,
     NodePoolValidated,
+    NodePreempted,
     NodeRemovalCancelled,
     NodeUpdated,
+    NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
+    Wake,
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
@@ -38,15 +44,16 @@ from nodepool.contract.model import (
     NodePhase,
     NodePoolSpec,
     Pod,
+    PodClass,
     RemovalReason,
     Taint,
 )
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
-from nodepool.engine.step import step
+from nodepool.engine.step import replay, step
 from nodepool.engine.world import World
-from nodepool.service import Context, Failure
+from nodepool.service import Context, Failure, Service
 from support.publishing import publish
 from support.single import NOON, SingleService
 
@@ -55,6 +62,8 @@ POOL = pool_key("acme", "prod", "train")
 OF: PoolFields = pool_fields(POOL)
 RED = Taint(key="team", value="red", effect="NoSchedule")
 PENDING_PREEMPTION = "qos.coreweave.cloud/pending-preemption"
+THIRTY = timedelta(minutes=30)
+TICK = timedelta(milliseconds=1)
 EVICTED_AT = "qos.coreweave.cloud/evicted-at"
 
 
@@ -77,8 +86,8 @@ class MachineFields(TypedDict):
 class Story(SingleService[State, Hears, Says]):
     """The lifecycle service alone, with the messages that it hears in short."""
 
-    def __init__(self) -> None:
-        super().__init__(SERVICE)
+    def __init__(self, service: Service[State, Hears, Says] = SERVICE) -> None:
+        super().__init__(service, TICK)
 
     def outputs(self, *messages: Hears) -> list[str]:
         """What is said to these messages and the wakes that they lead to, in short."""
@@ -179,6 +188,28 @@ def in_progress(node: str) -> PreemptionInProgress:
     return PreemptionInProgress(**of(node), evicted_at=NOON, message="")
 
 
+def gone(node: str, removal: RemovalReason, *, triage: bool = True) -> CWNodeDeleted:
+    """A Node left; its machine goes to triage, unless it is free."""
+    return CWNodeDeleted(
+        **of(node),
+        uid="u1",
+        registered=True,
+        triage=triage,
+        removal=removal,
+        message=f"Node {node} is deleted",
+    )
+
+
+def unanswered(step: str) -> CWNodePoolNodesRemoveError:
+    """The machine of the Node `n1` did not answer this step of its removal."""
+    return CWNodePoolNodesRemoveError(
+        **OF,
+        node="n1",
+        message=f"Node n1 is deleted: its machine did not answer a {step} in time and goes to"
+        " triage",
+    )
+
+
 def short(event: Message) -> str:
     """An event as its name, its Node, and the phase where it has one."""
     name = type(event).__name__
@@ -238,9 +269,8 @@ def test_a_machine_that_does_not_boot_in_time_is_given_up() -> None:
     story.hears(specified(), assigned("n1"))
     due = story.now + BOOT_MAX
 
-    story.now = due - timedelta(seconds=2)
+    story.now = due - 2 * TICK
     early = story.wake()
-    story.now = due - timedelta(seconds=1)
     (late,) = story.wake()
 
     assert early == []
@@ -305,7 +335,42 @@ def test_the_same_activity_is_said_once() -> None:
     story.given_nodes("n1")
     story.hears(seen("n1", "train-0"))
 
-    assert story.outputs(seen("n1", "train-1")) == []
+    assert story.outputs(seen("n1", "train-0")) == []
+
+
+def test_an_active_node_names_the_pods_that_run_on_it_now() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+
+    (event,) = story.hears(seen("n1", "train-1"))
+
+    assert isinstance(event, NodeActivityChanged)
+    assert (event.active, event.message) == (True, "running: train-1")
+
+
+def test_the_pods_that_block_a_scale_down_are_named_with_the_time_since_when() -> None:
+    # given a Node with a Pod that blocks
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"))
+    since = story.now
+
+    # when six more are there later, of which one can be interrupted
+    story.now += timedelta(hours=1)
+    pods = (*(f"train-{number}" for number in range(6)), "web")
+    report = seen("n1", *pods)
+    interruptable = Pod(name="web", interruption=PodClass.INTERRUPTABLE)
+    report = report.model_copy(update={"pods": (*report.pods[:-1], interruptable)})
+    (event,) = story.hears(report)
+
+    # then those that have been there longest are named, and all are counted
+    assert isinstance(event, NodeActivityChanged)
+    assert [(pod.name, pod.since) for pod in event.blocking] == [
+        ("train-0", since),
+        *((f"train-{number}", story.now) for number in range(1, 5)),
+    ]
+    assert event.blocking_count == 6
 
 
 def test_only_the_first_workloads_are_listed() -> None:
@@ -408,13 +473,29 @@ def test_only_the_deletion_of_a_pool_lets_no_pod_block(removal: RemovalReason, f
     assert event.model_dump()["force"] is force
 
 
+def test_a_node_that_is_cordoned_for_a_scale_down_goes_with_its_deleted_pool() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1"))
+
+    (event,) = story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False, request=2))
+    drained = story.outputs(seen("n1", "train-0", cordon=1))
+
+    assert isinstance(event, NodeUpdated)
+    assert (event.phase, event.cordon, event.removal) == ("cordoned", 1, "PoolDeleted")
+    assert drained == ["CWDrainNode n1"]
+
+
 def test_the_deletion_of_a_pool_drains_a_draining_node_once_more() -> None:
     story = Story()
     story.given_nodes("n1")
     story.hears(seen("n1", "train-0"), requested("n1", idle_only=False))
     story.hears(seen("n1", "train-0", cordon=1))
 
-    assert story.outputs(requested("n1", RemovalReason.POOL_DELETED)) == ["CWDrainNode n1"]
+    assert story.outputs(requested("n1", RemovalReason.POOL_DELETED)) == [
+        "NodeUpdated n1 draining",
+        "CWDrainNode n1",
+    ]
 
 
 def test_a_node_that_its_pool_wants_again_is_kept() -> None:
@@ -434,6 +515,130 @@ def test_a_node_that_goes_with_its_pool_is_not_kept() -> None:
     story.hears(requested("n1", RemovalReason.POOL_DELETED))
 
     assert story.outputs(NodeRemovalCancelled(**of("n1"))) == []
+
+
+# A machine that does not answer.
+
+
+@pytest.mark.parametrize("removal", [RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED])
+def test_a_machine_that_does_not_answer_a_cordon_is_taken_for_dead(removal: RemovalReason) -> None:
+    # given a Node that is cordoned, and a wake after that
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", removal))
+    story.now += USUALLY
+    awaited = story.wake()
+    due = story.now + THIRTY
+
+    # when its machine says nothing for half an hour from then on
+    story.now = due - 2 * TICK
+    early = story.wake()
+    late = story.wake()
+
+    assert awaited == [AnswerAwaited(**of("n1"), answer_by=due)]
+    assert early == []
+    assert late == [unanswered("cordon"), gone("n1", removal)]
+    assert story.state.nodes == Map()
+    assert story.state.work.next() is None
+
+
+def test_the_time_of_a_machine_begins_once_its_cordon_is_stored_however_late_that_is() -> None:
+    # given a replica that is an hour late with a cordon
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+    story.now += timedelta(hours=1)
+
+    outputs = story.wake()
+
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
+
+
+def test_a_wake_that_is_older_than_the_cordon_does_not_begin_the_time_of_a_machine() -> None:
+    # given a replica that is late with a cordon, and reads a wake that it had stored before that
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"))
+    story.now += timedelta(minutes=5)
+    older = Wake(service="lifecycle", due=story.now)
+
+    outputs = story.process(older)
+    soon = story.now + USUALLY
+    story.now = soon
+    begun = story.wake()
+
+    assert outputs == [AnswerAwaited(**of("n1"), answer_by=soon, is_final=False)]
+    assert begun == [AnswerAwaited(**of("n1"), answer_by=story.now + THIRTY)]
+
+
+def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
+    # given a Node that goes with its pool, whose Pod has two minutes to end
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    report = seen("n1", "train-0", cordon=1)
+    ending = Pod(name="train-0", grace_s=120, terminating=True)
+    story.hears(report, report.model_copy(update={"pods": (ending,)}))
+
+    # when nothing more is reported
+    story.now += timedelta(minutes=2) + USUALLY
+    awaited = story.wake()
+    story.now += THIRTY
+    late = story.wake()
+
+    assert [short(event) for event in awaited] == ["AnswerAwaited n1"]
+    assert late == [unanswered("drain"), gone("n1", RemovalReason.POOL_DELETED)]
+
+
+def test_a_pod_that_blocks_a_scale_down_blocks_it_without_a_deadline() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", idle_only=False), seen("n1", "train-0", cordon=1))
+
+    answered = story.outputs(seen("n1", "train-0", cordon=1))
+    waits_for = story.state.work.next()
+    story.now += timedelta(days=7)
+    outputs = story.outputs(seen("n1", cordon=1))
+
+    assert answered == []
+    assert waits_for is None
+    assert outputs == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_a_node_that_is_kept_has_no_deadline_any_more() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0", cordon=1))
+
+    assert story.node("n1").phase is NodePhase.PRODUCTION
+    assert story.state.work.next() is None
+
+
+def test_the_timetable_of_a_preemption_replaces_the_deadline_of_a_removal() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), pending("n1"), in_progress("n1"))
+
+    assert story.state.work.next() is None
+
+
+def test_the_deadline_of_a_removal_is_that_of_the_replica_that_published_it() -> None:
+    # given two replicas with deadlines of five minutes and of one, and a Node that is cordoned
+    story, other = Story(service(timedelta(minutes=5))), Story(service(timedelta(minutes=1)))
+    for each in (story, other):
+        each.given_nodes("n1")
+        each.hears(requested("n1"))
+
+    # when one folds what the other published
+    story.now += USUALLY
+    outputs = story.wake()
+    wake = Wake(service="lifecycle", due=story.now)
+    context = Context(other.position + 1, story.now)
+    replayed = replay(other.service, other.folded, wake, outputs, context)
+
+    # then both have the same state
+    assert replayed.folded == story.folded
+    assert story.state.work.next() == story.now + timedelta(minutes=5)
 
 
 # Preemption.
@@ -496,6 +701,53 @@ def test_a_node_that_drains_already_stays_so_when_it_is_preempted() -> None:
     story.hears(seen("n1", "train-0", cordon=1))
 
     assert story.outputs(pending("n1")) == ["NodeUpdated n1 draining"]
+
+
+def test_a_booting_node_that_is_preempted_goes_at_once() -> None:
+    story = Story()
+    story.hears(specified(), assigned("n1"))
+
+    outputs = story.hears(NodePreempted(**of("n1")))
+
+    assert outputs == [
+        gone("n1", RemovalReason.PREEMPTED, triage=False).model_copy(update={"registered": False})
+    ]
+
+
+def test_a_leaving_node_that_is_preempted_is_not_kept_and_no_pod_blocks_it() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1"))
+
+    first = story.hears(NodePreempted(**of("n1")))
+    rest = story.outputs(
+        NodeRemovalCancelled(**of("n1")), seen("n1", "train-0", cordon=1), seen("n1", cordon=1)
+    )
+
+    assert [short(event) for event in first] == ["NodeUpdated n1 draining", "CWDrainNode n1"]
+    assert first[1].model_dump()["force"]
+    assert rest == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+
+
+def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0", cordon=1))
+
+    outputs = story.outputs(NodePreempted(**of("n1")), PreemptionOverdue(**of("n1"), message=""))
+
+    assert outputs == []
+    assert story.node("n1").removal is None
+
+
+def test_a_node_that_goes_with_its_pool_needs_no_timetable() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+
+    outputs = story.outputs(pending("n1"), in_progress("n1"), seen("n1", cordon=1))
+
+    assert outputs == ["CWDrainNode n1", "CWNodeDeleted n1"]
 
 
 # A NodePool whose metadata change.
@@ -709,6 +961,18 @@ def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None
     assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
 
 
+@pytest.mark.parametrize("cordoned", [False, True])
+@pytest.mark.parametrize("taint", [GPU_TAINT, CORDON])
+def test_a_node_has_one_taint_of_a_key_and_effect_and_the_managed_one_wins(
+    taint: Taint, cordoned: bool
+) -> None:
+    repeated = taint.model_copy(update={"value": "mine"})
+
+    found = taints(template(node_taints=[repeated, RED]), cordoned=cordoned)
+
+    assert found == taints(template(node_taints=[RED]), cordoned=cordoned)
+
+
 def test_a_template_counts_its_changes() -> None:
     before = template()
 
@@ -725,22 +989,27 @@ def test_a_template_counts_its_changes() -> None:
 def test_a_node_remembers_the_pods_that_count_as_work() -> None:
     node = Node("n1", POOL, 1, {}, boot_by=NOON)
 
-    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"))
+    after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
 
-    assert after.workloads == ("train-0", "train-1")
+    assert after.workloads == (Workload("train-0", NOON, True), Workload("train-1", NOON, True))
 
 
 # Failures, snapshots and replay.
 
 
 def test_a_removal_that_fails_shows_on_its_pool() -> None:
+    story = Story()
+    story.given_nodes("n1")
     name = "CWNodeDeletionRequestSuccess"
     address = Address("evt", "allocator", ("acme", "prod", "train"), name)
 
-    outputs = SERVICE.on_failure(SERVICE.initial, Failure(address, name, "", "is missing"))
+    outputs = SERVICE.on_failure(story.state, Failure(address, name, "", "is missing"))
 
     text = "internal error while removing a Node: is missing"
-    assert list(outputs) == [CWNodePoolNodesRemoveError(**OF, message=text)]
+    assert list(outputs) == [
+        NodeUpdateFailed(**OF, message=text),
+        CWNodePoolNodesRemoveError(**OF, message=text),
+    ]
 
 
 def test_another_failure_shows_nowhere() -> None:

@@ -6,16 +6,21 @@ from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
+    CWNodeAssigned,
     CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeKept,
+    NodePreempted,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey, node_key
-from nodepool.contract.messages import Message, pool_fields
-from nodepool.contract.model import COMPUTE_CLASS
+from nodepool.contract.messages import Message, PoolFields, pool_fields
+from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import World
@@ -75,7 +80,48 @@ def registered(
     )
 
 
-def deleted(name: str = "g1", assignment: int = 1, pool: PoolKey = CHEAP) -> CWNodeDeleted:
+class NodeFields(PoolFields):
+    """The identity of a Node as the fields of a message about it."""
+
+    node: str
+    zone: str
+    assignment: int
+
+
+def of_node() -> NodeFields:
+    """The identity of the Node `g1` in its first stay."""
+    return {**pool_fields(CHEAP), "node": "g1", "zone": ZONE, "assignment": 1}
+
+
+def assigned() -> CWNodeAssigned:
+    """A machine becomes a spot Node, and boots."""
+    return CWNodeAssigned(
+        **of_node(), uid="u", instance_type="x", compute_class=ComputeClass.SPOT, message=""
+    )
+
+
+def requested(request: int = 1) -> CWNodeDeletionRequestSuccess:
+    """The Node is to leave in a scale-down."""
+    return CWNodeDeletionRequestSuccess(
+        **of_node(),
+        removal=RemovalReason.SCALE_DOWN,
+        idle_only=True,
+        request=request,
+        message="",
+    )
+
+
+def kept(request: int = 1) -> NodeKept:
+    """The Node stays after all."""
+    return NodeKept(**of_node(), request=request, message="")
+
+
+def deleted(
+    name: str = "g1",
+    assignment: int = 1,
+    pool: PoolKey = CHEAP,
+    removal: RemovalReason | None = None,
+) -> CWNodeDeleted:
     """A Node leaves its NodePool."""
     return CWNodeDeleted(
         **pool_fields(pool),
@@ -84,6 +130,7 @@ def deleted(name: str = "g1", assignment: int = 1, pool: PoolKey = CHEAP) -> CWN
         assignment=assignment,
         registered=True,
         uid="u",
+        removal=removal,
         message="",
     )
 
@@ -101,6 +148,7 @@ PENDING = PreemptionPending(
     since=NOON,
     message="Reason: Preemption pending. Node g1 is cordoned and goes within 7 minutes",
 )
+IMMEDIATE = NodePreempted(**of_node())
 OVERDUE = PreemptionOverdue(
     **pool_fields(CHEAP),
     node="g1",
@@ -309,6 +357,98 @@ def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelt
         for envelope in world.envelopes(kind)
         if isinstance(envelope.data, PreemptionInProgress | PreemptionOverdue) and envelope.time
     ]
+
+
+# Nodes that go without a timetable.
+
+
+def test_a_booting_spot_node_goes_without_a_timetable() -> None:
+    story = Story()
+    story.process(assigned())
+
+    outputs = story.process(preempt())
+    gone = story.process(deleted())
+
+    assert outputs == [accepted("done"), IMMEDIATE]
+    assert gone == []
+    assert story.state == SERVICE.initial
+
+
+def test_a_node_that_leaves_already_goes_without_a_timetable() -> None:
+    story = a_spot_node()
+    story.process(requested())
+
+    outputs = story.process(preempt())
+    again = story.process(preempt())
+    gone = story.process(deleted(removal=RemovalReason.PREEMPTED))
+
+    assert outputs == [accepted("done"), IMMEDIATE]
+    assert again == [accepted("unchanged")]
+    assert gone == []
+
+
+def test_a_node_without_a_timetable_is_gone_after_seven_minutes_all_the_same() -> None:
+    story = a_spot_node()
+    story.process(requested())
+    story.process(preempt())
+
+    outputs = [story.wakes(after) for after in (TWO, SEVEN - TICK, SEVEN)]
+
+    assert outputs == [[], [], [OVERDUE]]
+
+
+def test_a_node_that_joins_just_when_it_is_preempted_has_its_whole_timetable() -> None:
+    story = Story()
+    story.process(assigned())
+    story.process(preempt())
+
+    outputs = story.process(registered())
+
+    assert outputs == [PENDING]
+    assert story.due == NOON + TWO
+
+
+def test_a_node_that_is_kept_just_when_it_is_preempted_has_its_whole_timetable() -> None:
+    story = a_spot_node()
+    story.process(requested())
+    story.process(preempt())
+
+    outputs = story.process(kept())
+    gone = story.process(deleted(removal=RemovalReason.PREEMPTED))
+
+    assert outputs == [PENDING]
+    assert gone == [GONE]
+
+
+def test_a_node_that_was_kept_and_is_to_leave_again_goes_without_a_timetable() -> None:
+    story = a_spot_node()
+    story.process(requested(request=1))
+    story.process(requested(request=2))
+    story.process(preempt())
+
+    assert story.process(kept(request=1)) == []
+
+
+def test_a_node_that_a_scale_down_has_deleted_is_not_said_to_be_preempted() -> None:
+    story = a_preemption()
+
+    outputs = story.process(deleted(removal=RemovalReason.SCALE_DOWN))
+
+    assert outputs == []
+    assert story.state == SERVICE.initial
+
+
+def test_a_spot_node_that_never_joins_is_forgotten() -> None:
+    story = Story()
+    story.process(assigned())
+    story.process(preempt())
+
+    outputs = story.process(
+        CWNodeRegistrationFailed(**of_node(), uid="u", message="it did not join")
+    )
+
+    assert outputs == []
+    assert story.state == SERVICE.initial
 
 
 # Snapshots.

@@ -1,9 +1,17 @@
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodepool.state import queue as module
 from nodepool.state.queue import Queue
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 EMPTY: Queue[str] = Queue()
 
@@ -64,15 +72,6 @@ def test_a_queue_keeps_the_order_in_which_keys_came(history: list[Change]) -> No
     assert [key in queue for key in ("k0", "k1")] == [key in model for key in ("k0", "k1")]
 
 
-@given(changes)
-def test_the_head_of_a_queue_is_its_first_key_so_that_iteration_starts_there(
-    history: list[Change],
-) -> None:
-    queue, model = queue_after(history)
-
-    assert queue.head == (queue.places[model[0]] if model else queue.tail)
-
-
 @given(changes, keys)
 def test_a_change_leaves_the_old_queue_as_it_was(history: list[Change], key: str) -> None:
     queue, model = queue_after(history)
@@ -81,3 +80,74 @@ def test_a_change_leaves_the_old_queue_as_it_was(history: list[Change], key: str
     queue.drop(key)
 
     assert list(queue) == model
+
+
+# What an operation costs, counted in lines of the module that are run, so that no clock matters.
+
+LINES_OF_A_CHANGE = 12
+"""No change of a queue, and no step of an iteration, runs more lines than this."""
+
+
+def lines_run(act: Callable[[], object]) -> int:
+    """How many lines of the module one call runs."""
+    count, before = 0, sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _arg: object) -> "TraceFunction | None":
+        nonlocal count
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@dataclass(frozen=True)
+class Passage:
+    """So many keys that pass through a queue, or stay in it."""
+
+    count: int
+    stays: bool
+
+
+passages = st.lists(st.builds(Passage, st.integers(0, 300), st.booleans()), max_size=8)
+
+
+def queue_passed_by(history: list[Passage]) -> tuple[Queue[str], list[str]]:
+    """A queue after these passages, and the keys that stay in it."""
+    queue, staying = EMPTY.put("first"), ["first"]
+    for number, passage in enumerate(history):
+        keys = [f"{number}.{each}" for each in range(passage.count)]
+        for key in keys:
+            queue = queue.put(key)
+        kept = keys[-2:] if passage.stays else []
+        for key in keys[: len(keys) - len(kept)]:
+            queue = queue.drop(key)
+        staying += kept
+    return queue, staying
+
+
+@given(passages)
+def test_what_passed_through_a_queue_before_makes_nothing_slower(history: list[Passage]) -> None:
+    queue, staying = queue_passed_by(history)
+
+    assert list(queue) == staying
+    assert lines_run(lambda: list(queue)) <= LINES_OF_A_CHANGE * (len(queue) + 1)
+    assert lines_run(lambda: next(iter(queue))) <= LINES_OF_A_CHANGE
+    assert lines_run(lambda: queue.put("new")) <= LINES_OF_A_CHANGE
+    assert lines_run(lambda: queue.drop(staying[0])) <= LINES_OF_A_CHANGE
+    assert lines_run(lambda: queue.drop(staying[-1])) <= LINES_OF_A_CHANGE
+
+
+def test_two_keys_are_found_at_once_after_a_hundred_thousand_others() -> None:
+    queue = EMPTY.put("first")
+    for number in range(100_000):
+        queue = queue.put(f"{number}").drop(f"{number - 1}")
+
+    assert lines_run(lambda: list(queue)) <= 3 * LINES_OF_A_CHANGE
+    assert list(queue) == ["first", "99999"]

@@ -1,9 +1,19 @@
-"""How many Nodes quota grants: the verdict on a NodePool, and NodePools that wait for quota."""
+"""How many Nodes quota grants: the verdict on a NodePool."""
 
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.model import NodePoolSpec
-from unit.quota_service import QuotaService, configured, exceeds, verdict, warning
+from quota.state import State
+from unit.quota_service import (
+    QuotaService,
+    configured,
+    deleting,
+    exceeds,
+    pool_deleted,
+    released,
+    verdict,
+    warning,
+)
 from unit.samples import KIND, ZONE
 
 A100, WEST = "gd-8xa100-i128", "RNO2A"
@@ -80,6 +90,7 @@ def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_th
     quota = QuotaService()
     quota.set_limit(8)
     quota.specify("train", 8)
+    quota.assign("train", 8)
     quota.set_limit(2)
 
     outputs = quota.specify("train", 4)
@@ -144,14 +155,32 @@ def test_a_target_of_0_is_within_any_limit() -> None:
     assert outputs == [verdict("train", Quota.UNDER, granted=0, limit=0, used=0)]
 
 
-def test_an_invalid_spec_has_no_verdict() -> None:
+def test_of_a_pool_that_was_never_valid_nothing_is_said_and_nothing_kept() -> None:
     quota = QuotaService()
-    quota.set_limit(8)
+
+    outputs = [
+        *quota.specify("train", 3, reason=Validated.INVALID),
+        *quota.specify(
+            "odd",
+            3,
+            spec=NodePoolSpec(instance_type="a/b", target_nodes=3),
+            reason=Validated.INVALID,
+        ),
+        *quota.hears(deleting("train"), pool_deleted("train"), pool_deleted("odd")),
+    ]
+
+    assert outputs == []
+    assert quota.state == State()
+
+
+def test_a_pool_that_waited_and_becomes_invalid_leaves_nothing_behind() -> None:
+    quota = QuotaService()
+    quota.specify("train", 3)
 
     outputs = quota.specify("train", 3, reason=Validated.INVALID)
 
-    assert outputs == []
-    assert quota.ledger.used == 0
+    assert outputs == [released("train", granted=0, used=0)]
+    assert quota.state == State()
 
 
 def test_a_pool_that_becomes_invalid_keeps_its_grant_and_waits_no_more() -> None:
@@ -182,73 +211,3 @@ def test_the_same_target_again_has_the_same_verdict_and_no_second_warning() -> N
     over = verdict("train", Quota.OVER, granted=0, limit=8, used=0, message=text)
     assert first == [over, warning("train", text)]
     assert second == [over.model_copy(update={"generation": 2})]
-
-
-# NodePools that wait for quota.
-
-
-def test_a_raised_limit_serves_waiting_pools_in_the_order_in_which_they_began_to_wait() -> None:
-    # given that "late" was there first, and was the last to want more than it may have
-    quota = QuotaService()
-    quota.set_limit(4)
-    for pool, target in (("late", 0), ("first", 5), ("second", 6), ("late", 7)):
-        quota.specify(pool, target)
-
-    # when the limit leaves room for two of the three
-    outputs = quota.set_limit(12)
-
-    # then it serves the two that have waited longest
-    assert outputs == [
-        *configured(12, granted=0),
-        verdict("first", Quota.UNDER, granted=5, limit=12, used=5),
-        verdict("second", Quota.UNDER, granted=6, limit=12, used=11),
-    ]
-    assert quota.ledger.used == 11
-
-
-def test_a_small_pool_is_served_although_a_large_one_before_it_does_not_fit() -> None:
-    quota = QuotaService()
-    quota.set_limit(1)
-    quota.specify("large", 10)
-    quota.specify("small", 2)
-
-    outputs = quota.set_limit(4)
-
-    assert outputs == [
-        *configured(4, granted=0),
-        verdict("small", Quota.UNDER, granted=2, limit=4, used=2),
-    ]
-
-
-def test_a_limit_that_changes_neither_reason_nor_grant_leads_to_no_verdict() -> None:
-    quota = QuotaService()
-    quota.set_limit(4)
-    quota.specify("train", 9)
-
-    outputs = quota.set_limit(5)
-
-    assert outputs == configured(5, granted=0)
-
-
-def test_a_pool_that_was_served_waits_no_more() -> None:
-    quota = QuotaService()
-    quota.set_limit(4)
-    quota.specify("train", 5)
-    quota.set_limit(5)
-
-    outputs = quota.set_limit(6)
-
-    assert outputs == configured(6, granted=5)
-    assert list(quota.ledger.waiting) == []
-
-
-def test_a_limit_that_is_set_for_the_first_time_serves_the_pools_that_wait_for_it() -> None:
-    quota = QuotaService()
-    quota.specify("train", 3)
-
-    outputs = quota.set_limit(8)
-
-    assert outputs == [
-        *configured(8, granted=0),
-        verdict("train", Quota.UNDER, granted=3, limit=8, used=3),
-    ]

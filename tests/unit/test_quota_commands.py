@@ -3,10 +3,10 @@
 import pytest
 
 from nodepool.contract.commands import SetQuota
+from nodepool.contract.conditions import Quota
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
-    CWNodePoolQuotaCheckFailed,
     QuotaSet,
     Wake,
 )
@@ -14,7 +14,16 @@ from nodepool.contract.subjects import Address
 from nodepool.service import Failure
 from nodepool.state.work import IMMEDIATELY
 from quota.decide import SERVICE
-from unit.quota_service import QuotaService, configured, limit_of, of
+from quota.state import State
+from unit.quota_service import (
+    QuotaService,
+    acknowledged,
+    configured,
+    limit_of,
+    unlimited,
+    unset,
+    verdict,
+)
 from unit.samples import KIND, ZONE
 
 # The command that sets a limit.
@@ -84,6 +93,64 @@ def test_a_limit_for_an_unknown_zone_or_instance_type_is_refused(
     ]
 
 
+@pytest.mark.parametrize("org", ["fleet", "a b", "a/b", "Acme", "", "x" * 64])
+def test_a_limit_for_what_can_be_no_organisation_is_refused(org: str) -> None:
+    quota = QuotaService()
+
+    (outcome,) = quota.set_limit(8, org=org)
+
+    assert isinstance(outcome, CommandRefused)
+    assert (outcome.reason, outcome.field) == ("Invalid", "org")
+    assert quota.state == State()
+
+
+# The command that unsets a limit.
+
+
+def test_an_unset_limit_is_published_with_what_is_granted_under_it() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 0)
+    quota.specify("serve", 3)
+
+    outputs = quota.process(unset())
+
+    assert outputs[:2] == unlimited(granted=3)
+
+
+def test_a_limit_that_is_not_set_cannot_be_unset() -> None:
+    quota = QuotaService()
+
+    outputs = quota.process(unset())
+
+    assert outputs == [
+        CommandRefused(
+            org="acme",
+            cluster="_",
+            pool="_",
+            command="DeleteQuota",
+            reason="NotFound",
+            field="instanceType",
+            message=f"no quota is set for {KIND} in {ZONE}",
+        )
+    ]
+    assert quota.state == State()
+
+
+def test_a_limit_that_was_unset_can_be_set_again_and_serves_those_that_wait() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 3)
+    quota.hears(unset(), acknowledged("train", 0, generation=1))
+
+    outputs = quota.set_limit(3)
+
+    assert outputs == [
+        *configured(3, granted=0),
+        verdict("train", Quota.UNDER, granted=3, limit=3, used=3),
+    ]
+
+
 # Wakes without work, and failures.
 
 
@@ -97,20 +164,6 @@ def test_a_wake_without_work_has_no_output() -> None:
 
     assert before == []
     assert after == []
-
-
-def test_a_pool_whose_quota_could_not_be_checked_shows_it() -> None:
-    address = Address("evt", "", ("acme", "prod", "train"), "NodePoolValidated")
-
-    outputs = SERVICE.on_failure(
-        SERVICE.initial, Failure(address, "NodePoolValidated", "", "KeyError: 'x'", True)
-    )
-
-    assert list(outputs) == [
-        CWNodePoolQuotaCheckFailed(
-            **of("train"), message="internal error while checking quota: KeyError: 'x'"
-        )
-    ]
 
 
 def test_a_failure_of_any_other_message_is_not_shown_by_a_pool() -> None:

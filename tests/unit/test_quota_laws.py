@@ -1,18 +1,24 @@
-"""However the quota service and an allocator interleave, the limit is never exceeded."""
+"""However the quota service and an allocator interleave, these hold after every message."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodepool.contract.conditions import Quota
-from nodepool.contract.events import Wake
+from nodepool.contract.events import QuotaChecked, Wake
 from nodepool.contract.messages import Message
-from nodepool.state.work import IMMEDIATELY
-from quota import Hears
-from quota.state import Pool
-from unit.quota_models import AllocatorModel, ValidatorModel
-from unit.quota_service import QuotaService, limit_of
+from nodepool.service import Context
+from nodepool.state.work import IMMEDIATELY, RETRY_AFTER
+from quota import Hears, Says
+from quota.ledger import Ledger
+from quota.pool import Pool
+from quota.state import State, evolve
+from quota.verdict import verdict
+from unit.quota_models import AllocatorModel, LineModel, ValidatorModel
+from unit.quota_service import LEDGER, QuotaService, limit_of, unset
 
 POOLS = ("a", "b", "c")
 
@@ -22,6 +28,8 @@ class Interleaving:
 
     Each action is about one NodePool and has a number, which it may leave unused. An action that is
     impossible, as the removal of a Node where there is none, does nothing.
+
+    broken: the NodePools whose check raises an exception.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -29,6 +37,8 @@ class Interleaving:
         self.quota, self.quota_position = QuotaService(), 0
         self.allocator, self.allocator_position = AllocatorModel(), 0
         self.validator = ValidatorModel()
+        self.line = LineModel()
+        self.broken = set[str]()
         if limit is not None:
             self.set_limit("", limit)
 
@@ -38,9 +48,17 @@ class Interleaving:
         """The limit is set to this number."""
         self.log.append(limit_of(number))
 
+    def unset_limit(self, _pool: str, _number: int) -> None:
+        """The limit is unset."""
+        self.log.append(unset())
+
     def specify(self, pool: str, number: int) -> None:
         """The NodePool is created or changed, with this target."""
         self.log.extend(self.validator.specify(pool, number))
+
+    def relabel(self, pool: str, _number: int) -> None:
+        """The NodePool has a new version with the same spec."""
+        self.log.extend(self.validator.relabel(pool))
 
     def invalidate(self, pool: str, number: int) -> None:
         """The spec of the NodePool becomes invalid."""
@@ -63,6 +81,18 @@ class Interleaving:
     def remove(self, pool: str, number: int) -> None:
         """The NodePool loses so many Nodes."""
         self.log.extend(self.allocator.remove(pool, number))
+
+    def break_check(self, pool: str, _number: int) -> None:
+        """From now on the check of the NodePool fails."""
+        self.broken.add(pool)
+
+    def mend_check(self, pool: str, _number: int) -> None:
+        """From now on the check of the NodePool succeeds."""
+        self.broken.discard(pool)
+
+    def time_passes(self, _pool: str, number: int) -> None:
+        """So many retries of a failed check fall due."""
+        self.quota.now += number * RETRY_AFTER[-1]
 
     def quota_reads(self, _pool: str, number: int) -> None:
         """The quota service reads so many messages; it is woken where it has read them all."""
@@ -88,6 +118,16 @@ class Interleaving:
 
     # Until nothing is left to do.
 
+    def finish(self) -> None:
+        """Lets everything happen that is still to happen."""
+        while self.advance():
+            pass
+        self.broken.clear()
+        for _ in range(2):
+            self.time_passes("", 1)
+            while self.advance():
+                pass
+
     def advance(self) -> bool:
         """Lets both read a message, and Nodes leave that are too many; False if nothing moved."""
         before = len(self.log) + self.quota_position + self.allocator_position
@@ -99,22 +139,73 @@ class Interleaving:
         return before != len(self.log) + self.quota_position + self.allocator_position
 
     def _process(self, message: Hears | Wake) -> None:
-        """The quota service processes a message, and keeps its books and the limit."""
-        before = self.quota.ledger.used
-        self.log.extend(self.quota.process(message))
+        """The quota service processes a message, and keeps its books, the limit and the order."""
+        before = self.quota.state
+        with failing_checks(self.broken):
+            outputs = self.quota.outputs_of(message)
+        self.log.extend(outputs)
 
-        ledger = self.quota.ledger
-        reserved = [pool.reserved for pool in self.quota.state.pools.values()]
-        assert ledger.used == sum(reserved)
-        assert ledger.holders == sum(count > 0 for count in reserved)
-        assert ledger.used <= max(ledger.limit or 0, before), "more is granted than the limit"
+        check_books(self.quota.state)
+        limit = self.quota.ledger.limit or 0
+        assert self.quota.ledger.used <= max(limit, before.ledger(LEDGER).used), "over the limit"
+        self._check_order(before, message, outputs)
+
+    def _check_order(self, state: State, message: Message, outputs: Sequence[Message]) -> None:
+        """No NodePool is granted more while one that waits longer would fit as well."""
+        context = Context(self.quota.position, self.quota.now)
+        for each in (message, *outputs):
+            if isinstance(each, QuotaChecked) and each.granted > state.pools[each.key].granted:
+                before = self.line.names[: self.line.names.index(each.pool)]
+                pools = [state.pools[key] for key in state.pools if key.split("/")[2] in before]
+                fitting = [pool for pool in pools if fits(pool, state.ledger(LEDGER))]
+                assert not [pool.key for pool in fitting if not pool.fault], each
+            self.line.process(each)
+            if isinstance(each, Hears | Says):
+                state = evolve(state, each, context)
+        assert self.line.names == self.quota.line
+
+
+def check_books(state: State) -> None:
+    """What is counted of a ledger is what its NodePools are, and nothing is kept of the others."""
+    ledger = state.ledger(LEDGER)
+    pools = list(state.pools.values())
+    reserved = [pool.reserved for pool in pools]
+    eligible = {pool.key for pool in pools if pool.eligible}
+    assert ledger.used == sum(reserved)
+    assert ledger.holders == sum(count > 0 for count in reserved)
+    assert set(ledger.pools) == eligible
+    assert {*ledger.waiting, *ledger.unchecked, *ledger.exceeding} <= eligible
+    assert [pool.key for pool in pools if not pool.eligible and not pool.reserved] == []
+    assert (LEDGER in state.ledgers) is bool(pools or ledger.limit is not None)
+
+
+@contextmanager
+def failing_checks(broken: set[str]) -> Iterator[None]:
+    """In here, the check of each NodePool with one of these names raises an exception."""
+
+    def check(pool: Pool, ledger: Ledger) -> QuotaChecked:
+        if pool.key.split("/")[2] in broken:
+            raise LookupError(pool.key)
+        return verdict(pool, ledger)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("quota.checks.verdict", check)
+        yield
+
+
+def fits(pool: Pool, ledger: Ledger) -> bool:
+    """Whether a NodePool's target fits under the limit beside what others have reserved."""
+    others = ledger.used - pool.reserved
+    return ledger.limit is not None and others + pool.target <= ledger.limit
 
 
 Action = tuple[Callable[[Interleaving, str, int], None], str, int]
 """What happens, to which NodePool, and with which number."""
 KINDS: tuple[Callable[[Interleaving, str, int], None], ...] = (
-    *(Interleaving.set_limit, Interleaving.specify, Interleaving.invalidate),
+    *(Interleaving.set_limit, Interleaving.unset_limit, Interleaving.specify),
+    *(Interleaving.specify, Interleaving.relabel, Interleaving.invalidate),
     *(Interleaving.delete, Interleaving.forget, Interleaving.assign, Interleaving.remove),
+    *(Interleaving.break_check, Interleaving.mend_check, Interleaving.time_passes),
     *(Interleaving.quota_reads, Interleaving.allocator_reads, Interleaving.both_read),
 )
 
@@ -126,7 +217,7 @@ actions: st.SearchStrategy[list[Action]] = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(limits, actions)
 def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_limit(
     limit: int | None, actions: Sequence[Action]
@@ -140,33 +231,47 @@ def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_lim
         assert interleaving.allocator.relied_on <= interleaving.quota.ledger.used
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(limits, actions)
-def test_when_all_is_processed_exactly_those_pools_wait_whose_target_does_not_fit(
+def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
     limit: int | None, actions: Sequence[Action]
 ) -> None:
     interleaving = Interleaving(limit)
     for act, pool_name, number in actions:
         act(interleaving, pool_name, number)
 
-    while interleaving.advance():
-        pass
+    interleaving.finish()
 
-    state = interleaving.quota.state
-    for key, pool in state.pools.items():
-        _, _, name = key.split("/")
+    quota = interleaving.quota
+    assert quota.due is None
+    assert (quota.ledger.unchecked.head, quota.ledger.exceeding.head) == (None, None)
+    for key, pool in quota.state.pools.items():
+        name = key.split("/")[2]
         assert pool.held == interleaving.allocator.pool(name).held
+        assert pool.reserved == pool.needed
         if pool.eligible:
-            waits = key in state.ledgers[pool.ledger].waiting
-            fits = fits_beside_others(interleaving.quota, pool)
-            assert (pool.reason is Quota.UNDER) is fits, key
-            assert waits is not fits, key
-            assert pool.granted <= pool.target
             assert pool.reserved == max(pool.granted, pool.held)
+            now = verdict(pool, quota.ledger)
+            assert (pool.reason is Quota.UNDER) is fits(pool, quota.ledger), key
+            assert (name in quota.line) is not fits(pool, quota.ledger), key
+            assert (pool.reason, pool.message) == (now.reason, now.message)
+            assert pool.granted <= pool.target
+    assert dict(quota.state.work.failures) == {}
+    assert dict(quota.state.work.deadlines.moments) == {}
 
 
-def fits_beside_others(quota: QuotaService, pool: Pool) -> bool:
-    """Whether a NodePool's target fits under the limit beside what others have reserved."""
-    ledger = quota.ledger
-    others = ledger.used - pool.reserved
-    return ledger.limit is not None and others + pool.target <= ledger.limit
+@settings(max_examples=100, deadline=None)
+@given(limits, actions)
+def test_when_all_pools_are_gone_and_the_limit_is_unset_nothing_is_left(
+    limit: int | None, actions: Sequence[Action]
+) -> None:
+    interleaving = Interleaving(limit)
+    for act, pool_name, number in actions:
+        act(interleaving, pool_name, number)
+
+    for pool_name in POOLS:
+        interleaving.delete(pool_name, 0)
+    interleaving.unset_limit("", 0)
+    interleaving.finish()
+
+    assert interleaving.quota.state == State()

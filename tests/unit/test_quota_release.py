@@ -2,6 +2,7 @@
 
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import CWNodeRegistrationFailed
+from quota.state import State
 from unit.quota_service import (
     QuotaService,
     acknowledged,
@@ -10,10 +11,12 @@ from unit.quota_service import (
     deleting,
     exceeds,
     node_deleted,
+    not_set,
     of,
     pool_deleted,
     released,
     uid_of,
+    unlimited,
     verdict,
     warning,
 )
@@ -34,6 +37,8 @@ def two_pools_that_use_the_limit_of_8() -> QuotaService:
 
 def test_a_limit_below_what_is_in_use_takes_nothing_away_and_grants_nothing_more() -> None:
     quota = two_pools_that_use_the_limit_of_8()
+    quota.assign("one", 4)
+    quota.assign("two", 4)
 
     outputs = quota.set_limit(5)
 
@@ -48,6 +53,72 @@ def test_a_limit_below_what_is_in_use_takes_nothing_away_and_grants_nothing_more
     assert quota.ledger.used == 8
 
 
+def test_a_limit_below_what_is_reserved_shrinks_every_grant_to_what_its_pool_holds() -> None:
+    # given a pool that may have 5 Nodes and has 2, and another that waits
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    quota.assign("train", 2)
+    quota.specify("other", 1)
+
+    # when the limit is lowered to 3, and the allocator has read of that
+    lowered = quota.set_limit(3)
+    acknowledgement = quota.hears(acknowledged("train", 2, generation=1))
+
+    # then the third goes to the one that waits
+    alone, short = exceeds(5, 3), exceeds(1, 3, "5 used by 1 other pool")
+    both = exceeds(5, 3, "1 used by 1 other pool")
+    assert lowered == [
+        *configured(3, granted=5),
+        verdict("train", Quota.OVER, granted=2, limit=3, used=5, message=alone),
+        warning("train", alone),
+        verdict("other", Quota.OVER, granted=0, limit=3, used=5, message=short),
+        warning("other", short),
+    ]
+    assert acknowledgement == [
+        released("train", granted=2, used=2),
+        verdict("other", Quota.UNDER, granted=1, limit=3, used=3),
+        verdict("train", Quota.OVER, granted=2, limit=3, used=3, message=both),
+    ]
+
+
+def test_a_grant_shrinks_once_and_a_later_loss_is_replaced_up_to_it() -> None:
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    quota.assign("train", 4)
+    quota.set_limit(3)
+    quota.hears(acknowledged("train", 4, generation=1))
+
+    lost = quota.hears(node_deleted("train", 0))
+    raised = quota.set_limit(4)
+
+    text = exceeds(5, 4)
+    assert lost == []
+    assert raised == [
+        *configured(4, granted=4),
+        verdict("train", Quota.OVER, granted=4, limit=4, used=4, message=text),
+        warning("train", text),
+    ]
+
+
+def test_a_grant_that_shrank_and_grew_again_before_the_allocator_read_of_it_is_given_back() -> None:
+    # given that a limit was lowered, raised and lowered again while the allocator read nothing
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    for limit in (1, 5, 2):
+        quota.set_limit(limit)
+
+    # when the allocator reads of the first change, and then of the last
+    first = quota.hears(acknowledged("train", 0, generation=1))
+    last = quota.hears(acknowledged("train", 0, generation=1))
+
+    # then it gives back what it could have used in between only after the last
+    assert first == []
+    assert last == [released("train", granted=0, used=0)]
+
+
 def test_pools_are_within_their_quota_again_once_the_limit_is_raised() -> None:
     quota = two_pools_that_use_the_limit_of_8()
     quota.set_limit(5)
@@ -59,6 +130,38 @@ def test_pools_are_within_their_quota_again_once_the_limit_is_raised() -> None:
         verdict("one", Quota.UNDER, granted=4, limit=8, used=8),
         verdict("two", Quota.UNDER, granted=4, limit=8, used=8),
     ]
+
+
+# A limit that is unset.
+
+
+def test_an_unset_limit_shrinks_grants_as_one_of_0_does_and_the_reason_is_not_set() -> None:
+    quota = QuotaService()
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    quota.assign("train", 2)
+
+    outputs = quota.unset_limit()
+
+    assert outputs == [
+        *unlimited(granted=5),
+        verdict("train", Quota.NOT_SET, granted=2, limit=None, used=5, message=not_set(5)),
+        warning("train", not_set(5)),
+    ]
+
+
+def test_of_an_unset_limit_nothing_is_kept_once_its_last_pool_is_gone() -> None:
+    quota = QuotaService()
+    quota.set_limit(5)
+    unused = quota.unset_limit(), quota.state
+    quota.set_limit(5)
+    quota.specify("train", 5)
+    quota.unset_limit()
+
+    quota.hears(deleting("train"), acknowledged("train", 0, generation=1), pool_deleted("train"))
+
+    assert unused == (unlimited(granted=0), State())
+    assert quota.state == State()
 
 
 # A target that shrinks.
@@ -158,36 +261,92 @@ def test_a_node_that_failed_to_register_stays_reserved_while_its_pool_wants_anot
 # A NodePool that is deleted.
 
 
-def test_a_pool_in_deletion_gives_back_its_grant_when_its_object_is_gone() -> None:
-    # given a NodePool with two Nodes, and another that waits for one of them
+def test_a_pool_in_deletion_keeps_reserved_what_it_holds_and_gives_it_back_node_by_node() -> None:
+    # given a NodePool that may have 4 Nodes and has two
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 4)
+    quota.assign("train", 2)
+
+    # when it is deleted, and the allocator has read of that
+    outputs = [
+        quota.hears(deleting("train")),
+        quota.hears(acknowledged("train", 0, generation=1)),
+        quota.hears(node_deleted("train", 0)),
+        quota.hears(node_deleted("train", 1)),
+        quota.hears(pool_deleted("train")),
+    ]
+
+    # then what it could still have got is free, and then each Node
+    assert outputs == [
+        [],
+        [released("train", granted=2, used=2)],
+        [released("train", granted=1, used=1)],
+        [released("train", granted=0, used=0)],
+        [],
+    ]
+    assert list(quota.state.pools) == []
+
+
+def test_a_grant_that_is_raised_right_before_a_deletion_is_given_back_with_the_others() -> None:
+    quota = QuotaService()
+    quota.set_limit(10)
+    quota.specify("train", 2)
+    quota.assign("train", 2)
+    quota.specify("train", 10)
+    quota.hears(deleting("train"))
+
+    outputs = quota.hears(acknowledged("train", 0, generation=2))
+
+    assert outputs == [released("train", granted=2, used=2)]
+
+
+def test_a_late_acknowledgement_of_a_grant_of_nothing_is_not_taken_for_that_of_a_deletion() -> None:
+    # given a grant that shrank to nothing, grew again, and a deletion, none of it read so far
+    quota = QuotaService()
+    quota.set_limit(4)
+    quota.specify("train", 4)
+    quota.set_limit(0)
+    quota.set_limit(4)
+    quota.hears(deleting("train"))
+
+    # when the allocator reads of the first, and at last of the deletion
+    shrunk = quota.hears(acknowledged("train", 0, generation=1))
+    deleted = quota.hears(acknowledged("train", 0, generation=1))
+
+    # then it might still have used the second grant in between
+    assert shrunk == []
+    assert deleted == [released("train", granted=0, used=0)]
+
+
+def test_a_pool_in_deletion_gives_back_all_when_its_object_is_gone_at_the_latest() -> None:
     quota = QuotaService()
     quota.set_limit(4)
     quota.specify("train", 2)
     quota.assign("train", 2)
     quota.specify("other", 3)
 
-    # when the first one is deleted: its Nodes, then the object
     nodes = quota.hears(deleting("train"), node_deleted("train", 0), node_deleted("train", 1))
     gone = quota.hears(pool_deleted("train"))
 
-    # then the other is served once the allocator cannot assign Nodes to the first any more
     assert nodes == []
     assert gone == [
         released("train", granted=0, used=0),
         verdict("other", Quota.UNDER, granted=3, limit=4, used=3),
     ]
-    assert list(quota.state.pools) == ["acme/prod/other"]
 
 
-def test_a_pool_in_deletion_waits_for_nothing() -> None:
+def test_a_pool_in_deletion_waits_for_nothing_and_one_without_nodes_is_forgotten_at_once() -> None:
     quota = QuotaService()
     quota.set_limit(4)
     quota.specify("train", 9)
-    quota.hears(deleting("train"))
 
-    outputs = quota.set_limit(100)
+    deleted = quota.hears(deleting("train"))
+    raised = quota.set_limit(100)
 
-    assert outputs == configured(100, granted=0)
+    assert deleted == [released("train", granted=0, used=0)]
+    assert raised == configured(100, granted=0)
+    assert list(quota.state.pools) == []
 
 
 def test_messages_about_an_earlier_pool_of_the_same_name_change_nothing() -> None:

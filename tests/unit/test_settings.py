@@ -52,6 +52,7 @@ def test_every_setting_can_be_set() -> None:
         "NODEPOOL_REPLICAS": "3",
         "NODEPOOL_STOP_WITH_PARENT": "yes",
         "NODEPOOL_DEPRECATED_CONDITIONS": "show",
+        "NODEPOOL_ANSWER_MINUTES": "5",
     }
 
     # when they are read
@@ -68,6 +69,7 @@ def test_every_setting_can_be_set() -> None:
         replicas=3,
         stop_with_parent="yes",
         deprecated_conditions="show",
+        answer_minutes=5,
     )
     assert len(environment) == len(Settings.__slots__)
 

@@ -4,10 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from nodepool.contract.conditions import Quota
+from nodepool.contract.messages import pool_fields
+from nodepool.contract.outcomes import accepted
 from quota.decide import SERVICE
+from support.sample_service import JOB, JobQueued, enqueue, pages
+from support.sample_service import SERVICE as PRINTER
 from support.single import NOON, SingleService
-from unit.quota_service import configured, limit_of, node_deleted, specified, verdict
+from unit.quota_service import limit_of, node_deleted, specified
 
 
 def test_each_message_is_stored_a_second_after_the_one_before() -> None:
@@ -21,21 +24,20 @@ def test_each_message_is_stored_a_second_after_the_one_before() -> None:
 
 
 def test_a_message_that_leaves_work_is_followed_by_wakes_until_none_is_due() -> None:
-    # given a NodePool that waits for a limit
-    first, second = SingleService(SERVICE), SingleService(SERVICE)
-    first.process(specified("train", 3))
-    second.process(specified("train", 3))
+    # given a printer, with and without the wakes that follow
+    first, second = SingleService(PRINTER), SingleService(PRINTER)
+    command = enqueue(2)
 
-    # when it is set, with and without the wakes that follow
-    at_once = first.process(limit_of(3))
+    # when a job is left to the work queue
+    at_once = first.process(command)
     has_work = first.has_work
     woken = first.wake_until_idle()
-    both = second.hears(limit_of(3))
+    both = second.hears(command)
 
     # then the wakes have the outputs for the work
-    assert at_once == configured(3, granted=0)
+    assert at_once == [accepted(command, "configured"), JobQueued(**pool_fields(JOB), pages=2)]
     assert has_work
-    assert woken == [verdict("train", Quota.UNDER, granted=3, limit=3, used=3)]
+    assert woken == list(pages([0, 1]))
     assert both == [*at_once, *woken]
     assert not first.has_work
     assert not second.has_work

@@ -6,14 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.keys import PoolKey
-from nodepool.state.queue import GAPS_MAX, SPARSE, Queue
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WorkQueue
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=1)
 EMPTY: WorkQueue[str] = WorkQueue()
-NO_KEYS: Queue[str] = Queue()
 
 
 # Keys are ready, or due at a moment, or both.
@@ -88,38 +86,6 @@ def test_a_work_queue_behaves_as_a_list_and_a_dictionary(history: list[Change], 
     assert dict(rest.deadlines.moments) == {
         key: moment for key, moment in moments.items() if key not in keys or moment > NOON
     }
-
-
-# A queue stays quick however long one key waits in it.
-
-
-def test_a_key_that_waits_for_ever_does_not_slow_down_a_queue_that_others_pass_through() -> None:
-    queue = NO_KEYS.put("first")
-
-    for number in range(10_000):
-        queue = queue.put(f"{number}").drop(f"{number}")
-        assert queue.tail - queue.head <= SPARSE * len(queue) + GAPS_MAX
-
-    assert list(queue.put("last")) == ["first", "last"]
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=20))
-def test_a_queue_keeps_its_order_where_it_is_renumbered(moves: list[tuple[bool, int]]) -> None:
-    queue, model = NO_KEYS.put("x").put("y"), ["x", "y"]
-
-    for is_put, name in moves:
-        for number in range(50):
-            key = f"{name}.{number}"
-            if is_put:
-                queue = queue.put(key)
-                model += [] if key in model else [key]
-            else:
-                queue = queue.drop(key)
-                model = [known for known in model if known != key]
-
-    assert list(queue) == model
-    assert [key in queue for key in model] == [True] * len(model)
-    assert queue.drop("x").put("x").places["x"] == queue.drop("x").tail
 
 
 # A ranking.

@@ -46,7 +46,8 @@ class Input(Generic[I]):
     def context(self) -> Context:
         """Where, when and under which id it was stored."""
         envelope = self.envelope
-        return Context(self.entry.position, self.entry.time, envelope.id if envelope else "")
+        due = self.message.due if isinstance(self.message, Wake) else None
+        return Context(self.entry.position, self.entry.time, envelope.id if envelope else "", due)
 
 
 class Processed(NamedTuple, Generic[I]):

@@ -5,16 +5,25 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings, SettingsError, read
 from nodepool.service import I, O, S, Service
 
 
-def main(service: Service[S, I, O]) -> None:
-    """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment."""
+def main(
+    service: Service[S, I, O],
+    configured: Callable[[Settings], Service[S, I, O]] | None = None,
+) -> None:
+    """Runs one replica of a service until SIGTERM or SIGINT; settings come from the environment.
+
+    `configured` makes the service where a setting goes into what it says.
+    """
     try:
         settings = read(os.environ)
+        if configured is not None:
+            service = configured(settings)
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(_serve(service, settings))
     except SettingsError as error:

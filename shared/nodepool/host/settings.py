@@ -26,6 +26,7 @@ class Settings:
     replicas: how many copies of each stream the NATS servers keep.
     stop_with_parent: if not empty, the service stops when its standard input is closed.
     deprecated_conditions: whether status shows the conditions that others have replaced as well.
+    answer_minutes: how many minutes a machine has to answer a cordon or a drain.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -37,6 +38,7 @@ class Settings:
     replicas: int = 1
     stop_with_parent: str = ""
     deprecated_conditions: Shown = "hide"
+    answer_minutes: int = 30
 
 
 _INTEGER = re.compile("-?[0-9]{1,9}")
@@ -47,7 +49,7 @@ _SERVICE_LINK = re.compile(
     "|[A-Z0-9_]+_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?=.*"
     "|[A-Z0-9_]+_PORT=(tcp|udp|sctp)://.*"
 )
-_INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5)}
+_INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5), "answer_minutes": (1, 10_080)}
 _CHOICES = {
     "traces": get_args(Traces),
     "log_level": ("debug", "info", "warning", "error"),

@@ -1,79 +1,63 @@
 """A first-in-first-out queue of distinct keys that changes by making a new one."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from immutables import Map
 
 K = TypeVar("K", bound=str)
-SPARSE = 4
-GAPS_MAX = 64
-"""A queue is renumbered once it has more places than `SPARSE` for each key, and `GAPS_MAX`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue(Generic[K]):
     """Distinct keys in the order in which they came; any of them may leave early.
 
-    A change costs the logarithm of the size on average, and the old queue stays what it was. The
-    order never depends on how a process hashes text.
+    A change looks up at most three keys, and an iteration each key once, whatever has passed
+    through the queue before. The old queue stays what it was. The order never depends on how a
+    process hashes text.
 
-    places: the place of each key.
-    keys: the key at each place; a key that left early leaves a gap.
-    head: the first place that is taken; `tail` if none is.
-    tail: the place for the next key.
+    links: for each key, the one before it and the one after it; None at the ends.
+    head, tail: the first key and the last; None in an empty queue.
     """
 
-    places: Map[K, int] = Map()
-    keys: Map[int, K] = Map()
-    head: int = 0
-    tail: int = 0
+    links: Map[K, tuple[K | None, K | None]] = Map()
+    head: K | None = None
+    tail: K | None = None
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.links)
 
     def __contains__(self, key: str) -> bool:
-        return key in self.places
+        return key in self.links
 
     def __iter__(self) -> Iterator[K]:
-        seen, place = 0, self.head
-        while seen < len(self.places):
-            key = self.keys.get(place)
-            place += 1
-            if key is not None:
-                seen += 1
-                yield key
+        key = self.head
+        while key is not None:
+            yield key
+            _, key = self.links[key]
 
     def put(self, key: K) -> "Queue[K]":
         """The queue with `key` at its end; the same queue where it waits already."""
-        if key in self.places:
+        if key in self.links:
             return self
-        return Queue(
-            self.places.set(key, self.tail), self.keys.set(self.tail, key), self.head, self.tail + 1
-        )
+        links = self.links.set(key, (self.tail, None))
+        if self.tail is None:
+            return Queue(links, key, key)
+        before, _ = links[self.tail]
+        return Queue(links.set(self.tail, (before, key)), self.head, key)
 
     def drop(self, key: K) -> "Queue[K]":
         """The queue without `key`; the same queue where it was not in it."""
-        place = self.places.get(key)
-        if place is None:
+        ends = self.links.get(key)
+        if ends is None:
             return self
-        places, keys = self.places.delete(key), self.keys.delete(place)
-        if not places:
-            return Queue(places, keys, self.tail, self.tail)
-        head = _first(keys, self.head)
-        queue = replace(self, places=places, keys=keys, head=head)
-        return queue if self.tail - head <= SPARSE * len(places) + GAPS_MAX else _dense(queue)
-
-
-def _first(keys: Map[int, K], place: int) -> int:
-    while place not in keys:
-        place += 1
-    return place
-
-
-def _dense(queue: Queue[K]) -> Queue[K]:
-    """The same queue without gaps: a key that stays for ever must not slow down the others."""
-    keys = tuple(queue)
-    places = Map((key, place) for place, key in enumerate(keys))
-    return Queue(places, Map(enumerate(keys)), 0, len(keys))
+        before, after = ends
+        links = self.links.delete(key)
+        if before is not None:
+            links = links.set(before, (links[before][0], after))
+        if after is not None:
+            links = links.set(after, (before, links[after][1]))
+        head = after if before is None else self.head
+        tail = before if after is None else self.tail
+        return Queue(links, head, tail)

@@ -7,9 +7,11 @@ from typing import Any
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.engine.folded import Folded, with_work
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.world import Log
 from nodepool.service import Context, I, K, O, Reconciler, S, Service
+from nodepool.state.work import WorkQueue
 from support.services import services
 from support.simulation.driver import Simulation
 
@@ -68,6 +70,16 @@ def without_reconciler(service: Service[S, I, O]) -> Service[S, I, O]:
         return ()
 
     return replace(service, reconciler=Reconciler(reconcile))
+
+
+def without_wakes(service: Service[S, I, O]) -> Service[S, I, O]:
+    """The service with a work queue that stays empty; it reconciles what an input concerns."""
+
+    def evolve(state: S, message: I | O, context: Context) -> S:
+        after = service.evolve(state, message, context)
+        return with_work(Folded(after), WorkQueue()).state
+
+    return replace(service, evolve=evolve)
 
 
 @dataclass

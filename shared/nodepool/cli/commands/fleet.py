@@ -11,8 +11,11 @@ from nodepool.cli.settings import Group, Settings
 if TYPE_CHECKING:
     from nodepool.client import Client, MachineFault
 
-FAULTS = click.Choice(["boot", "registration", "silence"])
-FAULT_HELP = "How it fails: it does not boot, is refused at registration, or never reports."
+FAULTS = click.Choice(["boot", "registration", "silence", "hang"])
+FAULT_HELP = (
+    "How it fails: it does not boot, is refused at registration, never reports its boot, or joins"
+    " and reports nothing more; a Node hangs at once."
+)
 
 
 @click.group(cls=Group)

@@ -31,6 +31,7 @@ from nodepool.contract.events.fleet import (
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
+    AnswerAwaited,
     CWDrainNode,
     CWNodeDeleted,
     CWNodePoolMetadata,
@@ -42,6 +43,7 @@ from nodepool.contract.events.lifecycle import (
     NodeKept,
     NodeRemovalRecovered,
     NodeUpdated,
+    NodeUpdateFailed,
 )
 from nodepool.contract.events.outcomes import CommandAccepted, CommandRefused, RefusalReason, Result
 from nodepool.contract.events.preemption import (
@@ -55,6 +57,7 @@ from nodepool.contract.events.quota import (
     CWNodePoolQuotaCheckFailed,
     CWOverQuota,
     QuotaChecked,
+    QuotaCheckFailed,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -73,6 +76,7 @@ from nodepool.contract.events.validator import (
 __all__ = [
     "AllocationFailed",
     "AllocationRecovered",
+    "AnswerAwaited",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -117,10 +121,12 @@ __all__ = [
     "NodePreempted",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeUpdateFailed",
     "NodeUpdated",
     "PreemptionInProgress",
     "PreemptionOverdue",
     "PreemptionPending",
+    "QuotaCheckFailed",
     "QuotaChecked",
     "QuotaDeleted",
     "QuotaReleased",

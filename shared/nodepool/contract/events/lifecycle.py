@@ -1,6 +1,7 @@
 """What the lifecycle service says: where each Node is between its assignment and its deletion."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
@@ -48,6 +49,20 @@ class NodeActivityChanged(Event, OfNode):
     message: str
     blocking: tuple[BlockingPod, ...] = ()
     blocking_count: int = 0
+
+
+class AnswerAwaited(Event, OfNode):
+    """A machine has not answered a cordon or a drain yet.
+
+    answer_by: when it is given up, if it has not answered by then.
+    is_final: False where it is not certain yet that it could hear of the request: then its time
+        only begins at that moment, and this follows once more.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    answer_by: datetime
+    is_final: bool = True
 
 
 class NodeKept(Event, OfNode):
@@ -133,7 +148,15 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
     severity: ClassVar[Severity] = "Warning"
 
 
+class NodeUpdateFailed(Event, OfPool):
+    """The Nodes of a NodePool could not be updated or removed; this is tried again later."""
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    message: str
+
+
 class NodeRemovalRecovered(Event, OfPool):
-    """No removal of a Node of this NodePool fails for an internal error any more."""
+    """No update or removal of a Node of this NodePool fails for an internal error any more."""
 
     speaker: ClassVar[str] = "lifecycle"

@@ -59,6 +59,17 @@ class QuotaChecked(Event, OfPool):
     message: str
 
 
+class QuotaCheckFailed(Event, OfPool):
+    """The quota of a NodePool could not be checked; said each time that it is tried.
+
+    message: why, as the condition has it.
+    """
+
+    speaker: ClassVar[str] = "quota"
+
+    message: str
+
+
 class QuotaReleased(Event, OfPool):
     """A NodePool gave back what it does not hold any more.
 
@@ -83,7 +94,10 @@ class CWOverQuota(KubernetesEvent):
 
 
 class CWNodePoolQuotaCheckFailed(KubernetesEvent):
-    """The quota of a NodePool could not be checked: Quota is InternalError."""
+    """The quota of a NodePool could not be checked: Quota is InternalError.
+
+    Not said again where it fails once more for the same reason.
+    """
 
     speaker: ClassVar[str] = "quota"
     severity: ClassVar[Severity] = "Warning"

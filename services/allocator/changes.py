@@ -1,0 +1,128 @@
+"""How a message changes a NodePool, or one of its Nodes."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from allocator.members import Member
+from allocator.pool import Pool, Stage
+from nodepool.contract.events import (
+    AllocationFailed,
+    AllocationRecovered,
+    CWNodeDeleted,
+    CWNodeDeletionRequestSuccess,
+    CWNodeDeliverFail,
+    CWNodePoolNodesRemoved,
+    CWNodePoolRemoveNodes,
+    CWNodePoolScaledDown,
+    CWNodePoolScaledUp,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    CWNodeRequestQueued,
+    GrantAcknowledged,
+    NodeActivityChanged,
+    NodeKept,
+    NodePreempted,
+    NodeRemovalCancelled,
+    PreemptionPending,
+)
+from nodepool.contract.model import RemovalReason
+
+Announced = (
+    GrantAcknowledged
+    | AllocationFailed
+    | AllocationRecovered
+    | CWNodePoolScaledUp
+    | CWNodeRequestQueued
+    | CWNodePoolRemoveNodes
+    | CWNodePoolNodesRemoved
+    | CWNodePoolScaledDown
+    | CWNodeDeliverFail
+)
+"""What the allocator itself says about a NodePool."""
+MemberChanged = (
+    CWNodeRegistered
+    | NodeActivityChanged
+    | NodeKept
+    | NodeRemovalCancelled
+    | NodePreempted
+    | PreemptionPending
+    | CWNodeDeletionRequestSuccess
+)
+"""The messages that change a Node while it stays."""
+Left = CWNodeDeleted | CWNodeRegistrationFailed
+"""A Node left its NodePool."""
+
+
+def announced(pool: Pool, event: Announced) -> Pool:
+    """The NodePool after the allocator has said something about it."""
+    match event:
+        case GrantAcknowledged(granted=granted):
+            return replace(pool, outstanding=granted if pool.stage is Stage.ACTIVE else None)
+        case AllocationFailed(message=text):
+            return replace(pool, failure=text)
+        case AllocationRecovered():
+            return replace(pool, failure="")
+        case CWNodePoolScaledUp(after=after):
+            return replace(pool, scaled=after)
+        case CWNodeRequestQueued(granted=granted):
+            scaled = granted if pool.scaled is None else pool.scaled
+            return replace(pool, requested=granted, scaled=scaled)
+        case CWNodePoolRemoveNodes():
+            return replace(pool, removals=pool.removals + 1, removed=0)
+        case CWNodePoolNodesRemoved(removal=removal):
+            emptied = removal is RemovalReason.POOL_DELETED
+            return replace(pool, stage=Stage.EMPTIED if emptied else pool.stage, removed=None)
+        case CWNodePoolScaledDown(after=after):
+            requested = min(pool.requested, after)
+            return replace(pool, scaled=after, requested=requested, removed=None)
+        case CWNodeDeliverFail(node=node):
+            return pool if node else replace(pool, reported=pool.fault)
+        case _:
+            assert_never(event)
+
+
+def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
+    """A Node of the NodePool after a message about it; the same one where nothing changed."""
+    match event:
+        case CWNodeRegistered():
+            return replace(member, registered=True)
+        case NodeActivityChanged(active=active):
+            return replace(member, active=active)
+        case NodeKept(request=request):
+            return _spared(member) if request == member.requests else member
+        case NodeRemovalCancelled():
+            return _spared(member)
+        case NodePreempted() | PreemptionPending():
+            return _preempted(pool, member)
+        case CWNodeDeletionRequestSuccess(removal=removal, request=request):
+            return replace(member, removal=removal, removed_in=pool.removals, requests=request)
+        case _:
+            assert_never(event)
+
+
+def left(pool: Pool, member: Member, event: Left) -> Pool:
+    """The NodePool without this Node, which counts as removed if it was part of the removal."""
+    pool = replace(pool, members=pool.members.drop(event.node))
+    if pool.removed is None:
+        return pool
+    # One that was to be kept, and was gone before that was known, was removed all the same.
+    too_late = isinstance(event, CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
+    is_part = member.removal is not None and member.removed_in == pool.removals
+    if not (is_part or too_late or pool.stage is Stage.DELETING):
+        return pool
+    return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
+
+
+def _spared(member: Member) -> Member:
+    """Only a scale-down is taken back: a Node that is preempted, or goes with its pool, goes."""
+    if member.removal is not RemovalReason.SCALE_DOWN:
+        return member
+    return replace(member, removal=None)
+
+
+def _preempted(pool: Pool, member: Member) -> Member:
+    """The Node as leaving for its preemption, which is part of a removal that is under way."""
+    if member.removal is RemovalReason.POOL_DELETED:
+        return member
+    removed_in = member.removed_in if pool.removed is None else pool.removals
+    return replace(member, removal=RemovalReason.PREEMPTED, removed_in=removed_in)

@@ -1,0 +1,100 @@
+"""NodePools in the order in which they began to wait, and which of them is the first to fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from immutables import Map
+
+from nodepool.contract.keys import PoolKey
+
+PLACE_BITS: Final = 48
+"""How many bits of the number of a node hold its index; those above them hold its level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """NodePools in the order in which they came, each with the number of Nodes that it lacks.
+
+    The first that lacks no more than there is room for is found in the logarithm of how many ever
+    came; every change costs as much. The old line stays what it was.
+
+    places: the place of each NodePool.
+    keys: the NodePool at each place; one that left leaves a hole.
+    least: a binary tree over the places. A node of level 0 holds what the NodePool at its index
+        lacks, one of a higher level the least of its two children. A NodePool that is to be passed
+        over is not in it.
+    tail: the place for the next one.
+    """
+
+    places: Map[PoolKey, int] = Map()
+    keys: Map[int, PoolKey] = Map()
+    least: Map[int, int] = Map()
+    tail: int = 0
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.places
+
+    def __iter__(self) -> Iterator[PoolKey]:
+        return (self.keys[place] for place in sorted(self.keys))
+
+    def put(self, key: PoolKey, lacks: int | None) -> "Line":
+        """The line with what `key` lacks, at its place or else at the end; None passes it over."""
+        place = self.places.get(key)
+        if place is not None:
+            return Line(self.places, self.keys, self._with(place, lacks, self.tail), self.tail)
+        place, tail = self.tail, self.tail + 1
+        least = self._with(place, lacks, tail)
+        return Line(self.places.set(key, place), self.keys.set(place, key), least, tail)
+
+    def drop(self, key: PoolKey) -> "Line":
+        """The line without `key`; the same line where it was not in it."""
+        place = self.places.get(key)
+        if place is None:
+            return self
+        if len(self.places) == 1:
+            return Line()
+        least = self._with(place, None, self.tail)
+        return Line(self.places.delete(key), self.keys.delete(place), least, self.tail)
+
+    def first(self, room: int) -> PoolKey | None:
+        """The first NodePool that lacks at most `room` Nodes; None where there is none."""
+        level, index = _levels(self.tail), 0
+        if not self._fits(level, index, room):
+            return None
+        while level:
+            level, index = level - 1, 2 * index
+            index += not self._fits(level, index, room)
+        return self.keys[index]
+
+    def _fits(self, level: int, index: int, room: int) -> bool:
+        least = self.least.get(_node(level, index))
+        return least is not None and least <= room
+
+    def _with(self, place: int, lacks: int | None, tail: int) -> Map[int, int]:
+        """The tree with another number at a place, given the place for the next NodePool."""
+        least, index = _set(self.least, _node(0, place), lacks), place
+        for level in range(1, _levels(tail) + 1):
+            index >>= 1
+            children = (least.get(_node(level - 1, child)) for child in (2 * index, 2 * index + 1))
+            smaller = min((each for each in children if each is not None), default=None)
+            least = _set(least, _node(level, index), smaller)
+        return least
+
+
+def _levels(tail: int) -> int:
+    """How many levels the tree has above its leaves, given the place for the next NodePool."""
+    return max(0, tail - 1).bit_length()
+
+
+def _node(level: int, index: int) -> int:
+    return level << PLACE_BITS | index
+
+
+def _set(least: Map[int, int], node: int, value: int | None) -> Map[int, int]:
+    if value is not None:
+        return least.set(node, value)
+    return least.delete(node) if node in least else least

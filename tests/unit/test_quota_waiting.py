@@ -1,0 +1,187 @@
+"""NodePools that wait for quota: who is served, in which order, and who goes to the end."""
+
+from nodepool.contract.conditions import Quota, Validated
+from unit.quota_service import (
+    QuotaService,
+    acknowledged,
+    configured,
+    exceeds,
+    limit_of,
+    released,
+    specified,
+    verdict,
+    warning,
+)
+
+
+def waiting_for(limit: int, **targets: int) -> QuotaService:
+    """A service with this limit, and NodePools with these targets in their order."""
+    quota = QuotaService()
+    quota.set_limit(limit)
+    for pool, target in targets.items():
+        quota.specify(pool, target)
+    return quota
+
+
+def test_a_raised_limit_serves_waiting_pools_in_the_order_in_which_they_began_to_wait() -> None:
+    # given that "late" was there first, and was the last to want more than it may have
+    quota = waiting_for(4, late=0, first=5, second=6)
+    quota.specify("late", 7)
+
+    # when the limit leaves room for two of the three
+    outputs = quota.set_limit(12)
+
+    # then it serves the two that have waited longest
+    text = exceeds(7, 12, "11 used by 2 other pools")
+    assert outputs == [
+        *configured(12, granted=0),
+        verdict("first", Quota.UNDER, granted=5, limit=12, used=5),
+        verdict("second", Quota.UNDER, granted=6, limit=12, used=11),
+        verdict("late", Quota.OVER, granted=0, limit=12, used=11, generation=2, message=text),
+        warning("late", text),
+    ]
+
+
+def test_a_small_pool_is_served_although_a_large_one_before_it_does_not_fit() -> None:
+    quota = waiting_for(1, large=10, small=2)
+
+    outputs = quota.set_limit(4)
+
+    text = exceeds(10, 4, "2 used by 1 other pool")
+    assert outputs == [
+        *configured(4, granted=0),
+        verdict("small", Quota.UNDER, granted=2, limit=4, used=2),
+        verdict("large", Quota.OVER, granted=0, limit=4, used=2, message=text),
+        warning("large", text),
+    ]
+
+
+def test_a_pool_that_was_served_waits_no_more() -> None:
+    quota = waiting_for(4, train=5)
+    quota.set_limit(5)
+
+    outputs = quota.set_limit(6)
+
+    assert outputs == configured(6, granted=5)
+    assert quota.line == []
+
+
+def test_a_limit_that_is_set_for_the_first_time_serves_the_pools_that_wait_for_it() -> None:
+    quota = QuotaService()
+    quota.specify("train", 3)
+
+    outputs = quota.set_limit(8)
+
+    assert outputs == [
+        *configured(8, granted=0),
+        verdict("train", Quota.UNDER, granted=3, limit=8, used=3),
+    ]
+
+
+def test_a_newcomer_in_the_same_batch_as_a_raised_limit_does_not_overtake_a_pool_that_waits() -> (
+    None
+):
+    quota = waiting_for(0, waiting=5)
+
+    outputs = [*quota.process(limit_of(5)), *quota.process(specified("newcomer", 5))]
+
+    text = exceeds(5, 5, "5 used by 1 other pool")
+    assert outputs == [
+        *configured(5, granted=0),
+        verdict("waiting", Quota.UNDER, granted=5, limit=5, used=5),
+        verdict("newcomer", Quota.OVER, granted=0, limit=5, used=5, message=text),
+        warning("newcomer", text),
+    ]
+
+
+def test_a_newcomer_in_the_same_batch_as_a_release_does_not_overtake_a_pool_that_waits() -> None:
+    # given that "waiting" waits for what "train" has just given up
+    quota = waiting_for(4, train=4, waiting=3)
+    quota.specify("train", 1)
+
+    # when the release and the newcomer come one right after the other
+    outputs = [
+        quota.process(acknowledged("train", 1, generation=2)),
+        quota.process(specified("newcomer", 3)),
+    ]
+
+    # then the one that waited is served in the step of the release
+    text = exceeds(3, 4, "4 used by 2 other pools")
+    assert outputs == [
+        [
+            released("train", granted=1, used=1),
+            verdict("waiting", Quota.UNDER, granted=3, limit=4, used=4),
+        ],
+        [
+            verdict("newcomer", Quota.OVER, granted=0, limit=4, used=4, message=text),
+            warning("newcomer", text),
+        ],
+    ]
+
+
+def test_a_waiter_with_a_new_version_goes_to_the_end_of_the_line() -> None:
+    quota = waiting_for(0, first=2, second=2, third=2)
+
+    quota.hears(specified("first", 2, generation=1, labels={"team": "blue"}))
+    relabelled = quota.line
+    quota.specify("second", 3)
+
+    assert relabelled == ["second", "third", "first"]
+    assert quota.line == ["third", "first", "second"]
+
+
+def test_a_waiter_that_lowers_its_target_keeps_its_place() -> None:
+    quota = waiting_for(0, first=3, second=3)
+
+    quota.specify("first", 2)
+
+    assert quota.line == ["first", "second"]
+
+
+def test_a_waiter_with_a_new_version_is_not_served_before_those_that_wait_longer() -> None:
+    quota = waiting_for(0, first=2, second=2)
+
+    raised = quota.process(limit_of(2))
+    relabelled = quota.process(specified("second", 2, generation=1, labels={"team": "blue"}))
+
+    text = exceeds(2, 2, "2 used by 1 other pool")
+    over = verdict("second", Quota.OVER, granted=0, limit=2, used=2, message=text)
+    assert raised == [
+        *configured(2, granted=0),
+        verdict("first", Quota.UNDER, granted=2, limit=2, used=2),
+        over,
+        warning("second", text),
+    ]
+    assert relabelled == [over]
+
+
+def test_a_pool_that_was_invalid_is_a_newcomer_once_it_is_valid() -> None:
+    quota = waiting_for(0, first=2, second=2)
+
+    quota.specify("first", 2, reason=Validated.INVALID)
+    invalid = quota.line
+    quota.specify("first", 2)
+
+    assert invalid == ["second"]
+    assert quota.line == ["second", "first"]
+
+
+# What it costs.
+
+
+def test_of_two_thousand_pools_that_wait_a_newcomer_makes_none_be_checked_again() -> None:
+    # given a long line, and a limit that leaves room for a small pool
+    quota = QuotaService()
+    quota.set_limit(10)
+    for number in range(2_000):
+        quota.process(specified(f"large-{number}", 20))
+
+    # when small pools come
+    first, second = quota.process(specified("small", 1)), quota.process(specified("other", 1))
+
+    # then each has its verdict, and the others are told the new numbers later, at a bounded rate
+    assert first == [verdict("small", Quota.UNDER, granted=1, limit=10, used=1)]
+    assert second == [verdict("other", Quota.UNDER, granted=1, limit=10, used=2)]
+    assert not quota.has_work
+    assert quota.due is not None
+    assert 19 <= (quota.due - quota.now).total_seconds() <= 20
