@@ -2,6 +2,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib.metadata import version
 
 import click
 import pytest
@@ -28,11 +29,17 @@ from nodepool.cli.options import seconds
 from nodepool.cli.output import full_name, is_named, name_of
 from nodepool.cli.settings import Settings, from_environment
 from nodepool.cli.sources import Item
+from nodepool.cli.verdicts import warning
 from nodepool.cli.view import View
 from nodepool.client import NoOutcome, NotFound, ObjectEvent, Refused, TimedOut, Unreachable
 from nodepool.client.manifests import ManifestError
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.model import NodePoolSpec
 from nodepool.engine.world import START
 from nodepool.local.ports import free_port
+
+VERSION = version("nodepool")
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +143,11 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
             ["delete", "np", "--field-selector", "spec.comuteClass!=spot"],
             "error: --field-selector: spec.comuteClass: spec has no field 'comuteClass'; did",
         ),
+        (["delete", "-f", ""], "error: -f: '' is not the name of a file"),
+        (["get", "-f", ""], "error: -f: '' is not the name of a file"),
+        (["rollout", "undo", "np/a"], "error: No such command 'undo'; apply the earlier manifest"),
+        (["rollout", "stauts", "np/a"], "error: No such command 'stauts'; did you mean status?"),
+        (["version", "-o", "xml"], "error: --output: 'xml' is not a format; use json, yaml"),
         (["apply", "-k", "."], "error: No such option '-k'; render it with 'kubectl kustomize"),
         (["apply", "-f", "x", "-n", "y"], "error: No such option '-n'; NodePools have no name"),
         (["apply", "-f", "x", "--dry-run=maybe"], "error: Invalid value for '--dry-run'"),
@@ -459,3 +471,42 @@ def test_a_query_without_types_includes_every_event() -> None:
     assert Query("", "", frozenset(), timedelta()).includes(event)
     assert Query("", "", frozenset({"warning"}), timedelta()).includes(event)
     assert not Query("", "", frozenset({"normal"}), timedelta()).includes(event)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ([], f"nodepool {VERSION}\n"),
+        (["--client"], f"nodepool {VERSION}\n"),
+        (["-o", "yaml"], f"clientVersion:\n  version: {VERSION}\n"),
+        (["--client", "-o=jsonpath={.clientVersion.version}"], VERSION),
+    ],
+)
+def test_the_version_is_printed_as_a_text_or_an_object(
+    arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["version", *arguments]) == 0
+    assert capsys.readouterr() == (printed, "")
+
+
+def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
+    stored = NodePoolValidated(
+        org="o",
+        cluster="c",
+        pool="a",
+        uid="u",
+        zone="Z",
+        generation=1,
+        version=1,
+        created=START,
+        spec=NodePoolSpec(instance_type="t", target_nodes=1),
+        reason=Validated.INVALID,
+        fault="InstanceType",
+        message="instance type t is not a known instance type; did you mean tt?",
+    )
+
+    assert warning(stored) == (
+        "nodepool/a is stored but Invalid: instance type t is not a known instance type; did you"
+        " mean tt? instanceType cannot be changed, so delete it with 'nodepool delete nodepool a'"
+        " and create it anew"
+    )

@@ -25,10 +25,14 @@ VERBS = {
     "update": "use 'nodepool apply', 'edit' or 'patch'",
     "remove": "use 'nodepool delete'",
     "resize": "use 'nodepool scale --target N'",
-    "config-view": "use 'env | grep NODEPOOL_'",
+    "history": "the log keeps every change; 'nodepool events --for nodepool/NAME' shows them",
+    "undo": "apply the earlier manifest again",
+    "pause": "use 'nodepool scale' or 'nodepool edit'; a target is followed at once",
+    "restart": "Nodes are not restarted; 'nodepool preempt' takes back a spot Node",
 }
 _POD_VERBS = ("exec", "attach", "cp", "port-forward", "debug", "proxy")
 VERBS |= dict.fromkeys(_POD_VERBS, "use kubectl for the Pods of a cluster; there are none here")
+VERBS["resume"] = VERBS["pause"]
 VERBS |= dict.fromkeys(("uncordon", "drain"), VERBS["cordon"])
 _ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
 _ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.names import Kind
 from nodepool.cli.output import name_of, print_error
 from nodepool.cli.sources import read
@@ -28,6 +28,16 @@ async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[st
     for name in names:
         print_error(f'{kind.singular} "{name}" not found{where}{did_you_mean(name, known)}')
     return REFUSED
+
+
+async def check_place(client: "ReadingClient", kind: Kind) -> None:
+    """Raises `CliError` for an organisation or a cluster that does not exist.
+
+    Where nothing is found, it may be for this reason, and a command that says so changes nothing.
+    """
+    place = await unknown_place(client, kind)
+    if place is not None:
+        raise CliError(place)
 
 
 async def unknown_place(client: "ReadingClient", kind: Kind) -> str | None:

@@ -92,25 +92,20 @@ IN_WORDS = Output()
 """The report in words of a change that is made."""
 
 
-def format_option(*, but: Sequence[str] = ()) -> Callable[[F], F]:
+def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Callable[[F], F]:
     """`-o`, as the parameter `form`: how objects are printed.
 
-    but: the formats that there are not.
+    but: the formats that there are not, by their first word.
     """
-    forms = [each for each in FORMATS if each not in but]
-    return _format_option(
-        forms,
-        f"Output format: {listed(forms)}. The last two are read from files with jsonpath-file=FILE"
-        " and custom-columns-file=FILE.",
-        callback=lambda _, __, value: parse_format(value),
-    )
+    forms = [each for each in FORMATS if each.partition("=")[0] not in but]
 
+    def parse(_: click.Context, __: click.Parameter, value: str) -> Format:
+        form = parse_format(value)
+        if form.form in but:
+            message = f"--output: {form.form} is not printed here; use {listed(forms)}"
+            raise click.UsageError(message)
+        return form
 
-def _format_option(
-    forms: Sequence[str],
-    help: str,
-    callback: Callable[[click.Context, click.Parameter, str], Format],
-) -> Callable[[F], F]:
     def offered(_: click.Context, __: click.Parameter, text: str) -> list[str]:
         words = [f"{word}{sign}" for word, sign, _ in (each.partition("=") for each in forms)]
         return [word for word in words if word.startswith(text)]
@@ -121,8 +116,8 @@ def _format_option(
         "form",
         default="",
         metavar="FORMAT",
-        help=help,
-        callback=callback,
+        help=f"{help}: {listed(forms)}.",
+        callback=parse,
         shell_complete=offered,
     )
 
@@ -132,19 +127,8 @@ def output_options(*, only_names: bool = False) -> Callable[[F], Callable[..., o
 
     only_names: whether there is no object to print, but only its name.
     """
-    forms = ["name"] if only_names else [each for each in FORMATS if each != "wide"]
-
-    def parse(_: click.Context, __: click.Parameter, value: str) -> Format:
-        form = parse_format(value)
-        if form.form and not any(each.startswith(form.form) for each in forms):
-            raise click.UsageError(
-                f"--output: {form.form} is not printed here; use {listed(forms)}"
-            )
-        return form
-
-    form = _format_option(
-        forms, f"Print this instead of a report in words: {listed(forms)}.", callback=parse
-    )
+    objects = ("json", "yaml", "jsonpath", "custom-columns") if only_names else ()
+    form = format_option(but=("wide", *objects), help="Print this instead of a report in words")
     dry_run = click.option(
         "--dry-run",
         cls=OptionalValue,
@@ -213,6 +197,9 @@ NO_FILES = Files()
 def _separated(names: Sequence[str]) -> Iterator[str]:
     """The files, of which one option may name several, separated by commas."""
     for name in names:
+        # The empty name would be the current folder, as after -f "$FILE" where FILE is not set.
+        if not name.strip(", "):
+            raise click.UsageError(f"-f: {name!r} is not the name of a file, of a folder, or -")
         yield from [name] if Path(name).exists() else filter(None, name.split(","))
 
 

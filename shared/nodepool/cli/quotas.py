@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import QUOTA
 from nodepool.cli.options import DryRun
 from nodepool.cli.output import print_note
@@ -36,6 +37,7 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
     else:
         keys = sorted(key for key in existing if key.startswith(f"{zone}." if zone else ""))
         if not keys:
+            await check_place(client, QUOTA)
             print_note("No resources found")
     code = DONE
     for key in keys:

@@ -109,4 +109,8 @@ async def _report(
 def _is_not_found(error: Exception) -> bool:
     from nodepool.client import Refused
 
-    return isinstance(error, Refused) and error.reason == "NotFound"
+    # A cluster that does not exist is not found either.
+    return isinstance(error, Refused) and (error.field, error.reason) == (
+        "metadata.name",
+        "NotFound",
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from nodepool.cli.documents import Document
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODEPOOL, Kind, parse_names
 from nodepool.cli.options import NO_FILES, Files, files_options, objects_argument
 from nodepool.cli.output import name_of, print_note
@@ -60,6 +61,7 @@ class Targets:
             if selects(self.selector, document) and has_fields(self.fields, document)
         ]
         if not names:
+            await check_place(client, NODEPOOL)
             print_note("No resources found")
         return names
 

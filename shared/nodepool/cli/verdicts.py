@@ -26,7 +26,8 @@ def warning(stored: "NodePoolValidated") -> str:
     if stored.reason is not Validated.INVALID or not culprit:
         return text
     advice = f"delete it with 'nodepool delete nodepool {stored.pool}' and create it anew"
-    return f"{text}; {culprit} cannot be changed, so {advice}"
+    pause = " " if text.endswith("?") else "; "
+    return f"{text}{pause}{culprit} cannot be changed, so {advice}"
 
 
 def _unchangeable(stored: "NodePoolValidated") -> str:

@@ -94,7 +94,9 @@ class ReadModel(Session):
         from nodepool.contract.events import ClusterRegistered
         from nodepool.contract.messages import Envelope
 
-        entry = await self._last_event(ClusterRegistered, UNNAMED)
+        entry = await self._last_event(
+            (ClusterRegistered.speaker, ClusterRegistered.__name__), UNNAMED
+        )
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)

@@ -8,12 +8,12 @@ import click
 
 from nodepool.cli.description import described
 from nodepool.cli.documents import Document, text
-from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import CountedEvent, counted
-from nodepool.cli.missing import report_missing, unknown_place
+from nodepool.cli.missing import check_place, report_missing
 from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, parse_selections
 from nodepool.cli.options import objects_argument
-from nodepool.cli.output import name_of, print_error, print_note, print_text
+from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, Item, read
 from nodepool.cli.view import View
@@ -57,10 +57,7 @@ async def _describe(client: "ReadingClient", views: Sequence[View], *, show_even
     if texts:
         print_text("\n\n\n".join(texts))
     elif not any(names for _, names in missing):
-        place = await unknown_place(client, views[0].kind)
-        if place is not None:
-            print_error(place)
-            return REFUSED
+        await check_place(client, views[0].kind)
         print_note("No resources found")
     codes = [await report_missing(client, view.kind, names) for view, names in missing]
     return max(codes, default=DONE)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli import tables
-from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import counted, event_document, occurred_once
 from nodepool.cli.formats import Format
-from nodepool.cli.missing import unknown_place
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
 from nodepool.cli.options import format_option, no_headers_option, seconds
-from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -136,10 +136,8 @@ async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
         async for event in client.events(pool=query.pool, node=query.node, since=since)
         if query.includes(event)
     ]
-    place = None if events else await unknown_place(client, EVENT)
-    if place is not None:
-        print_error(place)
-        return REFUSED
+    if not events:
+        await check_place(client, EVENT)
     printer.print_all([event_document(event) for event in counted(events)])
     return DONE
 

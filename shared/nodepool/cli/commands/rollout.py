@@ -10,7 +10,7 @@ from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL, parse_required_names
 from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import print_error, print_text
-from nodepool.cli.progress import progress
+from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
 
 if TYPE_CHECKING:
@@ -62,21 +62,21 @@ async def _status(
 
     from nodepool.client.errors import TimedOut
 
-    printed = ""
+    state = Progress("")
     try:
         async with asyncio.timeout(timeout_s), aclosing(client.follow("nodepools", name)) as all:
             async for document in all:
                 if document is None:
                     return await report_missing(client, NODEPOOL, [name])
-                state = progress(document)
+                before, state = state, progress(document)
                 if state.failed:
                     print_error(state.text)
                     return REFUSED
-                if state.text != printed:
+                if state.text != before.text:
                     print_text(state.text)
-                printed = state.text
                 if state.done or not watches:
                     break
     except TimeoutError:
-        raise TimedOut(f"timed out waiting for nodepool/{name} to reach its target") from None
+        missing = f": {state.missing}" if state.missing else " to reach its target"
+        raise TimedOut(f"timed out waiting for nodepool/{name}{missing}") from None
     return DONE

@@ -8,6 +8,7 @@ import click
 from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
 from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection, parse_selections
 from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import name_of, print_error, print_text
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from nodepool.client.waiting import Waited
 
 AWAITED = (NODEPOOL, NODE)
-READ_S = 0.5
-"""How long reading the present state of an object may take, in seconds."""
 
 
 @click.command(cls=Command)
@@ -76,14 +75,16 @@ async def _wait(
     from nodepool.client.errors import ClientError
 
     deadline = asyncio.get_running_loop().time() + timeout_s
+    if awaited.event != "change":
+        # In a cluster that does not exist nothing exists, and nothing will.
+        await check_place(client, views[0].kind)
     selections = [await _selection(client, view) for view in views]
     if awaited.event != "delete" and not any(names for _, names in selections):
         print_error("no resources found that could be waited for")
         return REFUSED
     code = DONE
     for kind, name in ((kind, name) for kind, names in selections for name in names):
-        # Even with no time left, the present state is read once.
-        left = max(deadline - asyncio.get_running_loop().time(), READ_S)
+        left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
             await _wait_for(client, kind, name, awaited, left)
         except ClientError as error:
