@@ -141,7 +141,7 @@ def test_an_object_older_than_the_last_accepted_command_is_outdated(
 
 
 def test_an_object_that_does_not_know_of_its_deletion_is_outdated() -> None:
-    deleted = Accepted("u", 2, 100, is_deletion=True)
+    deleted = Accepted("u", 2, 100, "deleting")
     deleting = {"metadata": {**pool(deleting=True)["metadata"], "uid": "u"}}  # type: ignore[dict-item]
 
     assert is_outdated(stored("u", 2, 90), deleted)
@@ -159,8 +159,8 @@ def test_what_was_accepted_is_read_without_the_models_of_messages() -> None:
 
     events = (NodePoolValidated, NodePoolDeleting, CWNodePoolDeleted)
     assert [(each.speaker, each.__name__) for each in events] == [VALIDATED, DELETING, DELETED]
-    assert accepted_in(Entry(7, NOW, "s", content, {}), is_deletion=True) == Accepted(
-        "u", 3, 7, is_deletion=True
+    assert accepted_in(Entry(7, NOW, "s", content, {}), "deleting") == Accepted(
+        "u", 3, 7, "deleting"
     )
     assert accepted_in(Entry(7, NOW, "s", b"{", {})) is None
     assert accepted_in(Entry(7, NOW, "s", b'{"data": []}', {})) is None

@@ -145,24 +145,29 @@ class Waiting(ReadModel):
     async def follow(self, bucket: Waited, name: str) -> AsyncGenerator[Document | None, None]:
         """An object and each change of it; None while it does not exist. It never ends by itself.
 
-        A NodePool of the read model that is older than what the log has accepted is passed over.
+        A NodePool of the read model that is older than what the log has accepted is passed over;
+        one that is deleted there does not exist.
         """
         accepted = await self._accepted(name) if bucket == "nodepools" else None
         async with aclosing(self._changes(bucket, name)) as changes:
             async for _, document in changes:
                 if document is None or not is_outdated(document, accepted):
                     yield document
+                elif accepted is not None and accepted.state == "deleted":
+                    yield None
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        """What the log says of a NodePool; None where it never existed or is deleted."""
+        """What the log says of a NodePool; None where it never existed."""
         name = token(checked("name", pool))
         stored, deleting, deleted = await asyncio.gather(
             *(self._last_event(event, name) for event in (VALIDATED, DELETING, DELETED))
         )
-        if stored is None or (deleted is not None and deleted.position > stored.position):
+        if stored is None:
             return None
+        if deleted is not None and deleted.position > stored.position:
+            return Accepted("", 0, deleted.position, "deleted")
         if deleting is not None and deleting.position > stored.position:
-            return accepted_in(deleting, is_deletion=True)
+            return accepted_in(deleting, "deleting")
         return accepted_in(stored)
 
     async def _changes(
@@ -176,15 +181,20 @@ class Waiting(ReadModel):
             while True:
                 entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
                 for entry in entries:
-                    name = entry.subject[len(prefix) :]
-                    if name in wanted:
+                    name, document = entry.subject[len(prefix) :], document_of(entry)
+                    # The mark of an earlier deletion says nothing of an object made anew.
+                    if name in wanted and (document is not None or name not in unseen):
                         unseen.discard(name)
-                        yield name, document_of(entry)
+                        yield name, document
                 for name in sorted(unseen) if not entries else ():
                     # Under load the read model may be behind the log.
-                    if bucket == "nodes" or await self._accepted(name) is None:
+                    if bucket == "nodes" or not await self._is_in_log(name):
                         unseen.discard(name)
                         yield name, None
+
+    async def _is_in_log(self, pool: str) -> bool:
+        accepted = await self._accepted(pool)
+        return accepted is not None and accepted.state != "deleted"
 
     def _not_found(self, bucket: Waited, name: str) -> NotFound:
         return NotFound(f'{_SINGULAR[bucket]} "{name}" not found in {self.org}/{self.cluster}')
