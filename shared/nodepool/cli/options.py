@@ -80,11 +80,13 @@ class Output:
             print_text(f"{line}{self.dry_run.suffix}")
 
     def print_objects(self, documents: "Sequence[Document]") -> None:
-        """Prints the objects, if there are any: one alone, several as a list."""
-        if documents and self.format.columns:
+        """Prints the objects if they are shown: one alone, several as a list."""
+        if not documents or not self.shows_objects:
+            return
+        if self.format.columns:
             table = self.format.custom_table()
             print_text("\n".join(table.lines(map(self.format.custom_cells, documents))))
-        elif documents:
+        else:
             self.format.print_whole(documents, single=True)
 
 

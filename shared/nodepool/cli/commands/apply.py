@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.errors import DONE
+from nodepool.cli.errors import DONE, report
 from nodepool.cli.names import NODEPOOL, parse_names
 from nodepool.cli.options import (
     COUNT,
@@ -21,7 +21,6 @@ from nodepool.cli.settings import Command, Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
     from nodepool.contract.commands import ApplyNodePool
@@ -81,8 +80,8 @@ def create(
         "compute_class": compute_class,
     }
     commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
-    if output.dry_run is DryRun.CLIENT and output.shows_objects:
-        output.print_objects([_document(command) for command in commands])
+    if output.dry_run is DryRun.CLIENT and not output.format.is_table:
+        _print_manifests(commands, output)
         return DONE
 
     async def work(client: "Client") -> int:
@@ -105,10 +104,17 @@ def replace(settings: Settings, files: Files, output: Output) -> int:
     manifests = files.manifests()
 
     async def work(client: "Client") -> int:
-        commands = [await _existing(client, manifest) for manifest in manifests]
-        how = Reporting(lambda name, _: said(name, "replaced"), output, _places(manifests))
-        code, _ = await send(client, commands, how)
-        return code
+        from nodepool.client import NotFound
+
+        commands, places, code = [], [], DONE
+        for manifest, place in zip(manifests, _places(manifests), strict=True):
+            try:
+                commands.append(await _existing(client, manifest))
+                places.append(place)
+            except NotFound as error:
+                code = report(error, manifest.place)
+        how = Reporting(lambda name, _: said(name, "replaced"), output, places)
+        return (await send(client, commands, how))[0] or code
 
     return settings.run(work)
 
@@ -153,16 +159,19 @@ def _new(command: "ApplyNodePool") -> "ApplyNodePool":
 
 
 async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
-    """The command for a manifest that is refused unless the NodePool that exists now still does."""
+    """The command for a manifest that is refused unless the NodePool that exists now still does.
+
+    Raises `NotFound` where there is none.
+    """
     command = client.addressed(manifest)
     metadata = command.metadata
-    stored = await client.find_stored(metadata.name)
-    # No NodePool has this uid, so the control plane refuses the command and says why.
-    uid = metadata.uid or (stored.uid if stored is not None else "none")
+    uid = metadata.uid or (await client.stored(metadata.name)).uid
     return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
 
 
-def _document(command: "ApplyNodePool") -> "Document":
+def _print_manifests(commands: "Sequence[ApplyNodePool]", output: Output) -> None:
     from nodepool.client.stored import desired_document
 
-    return desired_document(command)
+    for command in commands:
+        output.print_line(f"{NODEPOOL.full}/{command.metadata.name}", "")
+    output.print_objects([desired_document(command) for command in commands])

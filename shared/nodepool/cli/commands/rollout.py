@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.layout import escaped
 from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL, parse_required_names
 from nodepool.cli.options import objects_argument, seconds
@@ -73,7 +74,7 @@ async def _status(
                     print_error(state.text)
                     return REFUSED
                 if state.text != before.text:
-                    print_text(state.text)
+                    print_text(escaped(state.text))
                 if state.done or not watches:
                     break
     except TimeoutError:
