@@ -135,7 +135,7 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     text = f"internal error while allocating Nodes: {failure.cause}"
     pool = state.pools.get(key)
     yield AllocationFailed(**pool_fields(key), message=text)
-    if pool is None or pool.failure != text:
+    if pool is not None and pool.failure != text:
         yield CWNodePoolNodesRequestFailed(**pool_fields(key), message=text)
 
 

@@ -146,8 +146,8 @@ def _tried_again(
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
         node = state.nodes[machine]
-        late = tuple(_overdue(template, node, context, patience))
-        yield from late or next_step(template, node)
+        missing = tuple(next_step(template, node))
+        yield from missing or _overdue(template, node, context, patience)
     yield NodeRemovalRecovered(**pool_fields(key))
 
 

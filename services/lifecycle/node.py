@@ -182,11 +182,11 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
         ),
         observed=report.cordon if report.unschedulable else 0,
     )
-    if node.phase is not NodePhase.DRAINING:
-        return node
-    if not node.is_forced and any(workload.blocks for workload in node.workloads):
-        return replace(node, ask_after=None, answer_by=None)
-    return _asked(node, now, max((pod.grace_s for pod in working), default=0))
+    is_blocked = not node.is_forced and any(workload.blocks for workload in node.workloads)
+    if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
+        return _asked(node, now, max(pod.grace_s for pod in working))
+    # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
+    return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
 
 
 def _blocks(pod: Pod) -> bool:

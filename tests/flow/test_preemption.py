@@ -379,3 +379,21 @@ def test_a_node_that_is_kept_and_preempted_at_once_costs_one_node(world: WorldHa
 
     assert world.nodes("cheap") == ["n1", "n2"]
     assert world.conditions("cheap")["AtTarget"] == "TargetMet"
+
+
+def test_a_spot_pool_over_its_quota_is_given_what_it_lost_up_to_its_grant(
+    world: WorldHarness,
+) -> None:
+    # given three Nodes, which are all that quota allows, and a target of nine
+    world.given_data_center(machines=9, quota=3)
+    world.apply("cheap", 3, computeClass="spot")
+    world.scale("cheap", 9)
+
+    # when all three are preempted
+    for node in ("n1", "n2", "n3"):
+        world.preempt("cheap", node)
+    world.pass_time(minutes=8)
+
+    # then three others take their places
+    assert world.nodes("cheap") == ["n4", "n5", "n6"]
+    assert world.conditions("cheap")["Quota"] == "Over"

@@ -350,17 +350,19 @@ def test_a_nodepool_whose_nodes_cannot_be_decided_on_shows_it(
 ) -> None:
     address = Address("evt", "", path, "Wake")
 
-    events = list(
-        SERVICE.on_failure(
-            SERVICE.initial, Failure(address, "Wake", "", "KeyError: 'g1'", True, key)
-        )
-    )
+    failure = Failure(address, "Wake", "", "KeyError: 'g1'", True, key)
+    allocator = AllocatorService()
+    allocator.scale(0)
+
+    events = list(SERVICE.on_failure(allocator.state, failure))
+    unknown = list(SERVICE.on_failure(SERVICE.initial, failure))
 
     text = "internal error while allocating Nodes: KeyError: 'g1'"
     assert events == [
         AllocationFailed(**OF, message=text),
         CWNodePoolNodesRequestFailed(**OF, message=text),
     ]
+    assert unknown == events[:1]
 
 
 def test_a_failure_about_an_offering_shows_on_no_nodepool() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypedDict
 
@@ -1010,6 +1011,76 @@ def test_a_removal_that_fails_shows_on_its_pool() -> None:
         NodeUpdateFailed(**OF, message=text),
         CWNodePoolNodesRemoveError(**OF, message=text),
     ]
+
+
+def folded(story: Story, *messages: Hears | Says) -> None:
+    """Folds messages on which nothing was decided, because that failed."""
+    context = Context(story.position, story.now)
+    for message in messages:
+        state = SERVICE.evolve(story.state, message, context)
+        story.folded = replace(story.folded, state=state)
+
+
+def test_an_update_of_nodes_that_failed_is_tried_again_after_a_minute() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    text = "internal error while removing a Node: is missing"
+    folded(story, specified(node_labels={"a": "b"}), NodeUpdateFailed(**OF, message=text))
+
+    early = story.wake()
+    story.now += timedelta(minutes=1)
+    outputs = story.wake()
+
+    assert early == []
+    assert [short(event) for event in outputs] == [
+        "NodeUpdated n1 production",
+        "CWNodePoolMetadata",
+        "NodeRemovalRecovered",
+    ]
+    assert story.state.failures == Map()
+    assert story.state.work.next() is None
+
+
+def test_a_step_of_a_removal_that_failed_is_found_again_from_the_state_of_its_node() -> None:
+    # given Nodes whose requests, and the answers to whose cordons, could not be decided on
+    story = Story()
+    story.hears(specified(), assigned("boots"))
+    story.given_nodes("asked", "answered", "drained")
+    story.hears(requested("answered"), requested("drained", idle_only=False))
+    story.hears(seen("drained", "train-0", cordon=1))
+    failure = NodeUpdateFailed(**OF, message="internal error while removing a Node: is missing")
+    folded(story, requested("boots"), requested("asked"), seen("answered", cordon=1), failure)
+    folded(story, seen("drained", cordon=1))
+
+    story.now += timedelta(minutes=1)
+    outputs = [short(event) for event in story.wake()]
+
+    assert outputs == [
+        "CWDrainNode answered",
+        "CWNodeDeleted answered",
+        "NodeUpdated asked cordoned",
+        "CWNodeDeleted boots",
+        "CWNodeDeleted drained",
+        "NodeRemovalRecovered",
+    ]
+
+
+def test_the_same_failure_of_a_removal_is_told_to_users_once() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    name = "CWNodeDeletionRequestSuccess"
+    address = Address("evt", "allocator", ("acme", "prod", "train"), name)
+    failure = Failure(address, name, "", "is missing")
+
+    first = list(SERVICE.on_failure(story.state, failure))
+    folded(story, *first)
+    second = list(SERVICE.on_failure(story.state, failure))
+
+    assert [short(event) for event in first] == [
+        "NodeUpdateFailed",
+        "CWNodePoolNodesRemoveError",
+    ]
+    assert [short(event) for event in second] == ["NodeUpdateFailed"]
 
 
 def test_another_failure_shows_nowhere() -> None:
