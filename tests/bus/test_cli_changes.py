@@ -15,6 +15,7 @@ from bus.test_cli import (
     FULL,
     H100,
     MANIFEST,
+    ZONE,
     Done,
     Nodepool,
     environment,
@@ -23,6 +24,8 @@ from bus.test_cli import (
 )
 from nodepool.cli.app import run
 from nodepool.local.ports import free_port
+
+H200 = "gd-8xh200ib-i128"
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +313,22 @@ def test_a_diff_shows_what_apply_would_change_and_exits_with_1(
     assert same == (0, "", "")
     assert refused.code == 2
     assert refused.err.endswith("InstanceType cannot be changed (Invalid)\n")
+
+
+def test_a_limit_is_unset_once(nodepool: Nodepool) -> None:
+    key = f"{ZONE}.{H200}"
+    nodepool("set", "quota", H200, "5", "--zone", ZONE)
+
+    tried = nodepool("delete", "quota", H200, "--dry-run=client")
+    done = nodepool("delete", "quota", key)
+    again = nodepool("delete", "quota", H200)
+    ignored = nodepool("delete", "quota", H200, "--ignore-not-found")
+
+    assert tried == (0, f'quota "{key}" deleted (dry run)\n', "")
+    assert done == (0, f'quota "{key}" deleted\n', "")
+    assert (again.code, again.out) == (1, "")
+    assert again.err.startswith(f'error: quota "{key}": ')
+    assert ignored == (0, "", "")
 
 
 def test_nodepools_are_deleted_by_label_and_by_field(
