@@ -75,10 +75,10 @@ def test_a_wait_that_ends_in_vain_shows_what_is_there_instead() -> None:
     misspelt = parse_awaited("condition=AtTraget")
     value = parse_awaited("jsonpath={.spec.targetNodes}=13")
 
-    assert condition.found(pool()) == "it is False (UnderTarget): about AtTarget"
-    assert misspelt.found(pool()) == "it has the conditions Validated, AtTarget"
-    assert value.found(pool()) == "it is 12"
-    assert value.found({}) == "it is missing"
+    assert condition.instead(pool()) == "it is False (UnderTarget): about AtTarget"
+    assert misspelt.instead(pool()) == "it has the conditions Validated, AtTarget"
+    assert value.instead(pool()) == "it is 12"
+    assert value.instead({}) == "it is missing"
 
 
 @pytest.mark.parametrize(

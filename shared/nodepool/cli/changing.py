@@ -7,7 +7,7 @@ from nodepool.cli.dry_runs import expected_outcome, resulting_document
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import DryRun, Output
-from nodepool.cli.sending import said
+from nodepool.cli.sending import change_line
 from nodepool.cli.verdicts import warn
 from nodepool.client import ClientError, NotFound, Refused
 from nodepool.client.manifests import ManifestError, parse_manifest
@@ -97,7 +97,7 @@ async def _changed(
 ) -> "list[Document]":
     """Changes a NodePool and prints the report; returns the object where that is to be printed."""
     command, outcome = await change(client, pool, revise, output.dry_run)
-    output.print_line(f"{NODEPOOL.full}/{pool}", said(pool, verb(pool, outcome.result)))
+    output.print_line(f"{NODEPOOL.full}/{pool}", change_line(pool, verb(pool, outcome.result)))
     if output.dry_run is DryRun.NONE:
         warn(await client.stored(pool))
     if output.shows_objects:

@@ -21,8 +21,8 @@ async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[st
     if place is not None:
         print_error(place)
         return REFUSED
-    found = [item.document for item in await read(client, kind) if item.document is not None]
-    known = sorted({name_of(kind, document) for document in found})
+    documents = [item.document for item in await read(client, kind) if item.document is not None]
+    known = sorted({name_of(kind, document) for document in documents})
     where = "" if kind.scope == "cell" else f" in {client.org}"
     where += f"/{client.cluster}" if kind.scope == "cluster" else ""
     for name in names:

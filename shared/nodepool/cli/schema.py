@@ -109,16 +109,16 @@ def find_field(path: Sequence[str]) -> Field:
 
     The keys of a map are no fields: a path into it leads to the map. Raises `NoSuchFieldError`.
     """
-    found = nodepool()
+    field = nodepool()
     for name in path:
-        if found.type.startswith("map["):
-            return found
-        inner = {each.name: each for each in found.fields}
+        if field.type.startswith("map["):
+            return field
+        inner = {each.name: each for each in field.fields}
         if name not in inner:
             hint = did_you_mean(name, inner) or f"; its fields: {', '.join(inner) or 'none'}"
-            raise NoSuchFieldError(f"{found.name} has no field {name!r}{hint}")
-        found = inner[name]
-    return found
+            raise NoSuchFieldError(f"{field.name} has no field {name!r}{hint}")
+        field = inner[name]
+    return field
 
 
 def nodepool() -> Field:

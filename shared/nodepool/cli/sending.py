@@ -37,7 +37,7 @@ class Reporting:
     ignore_missing: bool = False
 
 
-def said(name: str, verb: str) -> str:
+def change_line(name: str, verb: str) -> str:
     """The line that reports a change, as kubectl words it."""
     return f"{NODEPOOL.full}/{name} {verb}"
 

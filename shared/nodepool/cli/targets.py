@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from nodepool.cli.documents import Document
 from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODEPOOL, Kind, parse_names
 from nodepool.cli.options import NO_FILES, Files, files_options, objects_argument
 from nodepool.cli.output import name_of, print_note
 from nodepool.cli.selectors import check_fields, has_fields, selects
+from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -57,7 +57,7 @@ class Targets:
             return self.names
         names = [
             name_of(NODEPOOL, document)
-            for document in await documents(client)
+            for document in [item.document or {} for item in await read(client, NODEPOOL)]
             if selects(self.selector, document) and has_fields(self.fields, document)
         ]
         if not names:
@@ -136,9 +136,3 @@ def _targets(
 def _is_pair(word: str) -> bool:
     """Whether a word is `KEY=VALUE` or `KEY-`, which no type and no name can be."""
     return "=" in word or word.endswith("-")
-
-
-async def documents(client: "Client") -> list[Document]:
-    """Each NodePool of the cluster, as the read model has it."""
-    found = await client.list(NODEPOOL.bucket)
-    return [each.document for each in found if each.document is not None]

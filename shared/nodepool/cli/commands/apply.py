@@ -15,7 +15,7 @@ from nodepool.cli.options import (
     objects_argument,
     output_options,
 )
-from nodepool.cli.sending import Reporting, said, send
+from nodepool.cli.sending import Reporting, change_line, send
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
 
     async def work(client: "Client") -> int:
         commands = [client.addressed(manifest) for manifest in manifests]
-        how = Reporting(said, output, _places(manifests))
+        how = Reporting(change_line, output, _places(manifests))
         code, _ = await send(client, commands, how)
         return code
 
@@ -85,7 +85,7 @@ def create(
         return DONE
 
     async def work(client: "Client") -> int:
-        how = Reporting(said, output, places)
+        how = Reporting(change_line, output, places)
         code, _ = await send(client, [client.addressed(each) for each in commands], how)
         return code
 
@@ -113,7 +113,7 @@ def replace(settings: Settings, files: Files, output: Output) -> int:
                 places.append(place)
             except NotFound as error:
                 code = report(error, manifest.place)
-        how = Reporting(lambda name, _: said(name, "replaced"), output, places)
+        how = Reporting(lambda name, _: change_line(name, "replaced"), output, places)
         return (await send(client, commands, how))[0] or code
 
     return settings.run(work)

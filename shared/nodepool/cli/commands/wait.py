@@ -123,5 +123,5 @@ async def _wait_for(
     try:
         await client.wait_for(bucket, name, is_met, awaited.what, timeout_s=timeout_s)
     except TimedOut as error:
-        found = awaited.found(seen[0]) if seen else ""
-        raise TimedOut(f"{error}; {found}" if found else str(error)) from None
+        instead = awaited.instead(seen[0]) if seen else ""
+        raise TimedOut(f"{error}; {instead}" if instead else str(error)) from None
