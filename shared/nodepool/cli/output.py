@@ -12,8 +12,6 @@ from nodepool.cli.errors import CliError
 from nodepool.cli.layout import escaped, visible
 from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 
-ZONE_LABEL = "topology.kubernetes.io/zone"
-
 
 def print_text(text: str, *, newline: bool = True) -> None:
     """Prints a text and a newline, at once even into a pipe.
@@ -56,7 +54,7 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
     if kind in (QUOTA, CAPACITY):
         own |= {text(document, "zone"), text(document, "instanceType")}
     if kind is MACHINE:
-        own.add(text(document, "metadata", "labels", ZONE_LABEL))
+        own.add(text(document, "spec", "zone"))
     return not own.isdisjoint(names)
 
 
