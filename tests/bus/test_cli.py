@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from nodepool.cli.app import run
+from nodepool.cli.names import EVENT, KINDS
 from nodepool.local.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
@@ -299,10 +300,37 @@ def test_an_organisation_or_cluster_that_is_not_known_is_an_error(nodepool: Node
     assert organisation == (
         1,
         "",
-        "error: organisation 'demmo' has no clusters; did you mean 'demo'?\n",
+        "error: organisation 'demmo' has no clusters; did you mean demo?\n",
     )
-    unknown = "error: cluster 'emty' of 'demo' is not registered; did you mean 'empty'?\n"
+    unknown = "error: cluster 'emty' of 'demo' is not registered; did you mean empty?\n"
     assert (cluster, events) == ((1, "", unknown), (1, "", unknown))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "delete np --all",
+        "delete np a --ignore-not-found",
+        "label np -l a=b c=d",
+        "wait np a --for delete",
+        "wait np a --for create --timeout 1s",
+        "wait np --all --for delete",
+        "rollout status np a",
+        "describe nodes",
+    ],
+)
+def test_no_verb_takes_an_unknown_cluster_for_an_empty_one(line: str, nodepool: Nodepool) -> None:
+    done = nodepool(*line.split(), "--cluster", "typo")
+
+    assert (done.code, done.out) == (1, "")
+    assert "typo" in done.err
+
+
+def test_the_limits_of_an_unknown_organisation_are_not_deleted(nodepool: Nodepool) -> None:
+    done = nodepool("delete", "quota", "--all", "--org", "typo")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: organisation 'typo' has no clusters; there are: ")
 
 
 def test_objects_of_several_types_are_listed_selected_and_sorted(nodepool: Nodepool) -> None:
@@ -391,6 +419,49 @@ def test_a_rollout_is_followed_to_its_end(nodepool: Nodepool, manifest: Callable
     assert missing == (1, "", 'error: nodepool "nosuch" not found in demo/demo\n')
     assert blocked.code == 3
     assert "1 of 1000 Nodes; Quota is Over: targetNodes 1000 exceeds quota" in blocked.out
+    assert blocked.err.startswith(
+        "error: timed out waiting for nodepool/rolled: 1 of 1000 Nodes; Quota is Over: targetNodes"
+    )
+
+
+def test_the_present_state_is_read_even_with_no_time_to_wait(nodepool: Nodepool) -> None:
+    nodepool("wait", "np", "batch", "--for", "condition=AtTarget", "--timeout", "60s")
+
+    met = nodepool("wait", "np", "batch", "--for", "condition=AtTarget", "--timeout", "0")
+    unmet = nodepool("wait", "np", "batch", "--for", "condition=AtTarget=False", "--timeout", "0")
+
+    assert met == (0, f"{FULL}/batch condition met\n", "")
+    assert unmet.code == 3
+    assert unmet.err.startswith("error: timed out waiting for AtTarget=False on nodepool/batch; it")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"get {kind.plural}" for kind in KINDS if kind is not EVENT),
+        "wait np batch --for condition=AtTarget",
+        "rollout status np/batch",
+        "__complete -- get np b",
+    ],
+)
+def test_a_verb_that_reads_loads_no_models_of_messages(line: str, up: Up) -> None:
+    script = (
+        "import sys; from nodepool.cli.app import run;"
+        f"assert run({line.split()}) == 0;"
+        "loaded = {'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules);"
+        "assert not loaded, loaded"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(up.port),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout != ""
 
 
 def test_without_a_server_the_exit_code_is_4(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from bus.test_cli import (
     FULL,
     H100,
     MANIFEST,
+    ZONE,
     Done,
     Nodepool,
     environment,
@@ -23,6 +24,8 @@ from bus.test_cli import (
 )
 from nodepool.cli.app import run
 from nodepool.local.ports import free_port
+
+H200 = "gd-8xh200ib-i128"
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +98,7 @@ def test_a_replaced_nodepool_must_exist(nodepool: Nodepool, tmp_path: Path) -> N
 
     done = nodepool("replace", "-f", str(file))
 
-    assert done.code == 1
-    assert "NodePool none does not exist" in done.err
+    assert done == (1, "", f'error: {file}: nodepool "none" not found in demo/demo\n')
 
 
 @pytest.mark.parametrize("kind", ["client", "server"])
@@ -146,7 +148,7 @@ def test_a_nodepool_that_can_never_be_delivered_is_warned_of(nodepool: Nodepool)
     assert done.out == f"{FULL}/typo created\n"
     assert done.err.startswith(
         f"Warning: nodepool/typo is stored but Invalid: instance type {H100}8 is not a known"
-        f" instance type (did you mean {H100} or"
+        f" instance type; did you mean {H100}? instanceType"
     )
     assert done.err.endswith(
         "instanceType cannot be changed, so delete it with 'nodepool delete nodepool typo' and"
@@ -189,6 +191,8 @@ def test_labels_are_set_kept_overwritten_listed_and_removed(
     assert nodepool("label", "np", "-l", "team=web", "team-").out == f"{name} unlabeled\n"
     done = nodepool("annotate", "np", "labelled", "note=by hand", "-o", "json")
     assert json.loads(done.out)["metadata"]["annotations"] == {"note": "by hand"}
+    nodepool("annotate", "np", "labelled", "note=two\nlines\x1b[31m", "--overwrite")
+    assert nodepool("annotate", "np", "labelled", "--list").out == "note=two\\nlines^[[31m\n"
 
 
 def test_many_changes_at_once_lose_no_update(
@@ -309,6 +313,22 @@ def test_a_diff_shows_what_apply_would_change_and_exits_with_1(
     assert same == (0, "", "")
     assert refused.code == 2
     assert refused.err.endswith("InstanceType cannot be changed (Invalid)\n")
+
+
+def test_a_limit_is_unset_once(nodepool: Nodepool) -> None:
+    key = f"{ZONE}.{H200}"
+    nodepool("set", "quota", H200, "5", "--zone", ZONE)
+
+    tried = nodepool("delete", "quota", H200, "--dry-run=client")
+    done = nodepool("delete", "quota", key)
+    again = nodepool("delete", "quota", H200)
+    ignored = nodepool("delete", "quota", H200, "--ignore-not-found")
+
+    assert tried == (0, f'quota "{key}" deleted (dry run)\n', "")
+    assert done == (0, f'quota "{key}" deleted\n', "")
+    assert (again.code, again.out) == (1, "")
+    assert again.err.startswith(f'error: quota "{key}": ')
+    assert ignored == (0, "", "")
 
 
 def test_nodepools_are_deleted_by_label_and_by_field(

@@ -3,8 +3,13 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from bus.harness import connected
 from nodepool.local.server import NatsServer
@@ -22,31 +27,47 @@ def put(server: NatsServer, name: str) -> None:
     asyncio.run(story())
 
 
-def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
-    server: NatsServer,
-) -> None:
-    put(server, "first")
+@contextmanager
+def watching(server: NatsServer, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`nodepool get np -w` as a process."""
     command = [sys.executable, "-m", "nodepool.cli", "--url", server.url, "get", "np", "-w"]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        [*command, "-o", "name"],
+        [*command, "-o", "name", *options],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.readline() == "nodepool.compute.coreweave.com/first\n"
-            server.kill()
-            gone = process.stderr.readline()
-            server.start()
-            back = process.stderr.readline()
-            put(server, "second")
-            then = process.stdout.readline()
+            yield process
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("way", ["killed", "stopped"])
+def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
+    way: str, server: NatsServer
+) -> None:
+    pid = server.pid
+    assert pid is not None
+    put(server, "first")
+    with watching(server, "--request-timeout", "3s") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "nodepool.compute.coreweave.com/first\n"
+        if way == "killed":
+            server.kill()
+        else:
+            os.kill(pid, signal.SIGSTOP)
+        gone = process.stderr.readline()
+        if way == "killed":
+            server.start()
+        else:
+            os.kill(pid, signal.SIGCONT)
+        back = process.stderr.readline()
+        put(server, "second")
+        then = process.stdout.readline()
 
     assert gone == f"the server at {server.url} is gone; waiting for it\n"
     assert back == f"the server at {server.url} is back\n"

@@ -26,6 +26,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     ClusterRegistered,
     CommandAccepted,
+    CWNodePoolDeleted,
     CWOverQuota,
     NodePoolValidated,
 )
@@ -235,25 +236,27 @@ def test_a_condition_counts_only_for_the_newest_generation(server: NatsServer) -
     assert asyncio.run(story()) == pool("p", generation=2, observed=2)
 
 
-def test_a_read_model_behind_the_log_does_not_end_a_wait(server: NatsServer) -> None:
-    validated = NodePoolValidated(
-        org=ORG,
-        cluster=CLUSTER,
-        pool="p",
-        uid="u",
-        zone=ZONE,
-        generation=2,
-        version=1,
-        created=CREATED,
-        spec=NodePoolSpec(instance_type="gd-8xh100ib-i128", target_nodes=3),
-        reason=Validated.VALID,
-        message="NodePool configuration is valid.",
-    )
+VALIDATED = NodePoolValidated(
+    org=ORG,
+    cluster=CLUSTER,
+    pool="p",
+    uid="u",
+    zone=ZONE,
+    generation=2,
+    version=1,
+    created=CREATED,
+    spec=NodePoolSpec(instance_type="gd-8xh100ib-i128", target_nodes=3),
+    reason=Validated.VALID,
+    message="NodePool configuration is valid.",
+)
+"""A NodePool of generation 2, as the log has accepted it."""
 
+
+def test_a_read_model_behind_the_log_does_not_end_a_wait(server: NatsServer) -> None:
     async def story() -> object:
         async with opened(server) as (client, connection):
             # given a command that the log has accepted, and an object at its target before that
-            await say(connection, validated)
+            await say(connection, VALIDATED)
             key = f"nodepools.{ORG}.{CLUSTER}.p"
             await put(connection, key, pool("p", generation=1, observed=1))
             # when the target is awaited, then it is not met
@@ -264,6 +267,44 @@ def test_a_read_model_behind_the_log_does_not_end_a_wait(server: NatsServer) -> 
             return await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
 
     assert asyncio.run(story()) == pool("p", generation=2, observed=2)
+
+
+def test_an_object_whose_deletion_lies_in_the_log_already_is_not_found(server: NatsServer) -> None:
+    async def story() -> None:
+        async with opened(server) as (client, connection):
+            # given an object at its target, which the read model still has after its deletion
+            await say(connection, VALIDATED)
+            await put(connection, f"nodepools.{ORG}.{CLUSTER}.p", pool("p"))
+            deleted = CWNodePoolDeleted(org=ORG, cluster=CLUSTER, pool="p", uid="u", message="")
+            await say(connection, deleted)
+            # when it is awaited, then it is not found
+            await client.wait("p", "AtTarget", timeout_s=PATIENCE_S)
+
+    with pytest.raises(NotFound, match='nodepool "p" not found in acme/prod'):
+        asyncio.run(story())
+
+
+def test_the_mark_of_an_earlier_deletion_is_not_taken_for_one_of_the_present_object(
+    server: NatsServer,
+) -> None:
+    async def story() -> object:
+        async with opened(server) as (client, connection):
+            # given a NodePool that was deleted and made anew, of which the read model is behind
+            key = f"nodepools.{ORG}.{CLUSTER}.p"
+            await put(connection, key, pool("p"))
+            await api.publish(connection, f"$KV.{key}", b"", headers={"KV-Operation": "DEL"})
+            await say(connection, VALIDATED)
+            # when its deletion is awaited, then it is not met
+            with pytest.raises(TimedOut):
+                await client.wait_until_gone("p", timeout_s=SOON_S)
+            # and its creation is, once the read model has it
+            waiting = asyncio.create_task(
+                client.wait_until_created("nodepools", "p", timeout_s=PATIENCE_S)
+            )
+            await put(connection, key, pool("p", generation=2))
+            return await waiting
+
+    assert asyncio.run(story()) == pool("p", generation=2)
 
 
 def test_a_node_is_awaited_by_its_conditions(server: NatsServer) -> None:

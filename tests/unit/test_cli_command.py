@@ -2,6 +2,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib.metadata import version
 
 import click
 import pytest
@@ -10,7 +11,7 @@ from nodepool.cli.app import run
 from nodepool.cli.changes import Changes
 from nodepool.cli.commands.events import Query
 from nodepool.cli.errors import REFUSED, TIMEOUT, UNREACHABLE, CliError, report
-from nodepool.cli.formats import Format
+from nodepool.cli.formats import Format, parse_format
 from nodepool.cli.names import (
     ALL,
     CAPACITY,
@@ -25,13 +26,20 @@ from nodepool.cli.names import (
     parse_selections,
 )
 from nodepool.cli.options import seconds
-from nodepool.cli.output import formatted, is_named, name_of
+from nodepool.cli.output import full_name, is_named, name_of
 from nodepool.cli.settings import Settings, from_environment
 from nodepool.cli.sources import Item
+from nodepool.cli.verdicts import warning
 from nodepool.cli.view import View
 from nodepool.client import NoOutcome, NotFound, ObjectEvent, Refused, TimedOut, Unreachable
 from nodepool.client.manifests import ManifestError
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.model import NodePoolSpec
 from nodepool.engine.world import START
+from nodepool.local.ports import free_port
+
+VERSION = version("nodepool")
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +96,10 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["get", "np", "-o", "xml"], "error: --output: 'xml' is not a format; use json, yaml"),
         (["get", "np", "-o", "jsn"], "error: --output: 'jsn' is not a format; did you mean json?"),
         (["get", "np", "--field-selector", "spec"], "error: --field-selector: 'spec' is not a f"),
-        (["get", "np", "--field-selector", "sepc.x=1"], "error: --field-selector: 'sepc.x' is no"),
+        (
+            ["get", "np", "--field-selector", "sepc.x=1"],
+            "error: --field-selector: sepc.x: nodepool",
+        ),
         (["get", "np", "--sort-by", "{.a"], "error: --sort-by: '{.a' has no '}' at its end"),
         (["get", "np,no", "-w"], "error: --watch: shows objects of one type; name a single TYPE"),
         (["get", "np", "-w", "--sort-by", ".a"], "error: --sort-by: has no meaning with --watch"),
@@ -124,19 +135,24 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["delete", "quota", "-l", "a=b"], "error: NAME: a quota is chosen by NAME or --all"),
         (["delete", "node", "a"], "error: TYPE: 'node' is not supported here; use nodepools (n"),
         (["delete", "np", "a", "--cascade=orphan"], "error: --cascade: Nodes cannot stay with"),
-        (["delete", "np", "a", "--grace-period=0"], "error: No such option '--grace-period': eac"),
-        (["delete", "np", "a", "--force"], "error: No such option '--force': nothing can be"),
+        (["delete", "np", "a", "--grace-period=0"], "error: No such option '--grace-period'; eac"),
+        (["delete", "np", "a", "--force"], "error: No such option '--force'; nothing can be"),
         (["delete", "np", "a", "--zone", "Z"], "error: --zone: a NodePool has the zone of its"),
         (["delete", "np", "--field-selector", "x"], "error: --field-selector: 'x' is not a field"),
         (
             ["delete", "np", "--field-selector", "spec.comuteClass!=spot"],
-            "error: --field-selector: spec.comuteClass is no field of a NodePool; did you mean",
+            "error: --field-selector: spec.comuteClass: spec has no field 'comuteClass'; did",
         ),
-        (["apply", "-k", "."], "error: No such option '-k': render it with 'kubectl kustomize"),
-        (["apply", "-f", "x", "-n", "y"], "error: No such option '-n': NodePools have no name"),
+        (["delete", "-f", ""], "error: -f: '' is not the name of a file"),
+        (["get", "-f", ""], "error: -f: '' is not the name of a file"),
+        (["rollout", "undo", "np/a"], "error: No such command 'undo'; apply the earlier manifest"),
+        (["rollout", "stauts", "np/a"], "error: No such command 'stauts'; did you mean status?"),
+        (["version", "-o", "xml"], "error: --output: 'xml' is not a format; use json, yaml"),
+        (["apply", "-k", "."], "error: No such option '-k'; render it with 'kubectl kustomize"),
+        (["apply", "-f", "x", "-n", "y"], "error: No such option '-n'; NodePools have no name"),
         (["apply", "-f", "x", "--dry-run=maybe"], "error: Invalid value for '--dry-run'"),
-        (["scale", "np", "a", "--targt", "1"], "error: No such option '--targt': did you mean"),
-        (["scale", "np", "a", "--timeout", "1"], "error: No such option '--timeout': it is how"),
+        (["scale", "np", "a", "--targt", "1"], "error: No such option '--targt'; did you mean"),
+        (["scale", "np", "a", "--timeout", "1"], "error: No such option '--timeout'; it is how"),
         (["create", "np", "a"], "error: --instance-type: is required"),
         (["create", "np", "a", "b", "--target", "1"], "error: NAME: write either nodepool and o"),
         (["create", "np", "a", "-f", "x"], "error: -f: cannot be combined with a"),
@@ -145,9 +161,9 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["label", "np", "a", "x=y", "x-"], "error: x: cannot be set and removed at once"),
         (["label", "np", "a", "x=y z"], "error: x=y z: value 'y z' must be letters"),
         (["edit", "np"], "error: NAME: is required; write nodepool NAME"),
-        (["aply"], "error: No such command 'aply': did you mean apply? (see nodepool --help)"),
-        (["logs", "x"], "error: No such command 'logs': Pods are not part of the control plane"),
-        (["exec", "x"], "error: No such command 'exec': use kubectl for the Pods of a cluster"),
+        (["aply"], "error: No such command 'aply'; did you mean apply? (see nodepool --help)"),
+        (["logs", "x"], "error: No such command 'logs'; Pods are not part of the control plane"),
+        (["exec", "x"], "error: No such command 'exec'; use kubectl for the Pods of a cluster"),
         (
             ["scale", "nodepol", "a", "--target", "1"],
             "error: TYPE: 'nodepol' is not a type of object; did",
@@ -165,7 +181,7 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["get", "np", "--request-timeout", "0"], "error: --request-timeout: 0 is out of range"),
         (
             ["get", "np", "--timeout", "5"],
-            "error: No such option '--timeout': it is how long a c",
+            "error: No such option '--timeout'; it is how long a c",
         ),
     ],
 )
@@ -253,11 +269,12 @@ def test_a_quota_is_named_by_its_zone_its_type_or_both() -> None:
 def test_several_objects_are_printed_as_a_list_and_one_as_itself() -> None:
     pool = {"kind": "NodePool", "metadata": {"name": "a"}}
 
-    assert formatted(NODEPOOL, [pool], "name", single=True) == "nodepool.compute.coreweave.com/a"
-    assert formatted(NODEPOOL, [pool], "yaml", single=True).startswith("kind: NodePool")
-    assert formatted(NODEPOOL, [pool, pool], "yaml", single=False).startswith(
-        "apiVersion: v1\nitems:"
-    )
+    yaml = parse_format("yaml")
+
+    assert full_name(NODEPOOL, pool) == "nodepool.compute.coreweave.com/a"
+    assert yaml.whole([pool], single=True).startswith("kind: NodePool")
+    assert yaml.whole([pool, pool], single=True).startswith("apiVersion: v1\nitems:")
+    assert yaml.whole([pool], single=False).startswith("apiVersion: v1\nitems:")
 
 
 def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
@@ -277,13 +294,28 @@ def test_help_is_printed_without_loading_what_it_does_not_need() -> None:
     )
 
 
-def test_reading_loads_no_models_of_messages() -> None:
+@pytest.mark.parametrize(
+    "verb",
+    ["get np", "describe np a", "events", "wait np a --for delete", "rollout status np/a"],
+)
+def test_a_verb_that_reads_loads_neither_models_nor_other_verbs_before_it_is_connected(
+    verb: str,
+) -> None:
     script = (
-        "import sys; from nodepool.client import ReadingClient; import nodepool.cli.commands.get;"
-        "sys.exit(bool({'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules)))"
+        "import sys; from nodepool.cli.app import run;"
+        f"assert run([*{verb.split()}, '--url', 'nats://127.0.0.1:{free_port()}']) == 4;"
+        "verbs = [name for name in sys.modules if name.startswith('nodepool.cli.commands.')];"
+        f"assert verbs == ['nodepool.cli.commands.{verb.split(maxsplit=1)[0]}'], verbs;"
+        "loaded = {'pydantic', 'yaml', 'nodepool.contract.events'} & set(sys.modules);"
+        "assert not loaded, loaded"
     )
 
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+
+    assert "no NATS server responds" in done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 # Errors.
@@ -439,3 +471,42 @@ def test_a_query_without_types_includes_every_event() -> None:
     assert Query("", "", frozenset(), timedelta()).includes(event)
     assert Query("", "", frozenset({"warning"}), timedelta()).includes(event)
     assert not Query("", "", frozenset({"normal"}), timedelta()).includes(event)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ([], f"nodepool {VERSION}\n"),
+        (["--client"], f"nodepool {VERSION}\n"),
+        (["-o", "yaml"], f"clientVersion:\n  version: {VERSION}\n"),
+        (["--client", "-o=jsonpath={.clientVersion.version}"], VERSION),
+    ],
+)
+def test_the_version_is_printed_as_a_text_or_an_object(
+    arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["version", *arguments]) == 0
+    assert capsys.readouterr() == (printed, "")
+
+
+def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
+    stored = NodePoolValidated(
+        org="o",
+        cluster="c",
+        pool="a",
+        uid="u",
+        zone="Z",
+        generation=1,
+        version=1,
+        created=START,
+        spec=NodePoolSpec(instance_type="t", target_nodes=1),
+        reason=Validated.INVALID,
+        fault="InstanceType",
+        message="instance type t is not a known instance type; did you mean tt?",
+    )
+
+    assert warning(stored) == (
+        "nodepool/a is stored but Invalid: instance type t is not a known instance type; did you"
+        " mean tt? instanceType cannot be changed, so delete it with 'nodepool delete nodepool a'"
+        " and create it anew"
+    )

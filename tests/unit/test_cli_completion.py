@@ -19,7 +19,12 @@ from nodepool.local.ports import free_port
         ("label n", ["nodepools"]),
         ("events --for ", ["nodepool/", "node/"]),
         ("scale np a --targ", ["--target"]),
-        ("apply -o ", ["name", "json", "yaml"]),
+        ("apply -o ", ["json", "yaml", "name", "jsonpath=", "custom-columns="]),
+        ("delete np a -o ", ["name"]),
+        ("api-resources -o ", ["name", "wide"]),
+        ("describe ev", []),
+        ("preempt ", ["nodes"]),
+        ("rollout status n", ["nodepools"]),
         ("apply --dry-run=", ["--dry-run=none", "--dry-run=client", "--dry-run=server"]),
         ("wait np a --for d", ["delete"]),
         (

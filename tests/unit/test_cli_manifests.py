@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.cli.formats import parse_format
 from nodepool.client.manifests import SIZE_MAX, ManifestError, parse_manifests, read_manifests
 
 POOL = """\
@@ -68,12 +69,9 @@ def test_what_get_prints_can_be_applied_again() -> None:
         "spec": {"instanceType": "t", "targetNodes": 1},
         "status": {"currentNodes": 1},
     }
-    from nodepool.cli.names import NODEPOOL
-    from nodepool.cli.output import formatted
-
     for form in ("json", "yaml"):
-        assert names(formatted(NODEPOOL, [item], form, single=True)) == ["a"]
-        assert names(formatted(NODEPOOL, [item, item], form, single=False)) == ["a", "a"]
+        assert names(parse_format(form).whole([item], single=True)) == ["a"]
+        assert names(parse_format(form).whole([item, item], single=False)) == ["a", "a"]
 
 
 def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:

@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from nodepool.cli.app import run
 from nodepool.local.ports import HOST
 
 ENVIRONMENT = {
@@ -17,23 +19,6 @@ ENVIRONMENT = {
 }
 PROGRAM = [sys.executable, "-m", "nodepool.cli"]
 FULL = Path("/dev/full")
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["api-resources"]])
-def test_output_that_cannot_be_written_is_one_error(arguments: list[str]) -> None:
-    with FULL.open("w") as output:
-        done = subprocess.run(
-            [*PROGRAM, *arguments],
-            stdout=output,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-            text=True,
-            check=False,
-        )
-
-    assert done.returncode == 1
-    assert done.stderr == "error: the output cannot be written: No space left on device\n"
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
@@ -78,3 +63,32 @@ def test_ctrl_c_twice_at_once_ends_every_verb_without_a_traceback(
         printed = process.communicate(timeout=30)
         connection.close()
     assert (process.returncode, printed) == (130, ("", ""))
+
+
+@pytest.mark.parametrize("line", ["apply -f -", "get -f -", "patch np a --patch-file -"])
+def test_an_input_that_is_closed_is_an_error_in_one_line(line: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$0" "$@" <&-', *PROGRAM, *line.split()],
+        capture_output=True,
+        env=ENVIRONMENT,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: standard input: cannot be read: it is closed\n"
+
+
+def test_a_server_that_says_nothing_is_awaited_no_longer_than_any_reply() -> None:
+    # given a server that is connected and says nothing
+    with socket.create_server((HOST, 0)) as server:
+        url = f"nats://{HOST}:{server.getsockname()[1]}"
+
+        # when a reply may take half a second
+        begin = time.monotonic()
+        code = run(["get", "np", "--url", url, "--request-timeout", "500ms"])
+        lasted_s = time.monotonic() - begin
+
+    # then the command ends long before the five seconds that a connection may take at most
+    assert code == 4
+    assert lasted_s < 3

@@ -181,8 +181,8 @@ def test_zones_and_instance_types_show_their_machines() -> None:
 
 def test_machines_and_clusters_show_a_dash_for_what_is_missing() -> None:
     machine = {
-        "metadata": {"name": "g1", "labels": {"topology.kubernetes.io/zone": "Z"}},
-        "spec": {"instanceType": "t"},
+        "metadata": {"name": "g1"},
+        "spec": {"instanceType": "t", "zone": "Z"},
         "status": {"state": "Triage", "fault": "boot", "cause": "disk"},
     }
     cluster = {"metadata": {"name": "prod"}, "spec": {"org": "acme", "zone": "Z"}}

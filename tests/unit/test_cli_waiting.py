@@ -8,8 +8,18 @@ from nodepool.cli.awaited import parse_awaited
 from nodepool.cli.documents import Document
 from nodepool.cli.progress import Progress, progress
 from nodepool.client import ObjectEvent
+from nodepool.client.accepted import (
+    DELETED,
+    DELETING,
+    VALIDATED,
+    Accepted,
+    accepted_in,
+    is_outdated,
+)
 from nodepool.client.events import CREATED, of_present_life
-from nodepool.client.waiting import Accepted, is_outdated
+from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import envelope_of
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -65,21 +75,27 @@ def test_a_wait_that_ends_in_vain_shows_what_is_there_instead() -> None:
     misspelt = parse_awaited("condition=AtTraget")
     value = parse_awaited("jsonpath={.spec.targetNodes}=13")
 
-    assert condition.found(pool()) == "it is False (UnderTarget): about AtTarget"
-    assert misspelt.found(pool()) == "it has the conditions Validated, AtTarget"
-    assert value.found(pool()) == "it is 12"
-    assert value.found({}) == "it is missing"
+    assert condition.instead(pool()) == "it is False (UnderTarget): about AtTarget"
+    assert misspelt.instead(pool()) == "it has the conditions Validated, AtTarget"
+    assert value.instead(pool()) == "it is 12"
+    assert value.instead({}) == "it is missing"
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (pool(), Progress('Waiting for nodepool "a" rollout to finish: 8 of 12 Nodes...')),
+        (
+            pool(),
+            Progress(
+                'Waiting for nodepool "a" rollout to finish: 8 of 12 Nodes...', "8 of 12 Nodes"
+            ),
+        ),
         (
             pool(Quota=("False", "Over"), Capacity=("True", "Sufficient")),
             Progress(
                 'Waiting for nodepool "a" rollout to finish: 8 of 12 Nodes;'
-                " Quota is Over: about Quota..."
+                " Quota is Over: about Quota...",
+                "8 of 12 Nodes; Quota is Over: about Quota",
             ),
         ),
         (
@@ -122,6 +138,32 @@ def test_an_object_older_than_the_last_accepted_command_is_outdated(
 ) -> None:
     assert is_outdated(document, Accepted("u", 2, 100)) is outdated
     assert is_outdated(document, None) is False
+
+
+def test_an_object_that_does_not_know_of_its_deletion_is_outdated() -> None:
+    deleted = Accepted("u", 2, 100, "deleting")
+    deleting = {"metadata": {**pool(deleting=True)["metadata"], "uid": "u"}}  # type: ignore[dict-item]
+
+    assert is_outdated(stored("u", 2, 90), deleted)
+    assert not is_outdated(stored("u", 2, 101), deleted)
+    assert not is_outdated(deleting, deleted)
+
+
+def test_what_was_accepted_is_read_without_the_models_of_messages() -> None:
+    values = NodePoolDeleting(org="o", cluster="c", pool="p", uid="u", generation=3, since=NOW)
+    content = (
+        envelope_of(NodePoolDeleting)
+        .model_construct(id="1", type="NodePoolDeleting", source="validator", data=values)
+        .encode()
+    )
+
+    events = (NodePoolValidated, NodePoolDeleting, CWNodePoolDeleted)
+    assert [(each.speaker, each.__name__) for each in events] == [VALIDATED, DELETING, DELETED]
+    assert accepted_in(Entry(7, NOW, "s", content, {}), "deleting") == Accepted(
+        "u", 3, 7, "deleting"
+    )
+    assert accepted_in(Entry(7, NOW, "s", b"{", {})) is None
+    assert accepted_in(Entry(7, NOW, "s", b'{"data": []}', {})) is None
 
 
 def event(reason: str, seconds: float) -> ObjectEvent:

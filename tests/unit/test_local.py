@@ -90,3 +90,14 @@ def test_the_advice_names_the_server_the_organisation_and_the_cluster() -> None:
 
     assert "Publish commands to nats://127.0.0.1:5000 on np.cmd.acme.prod.<pool>.<Command>" in text
     assert """nats pub np.cmd.acme.prod.training.ScaleNodePool '{"targetNodes": 12}'""" in text
+
+
+def test_the_advice_is_what_another_terminal_needs_to_find_this_control_plane() -> None:
+    usual = advice("nats://127.0.0.1:4222", "demo", "demo")
+    other = advice("nats://127.0.0.1:5000", "acme", "demo")
+
+    assert "In another terminal, try\n" in usual
+    assert (
+        "In another terminal, after 'export NODEPOOL_URL=nats://127.0.0.1:5000 NODEPOOL_ORG=acme',"
+        " try\n"
+    ) in other

@@ -1,29 +1,11 @@
 """The `nodepool` command as a whole: its subcommands, its help, and how it reports errors."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 from nodepool.cli import INTERRUPTED
-from nodepool.cli.commands.api_resources import api_resources, api_versions
-from nodepool.cli.commands.apply import apply, create, replace
-from nodepool.cli.commands.completion import complete, completion
-from nodepool.cli.commands.delete import delete
-from nodepool.cli.commands.describe import describe
-from nodepool.cli.commands.diff import diff
-from nodepool.cli.commands.edit import edit
-from nodepool.cli.commands.events import events
-from nodepool.cli.commands.explain import explain
-from nodepool.cli.commands.fleet import fleet
-from nodepool.cli.commands.get import get
-from nodepool.cli.commands.label import annotate, label
-from nodepool.cli.commands.patch import patch
-from nodepool.cli.commands.preempt import preempt
-from nodepool.cli.commands.rollout import rollout
-from nodepool.cli.commands.scale import scale
-from nodepool.cli.commands.setup import register, set_
-from nodepool.cli.commands.system import up, version
-from nodepool.cli.commands.wait import wait
 from nodepool.cli.errors import DONE, USAGE, report
 from nodepool.cli.hints import about_flag, about_verb
 from nodepool.cli.output import print_error, print_note
@@ -31,13 +13,61 @@ from nodepool.cli.settings import Group, common_options, from_environment
 
 EPILOG = """\b
 The options above may stand anywhere on the line, also after the command. A DURATION is written as
-90s, 5m or 1h30m. Types of objects: nodepools (np), nodes (no), quotas, capacity.
+90s, 5m or 1h30m. 'nodepool api-resources' lists the types of objects and their short names.
 Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130 Ctrl-C.
 """
 
 
+COMMANDS = {
+    "__complete": ("completion", "complete"),
+    "annotate": ("label", "annotate"),
+    "api-resources": ("api_resources", "api_resources"),
+    "api-versions": ("api_resources", "api_versions"),
+    "apply": ("apply", "apply"),
+    "completion": ("completion", "completion"),
+    "create": ("apply", "create"),
+    "delete": ("delete", "delete"),
+    "describe": ("describe", "describe"),
+    "diff": ("diff", "diff"),
+    "edit": ("edit", "edit"),
+    "events": ("events", "events"),
+    "explain": ("explain", "explain"),
+    "fleet": ("fleet", "fleet"),
+    "get": ("get", "get"),
+    "label": ("label", "label"),
+    "patch": ("patch", "patch"),
+    "preempt": ("preempt", "preempt"),
+    "register": ("setup", "register"),
+    "replace": ("apply", "replace"),
+    "rollout": ("rollout", "rollout"),
+    "scale": ("scale", "scale"),
+    "set": ("setup", "set_"),
+    "up": ("system", "up"),
+    "version": ("system", "version"),
+    "wait": ("wait", "wait"),
+}
+"""Module and name of each command, by the verb."""
+
+
+class Verbs(Group):
+    """The commands, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the alphabet; `__complete` is hidden."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a verb; None for an unknown one."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        command = getattr(import_module(f"nodepool.cli.commands.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
 @click.group(
-    cls=Group,
+    cls=Verbs,
     name="nodepool",
     epilog=EPILOG,
     params=list(common_options(hidden=False)),
@@ -48,37 +78,6 @@ def cli(context: click.Context) -> None:
     """Declare, watch and change pools of GPU machines."""
     if context.obj is None:
         context.obj = from_environment()
-
-
-for command in (
-    up,
-    apply,
-    create,
-    replace,
-    edit,
-    patch,
-    label,
-    annotate,
-    get,
-    describe,
-    scale,
-    delete,
-    events,
-    wait,
-    rollout,
-    diff,
-    explain,
-    api_resources,
-    api_versions,
-    preempt,
-    set_,
-    register,
-    fleet,
-    completion,
-    complete,
-    version,
-):
-    cli.add_command(command)
 
 
 def run(args: Sequence[str]) -> int:
@@ -102,16 +101,16 @@ def _usage(error: click.ClickException) -> str:
     path = context.command_path if context is not None else "nodepool"
     hint = _hint(error)
     message = error.message if hint else error.format_message()
-    return f"{message.rstrip('.')}{': ' if hint else ''}{hint} (see {path} --help)"
+    return f"{message.rstrip('.')}{hint} (see {path} --help)"
 
 
 def _hint(error: click.ClickException) -> str:
-    """What to use instead of a verb or flag that does not exist; empty where that is unknown."""
+    """The end of the message for a verb or flag that does not exist; empty where none is known."""
     match error:
         case click.NoSuchCommand(
-            command_name=name, ctx=click.Context(command=click.Group() as own)
+            command_name=name, ctx=click.Context(command=click.Group() as own) as context
         ):
-            return about_verb(name, own.commands)
+            return about_verb(name, own.list_commands(context))
         case click.NoSuchOption(option_name=name, ctx=click.Context(command=command)):
             return about_flag(name, (flag for option in command.params for flag in option.opts))
     return ""

@@ -22,13 +22,13 @@ class Awaited:
     event: what has to happen: a change to the state that `is_met` tells, a creation or a deletion.
     is_met: whether an object is in the state.
     what: the state in words, for an error.
-    found: what an object has instead, in words; empty where that is not known.
+    instead: what an object has instead, in words; empty where that is not known.
     """
 
     event: Literal["change", "create", "delete"]
     is_met: Callable[[Document], bool] = lambda _: True
     what: str = ""
-    found: Callable[[Document], str] = lambda _: ""
+    instead: Callable[[Document], str] = lambda _: ""
 
 
 def parse_awaited(until: str) -> Awaited:
@@ -110,5 +110,5 @@ def _value(document: Document, path: "Path") -> str:
 
 
 def _has_value(document: Document, path: "Path", value: str | None) -> bool:
-    found = _value(document, path)
-    return bool(found) if value is None else found == value
+    present = _value(document, path)
+    return bool(present) if value is None else present == value

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nodepool.cli.output import is_named, print_text
+from nodepool.cli.output import is_named
 from nodepool.cli.sources import Item
 from nodepool.cli.view import View
 
@@ -51,9 +51,7 @@ class Changes:
         form = self.view.format
         if form.is_whole:
             for item in items:
-                text = form.whole([item.document or {}], single=True)
-                text = f"{text}\n---" if form.form == "yaml" else text
-                print_text(text, newline=form.form != "jsonpath")
+                form.print_one_of_many(item.document or {})
         elif items and form.form == "name":
             self.view.print_names([item.document or {} for item in items])
         elif items:

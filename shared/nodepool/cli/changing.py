@@ -7,8 +7,7 @@ from nodepool.cli.dry_runs import expected_outcome, resulting_document
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import DryRun, Output
-from nodepool.cli.output import formatted, print_text
-from nodepool.cli.sending import said
+from nodepool.cli.sending import change_line
 from nodepool.cli.verdicts import warn
 from nodepool.client import ClientError, NotFound, Refused
 from nodepool.client.manifests import ManifestError, parse_manifest
@@ -81,7 +80,7 @@ async def change_each(
         except (ClientError, CliError, ManifestError) as error:
             names_it = isinstance(error, ManifestError | NotFound)
             code = report(error, "" if names_it else f'nodepool "{pool}"')
-    _print(printed, output)
+    output.print_objects(printed)
     return code
 
 
@@ -89,7 +88,7 @@ async def change_one(
     client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
 ) -> int:
     """Changes one NodePool and reports it; raises the error of a change that is not possible."""
-    _print(await _changed(client, pool, revise, verb, output), output)
+    output.print_objects(await _changed(client, pool, revise, verb, output))
     return DONE
 
 
@@ -98,20 +97,12 @@ async def _changed(
 ) -> "list[Document]":
     """Changes a NodePool and prints the report; returns the object where that is to be printed."""
     command, outcome = await change(client, pool, revise, output.dry_run)
-    if output.form == "name":
-        print_text(f"{NODEPOOL.full}/{pool}")
-    elif not output.form:
-        print_text(f"{said(pool, verb(pool, outcome.result))}{output.dry_run.suffix}")
+    output.print_line(f"{NODEPOOL.full}/{pool}", change_line(pool, verb(pool, outcome.result)))
     if output.dry_run is DryRun.NONE:
         warn(await client.stored(pool))
-    if output.form in ("json", "yaml"):
+    if output.shows_objects:
         return [await resulting_document(client, client.addressed(command), output.dry_run)]
     return []
-
-
-def _print(documents: "Sequence[Document]", output: Output) -> None:
-    if documents:
-        print_text(formatted(NODEPOOL, documents, output.form, single=True))
 
 
 def _metadata(document: "Document") -> "Document":

@@ -2,32 +2,42 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem, ShellComplete
 
-from nodepool.cli.names import INSTANCE_TYPE, KINDS, NODE, NODEPOOL, QUOTA, ZONE, Kind
+from nodepool.cli.documents import Document
+from nodepool.cli.names import EVENT, INSTANCE_TYPE, MACHINE, NODEPOOL, WITH_EVENTS, ZONE, Kind
+from nodepool.cli.options import Objects
+from nodepool.cli.output import is_named, name_of
 from nodepool.cli.settings import Settings, from_environment
+from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
-    from nodepool.client import Client
+    from nodepool.client import ReadingClient
 
 FILES = ":files"
 """Stands for the names of files, which the shell completes itself."""
 PATIENCE_S = 0.4
 """How long the names of objects may take, in seconds; after that none are offered."""
-CHANGEABLE = (NODEPOOL,)
-TYPES: dict[str, Sequence[Kind]] = {
-    "delete": (NODEPOOL, QUOTA),
-    "preempt": (NODE,),
-    "events": (NODEPOOL, NODE),
-    "get": KINDS,
-    "describe": KINDS,
-    "wait": (NODEPOOL, NODE),
-}
-"""The types that a verb takes; all others take NodePools alone."""
 CONDITIONS = ("Validated", "Capacity", "Quota", "AtTarget", "NodesRemoved")
+STATES = (
+    *("create", "delete", "jsonpath="),
+    *(
+        f"condition={name}{status}"
+        for name in CONDITIONS
+        for status in ("", "=True", "=False", "=Unknown")
+    ),
+)
+VALUES: dict[str, Sequence[str]] = {
+    **dict.fromkeys(("names", "files", "patch_file", "data_dir", "examples"), (FILES,)),
+    "compute_class": ("default", "spot"),
+    "types": ("Normal", "Warning"),
+    "until": STATES,
+}
+"""The values of parameters that need no server, by the names of the parameters."""
 
 
 def completions(root: click.Command, words: Sequence[str], word: str) -> list[str]:
@@ -66,85 +76,74 @@ class _Completion(ShellComplete):
 
 def _offered(context: click.Context, param: click.Parameter, text: str) -> Sequence[str] | None:
     """The values of a parameter, those that do not fit included; None where click knows them."""
+    if isinstance(param, Objects):
+        return list(_objects(context, param.kinds, context.params.get("what") or (), text))
     match param.name:
-        case "names" | "data_dir" | "examples" | "patch_file":
-            return [FILES]
-        case "what" | "regarded":
-            given = context.params.get("what") or ()
-            words = (given,) if isinstance(given, str) else tuple(given)
-            return list(_objects(context, words if param.name == "what" else (), text))
-        case "until":
-            return list(_conditions())
+        case "regarded":
+            return list(_pairs(context, WITH_EVENTS, text))
         case "zone":
             return _zones()
         case "instance_type":
             return _instance_types()
         case "machine":
-            return _machines(context)
-        case "compute_class":
-            return ["default", "spot"]
-        case "types":
-            return ["Normal", "Warning"]
+            return _machines(context, text)
         case "path":
             return _fields(text)
-    return None
+    return VALUES.get(param.name or "")
 
 
-def _objects(context: click.Context, words: Sequence[str], text: str) -> Iterator[str]:
+def _objects(
+    context: click.Context, kinds: Sequence[Kind], words: Sequence[str], text: str
+) -> Iterator[str]:
     """A type, or the name of an object of the type that stands there already."""
-    kinds = TYPES.get(context.info_name or "", CHANGEABLE)
-    spelling, slash, _ = text.partition("/")
-    if slash:
-        for kind in kinds:
-            if spelling.lower() in kind.spellings:
-                yield from (f"{spelling}/{name}" for name in _names(context, kind))
-    elif context.info_name == "events":
-        yield from (f"{kind.singular}/" for kind in kinds)
+    if "/" in text or any("/" in word for word in words):
+        yield from (pair for pair in _pairs(context, kinds, text) if pair not in words)
     elif not words:
         yield from (kind.plural for kind in kinds)
-    elif "/" not in words[0]:
-        for kind in kinds:
-            if words[0].lower() in kind.spellings:
-                yield from (name for name in _names(context, kind) if name not in words)
+    else:
+        for kind in _spelt(words[0], kinds):
+            yield from (name for name in _names(context, kind) if name not in words)
+
+
+def _pairs(context: click.Context, kinds: Sequence[Kind], text: str) -> Iterator[str]:
+    """`TYPE/`, or `TYPE/NAME` for each object of the type that is written already."""
+    spelling, slash, _ = text.partition("/")
+    if not slash:
+        yield from (f"{kind.singular}/" for kind in kinds)
+    for kind in _spelt(spelling, kinds) if slash else ():
+        yield from (f"{spelling}/{name}" for name in _names(context, kind))
+
+
+def _spelt(spelling: str, kinds: Sequence[Kind]) -> list[Kind]:
+    return [kind for kind in kinds if spelling.lower() in kind.spellings]
 
 
 def _names(context: click.Context, kind: Kind) -> Sequence[str]:
-    """The names of the objects of a type; none where the server does not say them in time."""
+    """The names of the objects of a type."""
+    match kind.plural:
+        case ZONE.plural:
+            return _zones()
+        case INSTANCE_TYPE.plural:
+            return _instance_types()
+        case EVENT.plural:
+            return ()
+    return [name_of(kind, document) for document in _read(context, kind)]
+
+
+def _read(context: click.Context, kind: Kind) -> Sequence[Document]:
+    """The objects of a type; none where the server does not return them in time."""
     import asyncio
 
-    if kind.stored_in is None:
-        return {ZONE: _zones, INSTANCE_TYPE: _instance_types}.get(kind, list[str])()
-    names: list[str] = []
+    from nodepool.client.errors import ClientError
 
-    async def collect(client: "Client") -> None:
-        async for change in client.watch(kind.bucket):
-            key = getattr(change, "key", None)
-            if key is None:
-                return
-            if change.document is not None:  # type: ignore[union-attr]  # Only the mark has no key.
-                names.append(key)
+    async def read_all(client: "ReadingClient") -> Sequence[Document]:
+        async with asyncio.timeout(PATIENCE_S):
+            return [item.document or {} for item in await read(client, kind)]
 
-    async def bounded() -> None:
-        from nodepool.client import Client, ClientError
-
-        with suppress(TimeoutError, ClientError, OSError):
-            async with asyncio.timeout(PATIENCE_S):
-                settings = context.find_object(Settings) or from_environment()
-                async with Client(
-                    settings.url, org=settings.org, cluster=settings.cluster, timeout_s=PATIENCE_S
-                ) as client:
-                    await collect(client)
-
-    asyncio.run(bounded())
-    return sorted(names)
-
-
-def _conditions() -> Iterator[str]:
-    yield "delete"
-    for name in CONDITIONS:
-        yield f"condition={name}"
-        for status in ("True", "False", "Unknown"):
-            yield f"condition={name}={status}"
+    settings = context.find_object(Settings) or from_environment()
+    with suppress(TimeoutError, ClientError, OSError):
+        return replace(settings, timeout_s=PATIENCE_S).read(read_all)
+    return ()
 
 
 def _zones() -> list[str]:
@@ -159,22 +158,23 @@ def _instance_types() -> list[str]:
     return sorted(INSTANCE_TYPES)
 
 
-def _machines(context: click.Context) -> list[str]:
-    """Zones, and the machines that are Nodes of the cluster: they have the same names."""
-    return [f"{zone}/" for zone in _zones()]
+def _machines(context: click.Context, text: str) -> list[str]:
+    """`ZONE/`, or `ZONE/MACHINE` for each machine of the zone that is written already."""
+    zone, slash, _ = text.partition("/")
+    if not slash:
+        return [f"{each}/" for each in _zones()]
+    machines = [each for each in _read(context, MACHINE) if is_named(MACHINE, each, [zone])]
+    return [f"{zone}/{name_of(MACHINE, each)}" for each in machines]
 
 
 def _fields(text: str) -> list[str]:
     """The paths of `explain` that go one field further than the text."""
-    from nodepool.cli.schema import nodepool
+    from nodepool.cli.schema import NoSuchFieldError, find_field
 
-    root, dot, _ = text.partition(".")
-    if not dot:
+    root, *names = text.split(".")
+    if not names:
         return [NODEPOOL.singular, f"{NODEPOOL.singular}."]
-    field, path = nodepool(), root
-    for name in text.split(".")[1:-1]:
-        inner = [each for each in field.fields if each.name == name]
-        if not inner:
-            return []
-        field, path = inner[0], f"{path}.{name}"
-    return [f"{path}.{each.name}" for each in field.fields]
+    with suppress(NoSuchFieldError):
+        path = ".".join([root, *names[:-1]])
+        return [f"{path}.{each.name}" for each in find_field(names[:-1]).fields]
+    return []

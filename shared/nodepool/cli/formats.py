@@ -11,17 +11,14 @@ import click
 
 from nodepool.cli.documents import Document
 from nodepool.cli.layout import Table, visible
-from nodepool.cli.output import as_json, as_list, as_yaml
+from nodepool.cli.output import as_json, as_list, as_yaml, print_text
+from nodepool.contract.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path, Template
 
 Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
-FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH")
-FORMATS_HELP = (
-    "Output format: json, yaml, wide, name, jsonpath=TEMPLATE, jsonpath-file=FILE,"
-    " custom-columns=TITLE:PATH,... or custom-columns-file=FILE."
-)
+FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH,...")
 ABSENT = "<none>"
 """What kubectl prints in a custom column for a field that is missing."""
 _COMMA = re.compile(r",(?![^\[(]*[\])])")
@@ -74,6 +71,17 @@ class Format:
         # Into a pipe go the values as they are.
         return visible(text) if sys.stdout.isatty() else text
 
+    def print_whole(self, documents: Sequence[Document], *, single: bool) -> None:
+        """Prints the objects as one text; see `whole`."""
+        # A template decides itself where its lines end.
+        print_text(self.whole(documents, single=single), newline=self.form != "jsonpath")
+
+    def print_one_of_many(self, document: Document) -> None:
+        """Prints an object of a stream as a text of its own; see `whole`."""
+        text = self.whole([document], single=True)
+        text = f"{text}\n---" if self.form == "yaml" else text
+        print_text(text, newline=self.form != "jsonpath")
+
     def custom_table(self) -> Table:
         """An empty table with the custom columns."""
         return Table([title for title, _ in self.columns])
@@ -115,11 +123,9 @@ def parse_format(text: str) -> Format:
             raise click.UsageError(
                 f"--output: {word} is not supported; use jsonpath, as in -o {example}"
             )
-    from difflib import get_close_matches
-
-    close = get_close_matches(word, [each.partition("=")[0] for each in FORMATS], n=1)
-    hint = f"did you mean {close[0]}?" if close else f"use {', '.join(FORMATS)}"
-    raise click.UsageError(f"--output: {text!r} is not a format; {hint}")
+    close = did_you_mean(word, [each.partition("=")[0] for each in FORMATS])
+    hint = close or f"; use {', '.join(FORMATS)}"
+    raise click.UsageError(f"--output: {text!r} is not a format{hint}")
 
 
 def _with_argument(form: str, argument: str) -> Format:

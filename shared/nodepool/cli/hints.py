@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from nodepool.contract.suggest import did_you_mean
+
 VERBS = {
     "logs": "Pods are not part of the control plane; the logs of its services are in the folder"
     " 'logs' of its data directory",
@@ -23,10 +25,14 @@ VERBS = {
     "update": "use 'nodepool apply', 'edit' or 'patch'",
     "remove": "use 'nodepool delete'",
     "resize": "use 'nodepool scale --target N'",
-    "config-view": "use 'env | grep NODEPOOL_'",
+    "history": "the log keeps every change; 'nodepool events --for nodepool/NAME' shows them",
+    "undo": "apply the earlier manifest again",
+    "pause": "use 'nodepool scale' or 'nodepool edit'; a target is followed at once",
+    "restart": "Nodes are not restarted; 'nodepool preempt' takes back a spot Node",
 }
 _POD_VERBS = ("exec", "attach", "cp", "port-forward", "debug", "proxy")
 VERBS |= dict.fromkeys(_POD_VERBS, "use kubectl for the Pods of a cluster; there are none here")
+VERBS["resume"] = VERBS["pause"]
 VERBS |= dict.fromkeys(("uncordon", "drain"), VERBS["cordon"])
 _ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
 _ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"
@@ -68,22 +74,18 @@ FLAGS = {
 }
 
 
-def similar(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """A question that names the words most like this one; empty where there are none.
-
-    cutoff: how alike they must be, from 0 to 1.
-    """
-    from difflib import get_close_matches
-
-    matches = get_close_matches(word.lower(), sorted(known), n=3, cutoff=cutoff)
-    return f"did you mean {' or '.join(matches)}?" if matches else ""
-
-
 def about_verb(verb: str, known: Iterable[str]) -> str:
-    """What to use instead of a verb that does not exist; empty where that is unknown."""
-    return VERBS.get(verb.lower(), "") or similar(verb, known)
+    """The end of a sentence that says what to use instead of a verb that does not exist.
+
+    Empty where that is unknown.
+    """
+    hint = VERBS.get(verb.lower())
+    return f"; {hint}" if hint else did_you_mean(verb, known)
 
 
 def about_flag(flag: str, known: Iterable[str]) -> str:
-    """What to use instead of a flag that a command does not have; empty where that is unknown."""
-    return FLAGS.get(flag, "") or similar(flag, [name for name in known if name.startswith("--")])
+    """As `about_verb`, of a flag that a command does not have."""
+    hint = FLAGS.get(flag)
+    if hint:
+        return f"; {hint}"
+    return did_you_mean(flag, [name for name in known if name.startswith("--")])

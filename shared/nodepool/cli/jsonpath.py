@@ -89,13 +89,13 @@ class Path:
         Raises `JsonPathError` for an index beyond the end of a list.
         """
         root = value if root is None else root
-        found = [root if self.from_root else value]
+        values = [root if self.from_root else value]
         for step in self.steps:
             if isinstance(step, Union):
-                found = [result for part in step.parts for result in part.find_all(found, root)]
+                values = [result for part in step.parts for result in part.find_all(values, root)]
             else:
-                found = [result for each in found for result in _taken(step, each, root)]
-        return found
+                values = [result for each in values for result in _taken(step, each, root)]
+        return values
 
     def find_all(self, values: Sequence[object], root: object) -> list[object]:
         """The values it leads to from each of several."""

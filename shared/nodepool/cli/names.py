@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from nodepool.cli.hints import similar
+from nodepool.contract.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from nodepool.client.read_model import Readable
+    from nodepool.contract.buckets import Bucket
 
 Scope = Literal["cluster", "organisation", "cell"]
 """Whose objects a type has: those of one cluster, of one organisation, or of all together."""
@@ -31,11 +31,11 @@ class Kind:
     title: str
     short: str
     scope: Scope
-    stored_in: "Readable | None" = None
+    stored_in: "Bucket | None" = None
     group: str = ""
 
     @property
-    def bucket(self) -> "Readable":
+    def bucket(self) -> "Bucket":
         """The bucket of the read model that holds its objects, where there is one."""
         assert self.stored_in is not None, f"no bucket holds {self.plural}"
         return self.stored_in
@@ -72,6 +72,8 @@ EVENT = Kind("events", "event", "Event", "ev", "cluster")
 KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT)
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 """What `all` stands for."""
+WITH_EVENTS = (NODEPOOL, NODE)
+"""The types whose objects have events."""
 ELSEWHERE = {
     NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
     QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
@@ -148,15 +150,18 @@ def _parse_kind(spelling: str, allowed: Sequence[Kind]) -> Kind:
             raise click.UsageError(
                 f"TYPE: {spelling!r} is not supported here; use {_listed(allowed)}{hint}"
             )
-    hint = (
-        similar(spelling, [kind.plural for kind in allowed], cutoff=0.75)
-        or f"use {_listed(allowed)}"
-    )
-    raise click.UsageError(f"TYPE: {spelling!r} is not a type of object; {hint}")
+    close = did_you_mean(spelling, [kind.plural for kind in allowed])
+    hint = close or f"; use {_listed(allowed)}"
+    raise click.UsageError(f"TYPE: {spelling!r} is not a type of object{hint}")
 
 
 def _listed(kinds: Sequence[Kind]) -> str:
-    *others, last = [f"{kind.plural} ({kind.short})" for kind in kinds]
+    return listed([f"{kind.plural} ({kind.short})" for kind in kinds])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as alternatives: `a, b or c`."""
+    *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
 

@@ -10,14 +10,34 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from nodepool.cli.arguments import OptionalValue
+from nodepool.cli.formats import FORMATS, TABLE, Format, parse_format
+from nodepool.cli.names import Kind, listed
+from nodepool.cli.output import print_text
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
+    from nodepool.cli.documents import Document
     from nodepool.client.manifests import Manifest
 
 F = TypeVar("F", bound=Callable[..., object])
 
 COUNT = click.IntRange(0, 1_000_000)
+
+
+class Objects(click.Argument):
+    """The words `TYPE NAME...` or `TYPE/NAME...`, which a shell completes.
+
+    kinds: the types that the command takes.
+    """
+
+    def __init__(self, *args: object, kinds: Sequence[Kind], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.kinds = kinds
+
+
+def objects_argument(kinds: Sequence[Kind], metavar: str) -> Callable[[F], F]:
+    """The words `TYPE NAME...`, as the parameter `what`, which is still to be parsed."""
+    return click.argument("what", cls=Objects, kinds=kinds, nargs=-1, metavar=metavar)
 
 
 class DryRun(StrEnum):
@@ -40,27 +60,77 @@ class DryRun(StrEnum):
 class Output:
     """How a command that changes something reports it.
 
-    form: `name`, `json` or `yaml`; empty for a report in words.
+    format: of the objects as they were stored; a report in words where it is a table.
     dry_run: whether and where the change is only tried.
     """
 
-    form: str = ""
+    format: Format = TABLE
     dry_run: DryRun = DryRun.NONE
+
+    @property
+    def shows_objects(self) -> bool:
+        """Whether the objects are printed, all together at the end."""
+        return not (self.format.is_table or self.format.form == "name")
+
+    def print_line(self, name: str, line: str) -> None:
+        """Prints what is said of one object: its full name, or a line; nothing if it is shown."""
+        if self.format.form == "name":
+            print_text(name)
+        elif not self.shows_objects:
+            print_text(f"{line}{self.dry_run.suffix}")
+
+    def print_objects(self, documents: "Sequence[Document]") -> None:
+        """Prints the objects if they are shown: one alone, several as a list."""
+        if not documents or not self.shows_objects:
+            return
+        if self.format.columns:
+            table = self.format.custom_table()
+            print_text("\n".join(table.lines(map(self.format.custom_cells, documents))))
+        else:
+            self.format.print_whole(documents, single=True)
 
 
 IN_WORDS = Output()
 """The report in words of a change that is made."""
 
 
-def output_options(*forms: str) -> Callable[[F], Callable[..., object]]:
-    """`-o` and `--dry-run`, as the parameter `output`; a bare `--dry-run` means the server."""
-    form = click.option(
+def format_option(*, but: Sequence[str] = (), help: str = "Output format") -> Callable[[F], F]:
+    """`-o`, as the parameter `form`: how objects are printed.
+
+    but: the formats that there are not, by their first word.
+    """
+    forms = [each for each in FORMATS if each.partition("=")[0] not in but]
+
+    def parse(_: click.Context, __: click.Parameter, value: str) -> Format:
+        form = parse_format(value)
+        if form.form in but:
+            message = f"--output: {form.form} is not printed here; use {listed(forms)}"
+            raise click.UsageError(message)
+        return form
+
+    def offered(_: click.Context, __: click.Parameter, text: str) -> list[str]:
+        words = [f"{word}{sign}" for word, sign, _ in (each.partition("=") for each in forms)]
+        return [word for word in words if word.startswith(text)]
+
+    return click.option(
         "-o",
         "--output",
         "form",
-        type=click.Choice(forms or ("name", "json", "yaml")),
-        help="Print this instead of a report in words.",
+        default="",
+        metavar="FORMAT",
+        help=f"{help}: {listed(forms)}.",
+        callback=parse,
+        shell_complete=offered,
     )
+
+
+def output_options(*, only_names: bool = False) -> Callable[[F], Callable[..., object]]:
+    """`-o` and `--dry-run`, as the parameter `output`; a bare `--dry-run` means the server.
+
+    only_names: whether there is no object to print, but only its name.
+    """
+    objects = ("json", "yaml", "jsonpath", "custom-columns") if only_names else ()
+    form = format_option(but=("wide", *objects), help="Print this instead of a report in words")
     dry_run = click.option(
         "--dry-run",
         cls=OptionalValue,
@@ -73,8 +143,8 @@ def output_options(*forms: str) -> Callable[[F], Callable[..., object]]:
 
     def decorated(function: F) -> Callable[..., object]:
         @wraps(function)
-        def command(*args: object, form: str | None, dry_run: str, **rest: object) -> object:
-            return function(*args, output=Output(form or "", DryRun(dry_run)), **rest)
+        def command(*args: object, form: Format, dry_run: str, **rest: object) -> object:
+            return function(*args, output=Output(form, DryRun(dry_run)), **rest)
 
         return form(dry_run(command))
 
@@ -129,6 +199,9 @@ NO_FILES = Files()
 def _separated(names: Sequence[str]) -> Iterator[str]:
     """The files, of which one option may name several, separated by commas."""
     for name in names:
+        # The empty name would be the current folder, as after -f "$FILE" where FILE is not set.
+        if not name.strip(", "):
+            raise click.UsageError(f"-f: {name!r} is not the name of a file, of a folder, or -")
         yield from [name] if Path(name).exists() else filter(None, name.split(","))
 
 

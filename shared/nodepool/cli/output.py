@@ -12,8 +12,6 @@ from nodepool.cli.errors import CliError
 from nodepool.cli.layout import escaped, visible
 from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 
-ZONE_LABEL = "topology.kubernetes.io/zone"
-
 
 def print_text(text: str, *, newline: bool = True) -> None:
     """Prints a text and a newline, at once even into a pipe.
@@ -56,21 +54,13 @@ def is_named(kind: Kind, document: Document, names: Sequence[str]) -> bool:
     if kind in (QUOTA, CAPACITY):
         own |= {text(document, "zone"), text(document, "instanceType")}
     if kind is MACHINE:
-        own.add(text(document, "metadata", "labels", ZONE_LABEL))
+        own.add(text(document, "spec", "zone"))
     return not own.isdisjoint(names)
 
 
-def formatted(kind: Kind, documents: Sequence[Document], form: str, *, single: bool) -> str:
-    """The objects in the format `json`, `yaml` or `name`.
-
-    They are wrapped in a `List`, unless `single` is set and there is just one.
-    """
-    if form == "name":
-        return "\n".join(
-            escaped(f"{kind.full}/{name_of(kind, document)}") for document in documents
-        )
-    value = documents[0] if single and len(documents) == 1 else as_list(documents)
-    return as_json(value) if form == "json" else as_yaml(value)
+def full_name(kind: Kind, document: Document) -> str:
+    """The type and name of an object, as `-o name` prints them."""
+    return escaped(f"{kind.full}/{name_of(kind, document)}")
 
 
 def as_json(value: object) -> str:

@@ -40,17 +40,17 @@ def merge_patch(before: Mapping[str, Json], after: Mapping[str, Json]) -> dict[s
     return patch
 
 
-def conflicts(one: Json, other: Json, path: str = "") -> list[str]:
+def conflicts(first: Json, second: Json, path: str = "") -> list[str]:
     """The paths of fields to which two merge patches give different values."""
-    if one == other:
+    if first == second:
         return []
-    if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return [path]
     return [
-        found
-        for key in one
-        if key in other
-        for found in conflicts(one[key], other[key], f"{path}.{key}" if path else str(key))
+        clash
+        for key in first
+        if key in second
+        for clash in conflicts(first[key], second[key], f"{path}.{key}" if path else str(key))
     ]
 
 
@@ -164,13 +164,15 @@ def _replaced(document: Json, path: Sequence[str], value: Json) -> Json:
     return [*document[:position], inner, *document[position + 1 :]]
 
 
-def _same(one: Json, other: Json) -> bool:
+def _same(first: Json, second: Json) -> bool:
     """Whether two JSON values are equal; unlike in Python, true is not 1."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(
+            _same(first[key], second[key]) for key in first
+        )
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return isinstance(first, bool) == isinstance(second, bool) and first == second
 
 
 def _shown(path: Sequence[str]) -> str:

@@ -13,11 +13,13 @@ class Progress:
     """How far a NodePool is.
 
     text: one line that says it.
+    missing: what it still lacks, and what blocks it; empty where that is not known.
     done: whether it has reached its target.
     failed: whether it never will unless someone changes it.
     """
 
     text: str
+    missing: str = ""
     done: bool = False
     failed: bool = False
 
@@ -43,7 +45,8 @@ def progress(document: Document) -> Progress:
         if condition(document, kind, "status") in ("False", "Unknown")
         and _is_current(document, kind)
     ]
-    return Progress(f"{begin}: {current} of {target} Nodes{''.join(blocked)}...")
+    missing = f"{current} of {target} Nodes{''.join(blocked)}"
+    return Progress(f"{begin}: {missing}...", missing)
 
 
 def _is_current(document: Document, kind: str) -> bool:

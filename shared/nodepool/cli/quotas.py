@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import QUOTA
 from nodepool.cli.options import DryRun
-from nodepool.cli.output import print_note, print_text
+from nodepool.cli.output import print_note
 
 if TYPE_CHECKING:
     from nodepool.cli.sending import Reporting
@@ -36,6 +37,7 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
     else:
         keys = sorted(key for key in existing if key.startswith(f"{zone}." if zone else ""))
         if not keys:
+            await check_place(client, QUOTA)
             print_note("No resources found")
     code = DONE
     for key in keys:
@@ -49,6 +51,5 @@ async def delete_quotas(client: "Client", names: Sequence[str], zone: str, how: 
             if not (is_missing and how.ignore_missing):
                 code = report(error, f'quota "{key}"')
             continue
-        line = f'{QUOTA.full} "{key}" deleted{how.output.dry_run.suffix}'
-        print_text(f"{QUOTA.full}/{key}" if how.output.form == "name" else line)
+        how.output.print_line(f"{QUOTA.full}/{key}", f'{QUOTA.full} "{key}" deleted')
     return code

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from nodepool.contract.model import ConditionStatus, ManifestMetadata, NodePoolSpec
+from nodepool.contract.suggest import did_you_mean
 
 Schema = Mapping[str, object]
 """A part of a JSON schema (https://json-schema.org/draft/2020-12)."""
@@ -97,6 +98,27 @@ class Field:
     notes: tuple[str, ...]
     fields: "tuple[Field, ...]"
     about: str
+
+
+class NoSuchFieldError(LookupError):
+    """A path names a field that does not exist; the text says which, and what there is instead."""
+
+
+def find_field(path: Sequence[str]) -> Field:
+    """The field of a NodePool at a path of names; the NodePool itself for the empty path.
+
+    The keys of a map are no fields: a path into it leads to the map. Raises `NoSuchFieldError`.
+    """
+    field = nodepool()
+    for name in path:
+        if field.type.startswith("map["):
+            return field
+        inner = {each.name: each for each in field.fields}
+        if name not in inner:
+            hint = did_you_mean(name, inner) or f"; its fields: {', '.join(inner) or 'none'}"
+            raise NoSuchFieldError(f"{field.name} has no field {name!r}{hint}")
+        field = inner[name]
+    return field
 
 
 def nodepool() -> Field:

@@ -102,6 +102,21 @@ def field_paths(selector: str) -> list[str]:
     return [path for path, _, _ in _field_requirements(selector)]
 
 
+def check_fields(selector: str) -> None:
+    """Raises a usage error for a field selector that names a field which no NodePool has.
+
+    A misspelt one would be missing everywhere, and `!=` would choose every NodePool.
+    """
+    for path in field_paths(selector):
+        # Imported here, because it loads the models of a NodePool.
+        from nodepool.cli.schema import NoSuchFieldError, find_field
+
+        try:
+            find_field(path.split("."))
+        except NoSuchFieldError as error:
+            raise click.UsageError(f"--field-selector: {path}: {error}") from None
+
+
 @lru_cache(maxsize=8)
 def _field_requirements(selector: str) -> Sequence[tuple[str, str, str]]:
     if not selector.strip():

@@ -9,7 +9,7 @@ from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, report
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import IN_WORDS, DryRun, Output
-from nodepool.cli.output import formatted, print_error, print_text
+from nodepool.cli.output import print_error
 from nodepool.cli.verdicts import warn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Reporting:
     ignore_missing: bool = False
 
 
-def said(name: str, verb: str) -> str:
+def change_line(name: str, verb: str) -> str:
     """The line that reports a change, as kubectl words it."""
     return f"{NODEPOOL.full}/{name} {verb}"
 
@@ -64,8 +64,7 @@ async def send(
                 without_outcome += isinstance(outcome, NoOutcome)
                 if not isinstance(outcome, NoOutcome) or without_outcome == 1:
                     code = report(outcome, f'{prefix}nodepool "{name}"')
-    if printed:
-        print_text(formatted(NODEPOOL, printed, how.output.form, single=True))
+    how.output.print_objects(printed)
     if without_outcome > 1:
         print_error(f"{without_outcome - 1} more commands have no outcome")
     return code, accepted
@@ -92,18 +91,15 @@ async def _report(
     client: "Client", command: "Command", outcome: "CommandAccepted", how: Reporting
 ) -> list[Document]:
     """Prints the line of an accepted command; the object instead where a format asks for it."""
-    from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
+    from nodepool.contract.commands import ApplyNodePool
 
     name = command.path[2]
-    if how.output.form == "name":
-        print_text(f"{NODEPOOL.full}/{name}")
-    elif not how.output.form:
-        print_text(f"{how.line(name, outcome.result)}{how.output.dry_run.suffix}")
-    if how.output.dry_run is DryRun.NONE and not isinstance(command, DeleteNodePool):
+    how.output.print_line(f"{NODEPOOL.full}/{name}", how.line(name, outcome.result))
+    if how.output.dry_run is DryRun.NONE and isinstance(command, ApplyNodePool):
         stored = await client.find_stored(name)
-        if stored is not None and isinstance(command, ApplyNodePool):
+        if stored is not None:
             warn(stored)
-    if how.output.form in ("json", "yaml"):
+    if how.output.shows_objects:
         from nodepool.cli.dry_runs import resulting_document
 
         return [await resulting_document(client, command, how.output.dry_run)]
@@ -113,4 +109,8 @@ async def _report(
 def _is_not_found(error: Exception) -> bool:
     from nodepool.client import Refused
 
-    return isinstance(error, Refused) and error.reason == "NotFound"
+    # A cluster that does not exist is not found either.
+    return isinstance(error, Refused) and (error.field, error.reason) == (
+        "metadata.name",
+        "NotFound",
+    )

@@ -45,8 +45,8 @@ async def read(
         documents = await _computed(client, kind)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
     if kind in (NODEPOOL, NODE) and names and not everywhere:
-        found = [(name, await client.get(kind.bucket, name)) for name in names]
-        return [Item(name, document) for name, document in found if document is not None]
+        named = [(name, await client.get(kind.bucket, name)) for name in names]
+        return [Item(name, document) for name, document in named if document is not None]
     listed = await client.list(kind.bucket, everywhere=everywhere)
     return [_item(kind, each, everywhere=everywhere) for each in listed]
 
@@ -73,10 +73,10 @@ async def watch(
                 yield _item(kind, change, everywhere=everywhere)
 
 
-def _item(kind: Kind, found: "Object", *, everywhere: bool) -> Item:
+def _item(kind: Kind, change: "Object", *, everywhere: bool) -> Item:
     parts = _PLACE_PARTS[kind.scope] if everywhere else 0
-    place = tuple(found.key.split(".")[:parts])
-    return Item(found.key, found.document, place)
+    place = tuple(change.key.split(".")[:parts])
+    return Item(change.key, change.document, place)
 
 
 async def _new_events(client: "ReadingClient") -> AsyncGenerator[Item | EndOfList, None]:

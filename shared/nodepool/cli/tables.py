@@ -98,10 +98,6 @@ def _quota_left(document: Document) -> str:
     return str(max(limit - used, 0))
 
 
-def _machine_zone(document: Document) -> str:
-    return text_at(document, "spec", "zone") or labels(document).get(ZONE_LABEL, "")
-
-
 def _event_object(document: Document) -> str:
     regarded = field(document, "involvedObject")
     return f"{text_at(regarded, 'kind')}/{text_at(regarded, 'name')}"
@@ -163,7 +159,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
     ),
     MACHINE: (
         _NAME,
-        Column("ZONE", _machine_zone),
+        Column("ZONE", _at("spec", "zone")),
         Column("INSTANCE TYPE", _at("spec", "instanceType")),
         Column("STATE", _at("status", "state")),
         Column("NODEPOOL", _at("status", "nodePool")),

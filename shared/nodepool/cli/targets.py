@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from nodepool.cli.documents import Document
-from nodepool.cli.hints import similar
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODEPOOL, Kind, parse_names
-from nodepool.cli.options import NO_FILES, Files, files_options
+from nodepool.cli.options import NO_FILES, Files, files_options, objects_argument
 from nodepool.cli.output import name_of, print_note
-from nodepool.cli.selectors import field_paths, has_fields, selects
+from nodepool.cli.selectors import check_fields, has_fields, selects
+from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
     from nodepool.client import Client
@@ -46,8 +46,7 @@ class Targets:
         if self.names and (by_selector or self.everything):
             raise click.UsageError("NAME: write either names, or --all or a selector")
         selects(self.selector, {})  # Raises for one that cannot be read, before anything is sent.
-        for path in field_paths(self.fields):
-            _check_field(path)
+        check_fields(self.fields)
 
     async def find(self, client: "Client") -> Sequence[str]:
         """The names of the NodePools; those chosen by name may not exist.
@@ -58,10 +57,11 @@ class Targets:
             return self.names
         names = [
             name_of(NODEPOOL, document)
-            for document in await documents(client)
+            for document in [item.document or {} for item in await read(client, NODEPOOL)]
             if selects(self.selector, document) and has_fields(self.fields, document)
         ]
         if not names:
+            await check_place(client, NODEPOOL)
             print_note("No resources found")
         return names
 
@@ -75,7 +75,7 @@ def target_options(
     trailing: whether `KEY=VALUE` and `KEY-` may follow, which become the parameter `trailing`.
     """
     pairs = " [KEY=VALUE|KEY-]..." if trailing else ""
-    options = _selection(verb, f"[{kinds[0].singular} NAME...]{pairs}")
+    options = _selection(verb, kinds, f"[{kinds[0].singular} NAME...]{pairs}")
 
     def decorated(function: F) -> Callable[..., object]:
         @wraps(function)
@@ -97,9 +97,9 @@ def target_options(
     return decorated
 
 
-def _selection(verb: str, what: str) -> "Sequence[Callable[[F], F]]":
+def _selection(verb: str, kinds: Sequence[Kind], what: str) -> "Sequence[Callable[[F], F]]":
     return (
-        click.argument("what", nargs=-1, metavar=what),
+        objects_argument(kinds, what),
         click.option(
             "-l", "--selector", default="", metavar="LABELS", help=f"{verb} all with these labels."
         ),
@@ -136,25 +136,3 @@ def _targets(
 def _is_pair(word: str) -> bool:
     """Whether a word is `KEY=VALUE` or `KEY-`, which no type and no name can be."""
     return "=" in word or word.endswith("-")
-
-
-async def documents(client: "Client") -> list[Document]:
-    """Each NodePool of the cluster, as the read model has it."""
-    found = await client.list(NODEPOOL.bucket)
-    return [each.document for each in found if each.document is not None]
-
-
-def _check_field(path: str) -> None:
-    """Raises a usage error for a field that no NodePool has.
-
-    A misspelt one would be missing everywhere, and `!=` would choose every NodePool.
-    """
-    from nodepool.cli.schema import nodepool
-
-    field, names = nodepool(), path.split(".")
-    while names and not field.type.startswith("map["):
-        inner = {each.name: each for each in field.fields}
-        if names[0] not in inner:
-            hint = similar(names[0], inner) or f"{field.name} has {', '.join(inner) or 'no fields'}"
-            raise click.UsageError(f"--field-selector: {path} is no field of a NodePool; {hint}")
-        field = inner[names.pop(0)]

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from nodepool.cli.hints import similar
 from nodepool.cli.output import print_note
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ def warning(stored: "NodePoolValidated") -> str:
     if stored.reason is not Validated.INVALID or not culprit:
         return text
     advice = f"delete it with 'nodepool delete nodepool {stored.pool}' and create it anew"
-    question = _question(stored)
-    return f"{text}{question}; {culprit} cannot be changed, so {advice}"
+    pause = " " if text.endswith("?") else "; "
+    return f"{text}{pause}{culprit} cannot be changed, so {advice}"
 
 
 def _unchangeable(stored: "NodePoolValidated") -> str:
@@ -46,14 +45,3 @@ def _unchangeable(stored: "NodePoolValidated") -> str:
         ):
             return "instanceType and computeClass"
     return ""
-
-
-def _question(stored: "NodePoolValidated") -> str:
-    """Types with a similar name that the zone offers, for a type that does not exist."""
-    from nodepool.contract.catalog import INSTANCE_TYPES
-
-    if stored.fault != "InstanceType":
-        return ""
-    offered = [name for name, each in INSTANCE_TYPES.items() if stored.zone in each.zones]
-    question = similar(stored.spec.instance_type, offered)
-    return f" ({question})" if question else ""

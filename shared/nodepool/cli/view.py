@@ -9,18 +9,16 @@ import click
 
 from nodepool.cli import tables
 from nodepool.cli.documents import Document, labels
-from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.layout import Table
-from nodepool.cli.names import CAPACITY, EVENT, QUOTA, Kind
-from nodepool.cli.output import formatted, is_named, name_of, print_error, print_text
-from nodepool.cli.reading import unknown_place
-from nodepool.cli.selectors import field_paths, has_fields, selects
-from nodepool.cli.sources import Item, read
+from nodepool.cli.names import CAPACITY, EVENT, NODEPOOL, QUOTA, Kind
+from nodepool.cli.output import full_name, is_named, print_text
+from nodepool.cli.selectors import check_fields, field_paths, has_fields, selects
+from nodepool.cli.sources import Item
+from nodepool.contract.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path
-    from nodepool.client import ReadingClient
 
 _PLACES = {"cluster": ("ORG", "CLUSTER"), "organisation": ("ORG",), "cell": ()}
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -63,15 +61,14 @@ class View:
         """Raises a usage error for a selector or path that cannot be read or names no field."""
         selects(self.selector, {})
         _sort_path(self.sort_by)
+        if self.kind is NODEPOOL:
+            check_fields(self.fields)
         roots = _ROOTS.get(self.kind, _OBJECT)
         for path in field_paths(self.fields):
             root = path.partition(".")[0]
             if root not in roots:
-                from difflib import get_close_matches
-
-                close = get_close_matches(root, roots, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"use {', '.join(roots)}"
-                raise click.UsageError(f"--field-selector: {path!r} is not a field; {hint}")
+                hint = did_you_mean(root, roots) or f"; use {', '.join(roots)}"
+                raise click.UsageError(f"--field-selector: {path!r} is not a field{hint}")
 
     def includes(self, document: Document) -> bool:
         """Whether an object is part of the selection."""
@@ -140,7 +137,7 @@ class View:
 
     def print_names(self, documents: Sequence[Document]) -> None:
         """Prints the names of objects."""
-        print_text(formatted(self.kind, documents, "name", single=False))
+        print_text("\n".join(full_name(self.kind, document) for document in documents))
 
 
 def _sort_path(text: str) -> "Path | None":
@@ -171,24 +168,3 @@ def _sort_key(path: "Path", document: Document) -> tuple[int, float, str] | tupl
         case [value, *_] if value is not None:
             return 1, 0.0, str(value)
     return ()
-
-
-async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
-    """Prints an error for each name that no object has, and returns the exit code."""
-    from difflib import get_close_matches
-
-    if not names:
-        return DONE
-    place = await unknown_place(client, kind)
-    if place is not None:
-        print_error(place)
-        return REFUSED
-    found = [item.document for item in await read(client, kind) if item.document is not None]
-    known = sorted({name_of(kind, document) for document in found})
-    where = "" if kind.scope == "cell" else f" in {client.org}"
-    where += f"/{client.cluster}" if kind.scope == "cluster" else ""
-    for name in names:
-        close = get_close_matches(name, known, n=1, cutoff=0.7)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        print_error(f'{kind.singular} "{name}" not found{where}{hint}')
-    return REFUSED

@@ -61,10 +61,23 @@ def read_manifests(names: Iterable[str], *, recursive: bool = False) -> list[Man
     ]
 
 
+def standard_input() -> bytes:
+    """What standard input holds, up to one byte more than a file may have.
+
+    Raises `ManifestError` where it cannot be read.
+    """
+    if sys.stdin is None:
+        raise ManifestError("standard input: cannot be read: it is closed")
+    try:
+        return sys.stdin.buffer.read(SIZE_MAX + 1)
+    except OSError as error:
+        raise ManifestError(f"standard input: cannot be read: {error.strerror}") from None
+
+
 def _contents(name: str, *, recursive: bool) -> Iterator[tuple[str, bytes]]:
     # One byte more than allowed is read, to notice an input that is too large.
     if name == STDIN:
-        yield "standard input", sys.stdin.buffer.read(SIZE_MAX + 1)
+        yield "standard input", standard_input()
         return
     if name.startswith(("http://", "https://")):
         problem = "is an address, and nothing is fetched; use curl -fsSL ADDRESS and -f -"
@@ -106,7 +119,7 @@ def parse_manifests(text: str | bytes, source: str) -> list[Manifest]:
     return manifests
 
 
-def parse_yaml(text: str, source: str) -> object:
+def parse_yaml(text: str | bytes, source: str) -> object:
     """The value of one YAML document, or of JSON; None for an empty text.
 
     Raises `ManifestError`, whose text begins with `source`.

@@ -9,7 +9,8 @@ from nodepool.client.errors import Refused
 if TYPE_CHECKING:
     from nodepool.contract.messages import Command
 
-_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+"""As long as a name in Kubernetes may be, so that every subject is short enough for the server."""
 
 
 def checked(field: str, name: str) -> str:

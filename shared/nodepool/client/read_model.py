@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
 
 from nodepool.client.errors import translated
 from nodepool.client.names import checked
@@ -15,8 +14,6 @@ from nodepool.contract.log import Entry
 from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
-Readable = Bucket | Literal["machines", "clusters"]
-"""The buckets that a client reads."""
 Document = Mapping[str, object]
 """An object as Kubernetes would show it: the value of its JSON."""
 
@@ -44,7 +41,7 @@ class Listed:
 class ReadModel(Session):
     """The part of a client that reads objects."""
 
-    async def get(self, bucket: Readable, key: str) -> Document | None:
+    async def get(self, bucket: Bucket, key: str) -> Document | None:
         """The object with this key; None where there is none.
 
         The key of a NodePool, Node or cluster is its name; of a machine, `<zone>.<name>`; of a
@@ -56,7 +53,7 @@ class ReadModel(Session):
         return document_of(entry) if entry is not None else None
 
     async def list(
-        self, bucket: Readable, prefix: str = "", *, everywhere: bool = False
+        self, bucket: Bucket, prefix: str = "", *, everywhere: bool = False
     ) -> list[Object]:
         """Every object of a bucket whose key begins with `prefix`, ordered by key.
 
@@ -71,7 +68,7 @@ class ReadModel(Session):
         return [objects[key] for key in sorted(objects) if objects[key].document is not None]
 
     async def watch(
-        self, bucket: Readable, prefix: str = "", *, everywhere: bool = False
+        self, bucket: Bucket, prefix: str = "", *, everywhere: bool = False
     ) -> AsyncGenerator[Object | Listed, None]:
         """Every object of a bucket whose key begins with `prefix`, `Listed`, then each change.
 
@@ -97,7 +94,9 @@ class ReadModel(Session):
         from nodepool.contract.events import ClusterRegistered
         from nodepool.contract.messages import Envelope
 
-        entry = await self._last_event(ClusterRegistered, UNNAMED)
+        entry = await self._last_event(
+            (ClusterRegistered.speaker, ClusterRegistered.__name__), UNNAMED
+        )
         if entry is None:
             return None
         envelope = decode(ClusterRegistered, entry.subject, entry.content, {}, entry.position)
@@ -113,7 +112,7 @@ class ReadModel(Session):
         names = (subject.split(".") for subject in subjects or ())
         return sorted((tokens[3], tokens[4]) for tokens in names)
 
-    def _prefix(self, bucket: Readable) -> str:
+    def _prefix(self, bucket: Bucket) -> str:
         """The subject of the client's objects in a bucket, up to their key."""
         match bucket:
             case "nodepools" | "nodes":

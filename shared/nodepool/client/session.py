@@ -5,7 +5,7 @@ import getpass
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from nats.errors import Error as NatsError
 
@@ -18,12 +18,11 @@ from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 
-if TYPE_CHECKING:
-    from nodepool.contract.messages import Event
-
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
 """How long an outcome or a reply of the server may take by default, in seconds."""
+CONNECTING_S: Final = 5.0
+"""How long connecting may take at most, in seconds."""
 FILTERS_MAX: Final = 16
 """With more filters than this on one reader, one wide filter is cheaper, and skipping the rest."""
 STREAM_NOT_FOUND: Final = 10059
@@ -55,7 +54,12 @@ class Session:
     async def __aenter__(self) -> Self:
         address = without_password(self.url)
         try:
-            self._open_connection = await connect(self.url, self._source)
+            self._open_connection = await connect(
+                self.url,
+                self._source,
+                patience_s=min(self.timeout_s, CONNECTING_S),
+                silence_s=self.timeout_s,
+            )
         except errors.Unreachable:
             raise Unreachable(
                 f"no NATS server responds at {address}: start one with 'nodepool up', or set"
@@ -150,9 +154,10 @@ class Session:
             raise not_responding(self.url)
         return entries
 
-    async def _last_event(self, kind: "type[Event]", pool: str) -> Entry | None:
-        """The newest event of a kind on this cluster and `pool`, which is one subject token."""
-        subject = f"np.evt.{kind.speaker}.{self.org}.{self.cluster}.{pool}.{kind.__name__}"
+    async def _last_event(self, event: tuple[str, str], pool: str) -> Entry | None:
+        """The newest event, by service and name, on this cluster and `pool`, which is a token."""
+        service, name = event
+        subject = f"np.evt.{service}.{self.org}.{self.cluster}.{pool}.{name}"
         with translated(self.url):
             return await api.last_message(self._connection, STREAM, subject)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.client.errors import NotFound
 from nodepool.client.names import checked
 from nodepool.client.read_model import Document
@@ -9,7 +10,7 @@ from nodepool.client.session import Session
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import rfc3339
 from nodepool.contract.decode import decode
-from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
+from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.keys import token
 from nodepool.contract.messages import Envelope
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
@@ -25,7 +26,7 @@ class StoredPools(Session):
         """The newest desired state of a NodePool and the verdict on it; None for no NodePool."""
         name = token(checked("name", pool))
         stored, deleted = await asyncio.gather(
-            self._last_event(NodePoolValidated, name), self._last_event(CWNodePoolDeleted, name)
+            self._last_event(VALIDATED, name), self._last_event(DELETED, name)
         )
         if stored is None or (deleted is not None and deleted.position > stored.position):
             return None

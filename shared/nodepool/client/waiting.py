@@ -2,15 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final, Literal
 
+from nodepool.client.accepted import (
+    DELETED,
+    DELETING,
+    VALIDATED,
+    Accepted,
+    accepted_in,
+    is_outdated,
+)
 from nodepool.client.errors import NotFound, TimedOut
 from nodepool.client.names import checked
 from nodepool.client.read_model import Document, ReadModel, document_of
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.keys import token
-from nodepool.contract.log import Entry
 
 if TYPE_CHECKING:
     from nodepool.contract.model import ConditionStatus
@@ -18,17 +25,12 @@ if TYPE_CHECKING:
 READ_MODEL_LAG_S: Final = 0.2
 """A NodePool that the read model has not shown for so many seconds is looked up in the log."""
 
+READ_S: Final = 2.0
+"""How long reading the present state of an object may take, in seconds."""
+
 Waited = Literal["nodepools", "nodes"]
 """The buckets whose objects can be waited for."""
 _SINGULAR: Final[Mapping[Waited, str]] = {"nodepools": "nodepool", "nodes": "node"}
-
-
-class Accepted(NamedTuple):
-    """What the log says of a NodePool: which one it is, its newest generation, and where."""
-
-    uid: str
-    generation: int
-    position: int
 
 
 class Waiting(ReadModel):
@@ -70,31 +72,52 @@ class Waiting(ReadModel):
         what: what is waited for, to name it in the error.
 
         Raises `NotFound` where there is no such object or it is deleted, and `TimedOut` after
-        `timeout_s` seconds; None waits without limit.
+        `timeout_s` seconds; None waits without limit. The present state is read in any case.
         """
-        try:
-            async with asyncio.timeout(timeout_s), aclosing(self.follow(bucket, name)) as changes:
-                async for document in changes:
-                    if document is None:
-                        raise self._not_found(bucket, name)
-                    if is_met(document):
-                        return document
-        except TimeoutError:
-            pass
-        raise TimedOut(f"timed out waiting for {what} on {_SINGULAR[bucket]}/{name}")
+
+        def is_reached(document: Document | None) -> bool:
+            if document is None:
+                raise self._not_found(bucket, name)
+            return is_met(document)
+
+        reached = await self._reached(bucket, name, is_reached, timeout_s)
+        if reached is None:
+            raise TimedOut(f"timed out waiting for {what} on {_SINGULAR[bucket]}/{name}")
+        return reached
 
     async def wait_until_created(
         self, bucket: Waited, name: str, *, timeout_s: float | None = None
     ) -> Document:
         """The object, once it exists; raises `TimedOut` after `timeout_s` seconds."""
-        try:
-            async with asyncio.timeout(timeout_s), aclosing(self.follow(bucket, name)) as changes:
+        created = await self._reached(bucket, name, lambda each: each is not None, timeout_s)
+        if created is None:
+            raise TimedOut(f"timed out waiting for {_SINGULAR[bucket]}/{name} to be created")
+        return created
+
+    async def _reached(
+        self,
+        bucket: Waited,
+        name: str,
+        is_met: Callable[[Document | None], bool],
+        timeout_s: float | None,
+    ) -> Document | None:
+        """The object in the state; None where it is not in it in time.
+
+        The present state is read in any case, also with no time left.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        first = None if deadline is None else max(deadline, loop.time() + READ_S)
+        with suppress(TimeoutError):
+            async with (
+                aclosing(self.follow(bucket, name)) as changes,
+                asyncio.timeout_at(first) as limit,
+            ):
                 async for document in changes:
-                    if document is not None:
+                    if is_met(document):
                         return document
-        except TimeoutError:
-            pass
-        raise TimedOut(f"timed out waiting for {_SINGULAR[bucket]}/{name} to be created")
+                    limit.reschedule(deadline)
+        return None
 
     async def wait_until_gone(
         self, *names: str, timeout_s: float | None = None, bucket: Waited = "nodepools"
@@ -106,7 +129,7 @@ class Waiting(ReadModel):
         left = set(names)
         try:
             async with (
-                asyncio.timeout(timeout_s),
+                asyncio.timeout(None if timeout_s is None else max(timeout_s, READ_S)),
                 aclosing(self._changes(bucket, *names)) as changes,
             ):
                 while left:
@@ -122,20 +145,30 @@ class Waiting(ReadModel):
     async def follow(self, bucket: Waited, name: str) -> AsyncGenerator[Document | None, None]:
         """An object and each change of it; None while it does not exist. It never ends by itself.
 
-        A NodePool of the read model that is older than what the log has accepted is passed over.
+        A NodePool of the read model that is older than what the log has accepted is passed over;
+        one that is deleted there does not exist.
         """
         accepted = await self._accepted(name) if bucket == "nodepools" else None
         async with aclosing(self._changes(bucket, name)) as changes:
             async for _, document in changes:
                 if document is None or not is_outdated(document, accepted):
                     yield document
+                elif accepted is not None and accepted.state == "deleted":
+                    yield None
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        """The newest generation of a NodePool in the log; None where it never existed."""
-        from nodepool.contract.events import NodePoolValidated
-
-        entry = await self._last_event(NodePoolValidated, token(checked("name", pool)))
-        return accepted_in(entry) if entry is not None else None
+        """What the log says of a NodePool; None where it never existed."""
+        name = token(checked("name", pool))
+        stored, deleting, deleted = await asyncio.gather(
+            *(self._last_event(event, name) for event in (VALIDATED, DELETING, DELETED))
+        )
+        if stored is None:
+            return None
+        if deleted is not None and deleted.position > stored.position:
+            return Accepted("", 0, deleted.position, "deleted")
+        if deleting is not None and deleting.position > stored.position:
+            return accepted_in(deleting, "deleting")
+        return accepted_in(stored)
 
     async def _changes(
         self, bucket: Waited, *names: str
@@ -148,23 +181,20 @@ class Waiting(ReadModel):
             while True:
                 entries = await reader.next(READ_MODEL_LAG_S if unseen else None)
                 for entry in entries:
-                    name = entry.subject[len(prefix) :]
-                    if name in wanted:
+                    name, document = entry.subject[len(prefix) :], document_of(entry)
+                    # The mark of an earlier deletion says nothing of an object made anew.
+                    if name in wanted and (document is not None or name not in unseen):
                         unseen.discard(name)
-                        yield name, document_of(entry)
+                        yield name, document
                 for name in sorted(unseen) if not entries else ():
                     # Under load the read model may be behind the log.
-                    if bucket == "nodes" or not await self._exists_in_log(name):
+                    if bucket == "nodes" or not await self._is_in_log(name):
                         unseen.discard(name)
                         yield name, None
 
-    async def _exists_in_log(self, pool: str) -> bool:
-        """Whether the NodePool was created and not deleted since, as the log has it."""
-        from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
-
-        created = await self._last_event(NodePoolValidated, token(pool))
-        deleted = await self._last_event(CWNodePoolDeleted, token(pool))
-        return created is not None and (deleted is None or deleted.position < created.position)
+    async def _is_in_log(self, pool: str) -> bool:
+        accepted = await self._accepted(pool)
+        return accepted is not None and accepted.state != "deleted"
 
     def _not_found(self, bucket: Waited, name: str) -> NotFound:
         return NotFound(f'{_SINGULAR[bucket]} "{name}" not found in {self.org}/{self.cluster}')
@@ -174,33 +204,6 @@ def _filters(prefix: str, names: frozenset[str]) -> Sequence[str]:
     if len(names) > FILTERS_MAX:
         return [f"{prefix}>"]
     return [prefix + name for name in sorted(names)]
-
-
-def accepted_in(entry: Entry) -> Accepted | None:
-    """What a `NodePoolValidated` says of its NodePool; None where it cannot be read."""
-    from nodepool.contract.decode import decode
-    from nodepool.contract.events import NodePoolValidated
-    from nodepool.contract.messages import Envelope
-
-    envelope = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
-    if not isinstance(envelope, Envelope):
-        return None
-    return Accepted(envelope.data.uid, envelope.data.generation, entry.position)
-
-
-def is_outdated(document: Document, accepted: Accepted | None) -> bool:
-    """Whether a NodePool of the read model is older than what the log has accepted.
-
-    That is: an earlier one of the same name, or an earlier generation, last changed before that.
-    """
-    metadata = document.get("metadata")
-    if accepted is None or not isinstance(metadata, Mapping):
-        return False
-    version, generation = str(metadata.get("resourceVersion", "")), metadata.get("generation")
-    if version.isdecimal() and int(version) >= accepted.position:
-        return False
-    is_earlier = isinstance(generation, int) and generation < accepted.generation
-    return is_earlier or metadata.get("uid", accepted.uid) != accepted.uid
 
 
 def has_condition(document: Document, condition: str, status: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodepool.client import Client, ClientError, Document
+from nodepool.client.session import URL
 from nodepool.contract.services import SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.console import report
@@ -134,12 +135,15 @@ async def _set_up(options: Options, url: str) -> None:
 
 def advice(url: str, org: str, cluster: str) -> str:
     """What to try on the control plane that runs."""
+    settings = (("URL", url, URL), ("ORG", org, "demo"), ("CLUSTER", cluster, "demo"))
+    unusual = [f"NODEPOOL_{name}={value}" for name, value, usual in settings if value != usual]
+    where = f", after 'export {' '.join(unusual)}'," if unusual else ","
     return f"""
 Publish commands to {url} on np.cmd.{org}.{cluster}.<pool>.<Command>, for example
   nats pub np.cmd.{org}.{cluster}.training.ScaleNodePool '{{"targetNodes": 12}}'
 and see what happens with
   nats sub 'np.evt.*.{org}.{cluster}.>'
-In another terminal, try
+In another terminal{where} try
   .venv/bin/nodepool get nodepools -w
   .venv/bin/nodepool describe nodepool training
   .venv/bin/nodepool scale nodepool training --target 12

@@ -14,6 +14,8 @@ Listener = Callable[[], None]
 ErrorListener = Callable[[Exception], None]
 RETRY_S = 0.05
 """The pause between two attempts to reach a server."""
+PINGS = 1
+"""How many pings a server may leave without a reply."""
 
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _SEQUENCE = b"\r\nNats-Sequence:"
@@ -62,10 +64,13 @@ class Connection(Client):
             notify(error)
 
 
-async def connect(url: str, name: str, *, patience_s: float | None = 5.0) -> Connection:
+async def connect(
+    url: str, name: str, *, patience_s: float | None = 5.0, silence_s: float = 240.0
+) -> Connection:
     """A connection that finds its server again by itself; `name` is what the server shows for it.
 
-    Raises Unreachable where no server answers within `patience_s` seconds; None waits for ever.
+    A server that has not replied to a ping for about `silence_s` seconds counts as gone. Raises
+    Unreachable where no server answers within `patience_s` seconds; None waits for ever.
     """
     connection = Connection()
     attempt = connection.connect(
@@ -75,6 +80,8 @@ async def connect(url: str, name: str, *, patience_s: float | None = 5.0) -> Con
         reconnect_time_wait=RETRY_S,  # type: ignore[arg-type]  # Any number will do.
         pending_size=8 << 20,
         allow_reconnect=True,
+        ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # Any number will do.
+        max_outstanding_pings=PINGS,
         connect_timeout=2,
         disconnected_cb=connection.disconnected,
         reconnected_cb=connection.reconnected,

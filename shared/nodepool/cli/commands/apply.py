@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.errors import DONE, report
 from nodepool.cli.names import NODEPOOL, parse_names
 from nodepool.cli.options import (
     COUNT,
@@ -11,9 +12,10 @@ from nodepool.cli.options import (
     Files,
     Output,
     files_options,
+    objects_argument,
     output_options,
 )
-from nodepool.cli.sending import Reporting, said, send
+from nodepool.cli.sending import Reporting, change_line, send
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
 
     async def work(client: "Client") -> int:
         commands = [client.addressed(manifest) for manifest in manifests]
-        how = Reporting(said, output, _places(manifests))
+        how = Reporting(change_line, output, _places(manifests))
         code, _ = await send(client, commands, how)
         return code
 
@@ -50,7 +52,7 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="[nodepool NAME]")
+@objects_argument((NODEPOOL,), "[nodepool NAME]")
 @files_options(FILES_HELP)
 @click.option("--instance-type", metavar="TYPE", help="The type of the Nodes.")
 @click.option("--target", "--replicas", type=COUNT, metavar="N", help="The number of Nodes.")
@@ -78,11 +80,12 @@ def create(
         "compute_class": compute_class,
     }
     commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
-    if output.dry_run is DryRun.CLIENT and output.form:
-        return _print_manifests(commands, output.form)
+    if output.dry_run is DryRun.CLIENT and not output.format.is_table:
+        _print_manifests(commands, output)
+        return DONE
 
     async def work(client: "Client") -> int:
-        how = Reporting(said, output, places)
+        how = Reporting(change_line, output, places)
         code, _ = await send(client, [client.addressed(each) for each in commands], how)
         return code
 
@@ -101,10 +104,17 @@ def replace(settings: Settings, files: Files, output: Output) -> int:
     manifests = files.manifests()
 
     async def work(client: "Client") -> int:
-        commands = [await _existing(client, manifest) for manifest in manifests]
-        how = Reporting(lambda name, _: said(name, "replaced"), output, _places(manifests))
-        code, _ = await send(client, commands, how)
-        return code
+        from nodepool.client import NotFound
+
+        commands, places, code = [], [], DONE
+        for manifest, place in zip(manifests, _places(manifests), strict=True):
+            try:
+                commands.append(await _existing(client, manifest))
+                places.append(place)
+            except NotFound as error:
+                code = report(error, manifest.place)
+        how = Reporting(lambda name, _: change_line(name, "replaced"), output, places)
+        return (await send(client, commands, how))[0] or code
 
     return settings.run(work)
 
@@ -149,20 +159,19 @@ def _new(command: "ApplyNodePool") -> "ApplyNodePool":
 
 
 async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":
-    """The command for a manifest that is refused unless the NodePool that exists now still does."""
+    """The command for a manifest that is refused unless the NodePool that exists now still does.
+
+    Raises `NotFound` where there is none.
+    """
     command = client.addressed(manifest)
     metadata = command.metadata
-    stored = await client.find_stored(metadata.name)
-    # No NodePool has this uid, so the control plane refuses the command and says why.
-    uid = metadata.uid or (stored.uid if stored is not None else "none")
+    uid = metadata.uid or (await client.stored(metadata.name)).uid
     return command.model_copy(update={"metadata": metadata.model_copy(update={"uid": uid})})
 
 
-def _print_manifests(commands: "Sequence[ApplyNodePool]", form: str) -> int:
-    from nodepool.cli.errors import DONE
-    from nodepool.cli.output import formatted, print_text
+def _print_manifests(commands: "Sequence[ApplyNodePool]", output: Output) -> None:
     from nodepool.client.stored import desired_document
 
-    documents = [desired_document(command) for command in commands]
-    print_text(formatted(NODEPOOL, documents, form, single=True))
-    return DONE
+    for command in commands:
+        output.print_line(f"{NODEPOOL.full}/{command.metadata.name}", "")
+    output.print_objects([desired_document(command) for command in commands])

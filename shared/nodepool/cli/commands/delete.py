@@ -52,7 +52,7 @@ def _cascades(_: click.Context, __: click.Parameter, value: str) -> None:
 @click.option(
     "--cascade", default="foreground", hidden=True, expose_value=False, callback=_cascades
 )
-@output_options("name")
+@output_options(only_names=True)
 @click.pass_obj
 def delete(
     settings: Settings,

@@ -8,14 +8,15 @@ import click
 
 from nodepool.cli.description import described
 from nodepool.cli.documents import Document, text
-from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import CountedEvent, counted
-from nodepool.cli.names import EVENT, KINDS, NODE, NODEPOOL, parse_selections
-from nodepool.cli.output import name_of, print_error, print_note, print_text
-from nodepool.cli.reading import run_reading, unknown_place
+from nodepool.cli.missing import check_place, report_missing
+from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, parse_selections
+from nodepool.cli.options import objects_argument
+from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, Item, read
-from nodepool.cli.view import View, report_missing
+from nodepool.cli.view import View
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -25,7 +26,7 @@ SELECTOR_HELP = "Show only objects with these labels, as in `get`."
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@objects_argument(DESCRIBED, "TYPE[,TYPE] [NAME]... | TYPE/NAME...")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
 @click.option(
     "--show-events/--hide-events", default=True, show_default=True, help="Show the events too."
@@ -42,7 +43,7 @@ def describe(settings: Settings, what: tuple[str, ...], selector: str, show_even
     ]
     for view in views:
         view.check()
-    return run_reading(settings, lambda client: _describe(client, views, show_events=show_events))
+    return settings.read(lambda client: _describe(client, views, show_events=show_events))
 
 
 async def _describe(client: "ReadingClient", views: Sequence[View], *, show_events: bool) -> int:
@@ -56,10 +57,7 @@ async def _describe(client: "ReadingClient", views: Sequence[View], *, show_even
     if texts:
         print_text("\n\n\n".join(texts))
     elif not any(names for _, names in missing):
-        place = await unknown_place(client, views[0].kind)
-        if place is not None:
-            print_error(place)
-            return REFUSED
+        await check_place(client, views[0].kind)
         print_note("No resources found")
     codes = [await report_missing(client, view.kind, names) for view, names in missing]
     return max(codes, default=DONE)
@@ -69,7 +67,7 @@ async def _described(client: "ReadingClient", view: View, item: Item, *, show_ev
     document = item.document or {}
     name = name_of(view.kind, document)
     events: Sequence[CountedEvent] | None = None
-    if show_events and view.kind in (NODEPOOL, NODE):
+    if show_events and view.kind in WITH_EVENTS:
         events = await _recent_events(client, view, name, document)
     return described(document, events, datetime.now(UTC), name=name)
 

@@ -9,7 +9,7 @@ import click
 from nodepool.cli.errors import DONE, REFUSED, USAGE, report
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import Files, files_options
-from nodepool.cli.output import formatted, print_text
+from nodepool.cli.output import as_yaml, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _comparable(document: "Document") -> list[str]:
     metadata = document["metadata"]
     assert isinstance(metadata, dict), "an object has metadata"
     kept = {key: metadata[key] for key in ("name", "labels", "annotations") if key in metadata}
-    return formatted(NODEPOOL, [{**document, "metadata": kept}], "yaml", single=True).split("\n")
+    return as_yaml({**document, "metadata": kept}).split("\n")
 
 
 def _lines(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

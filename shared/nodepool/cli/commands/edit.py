@@ -13,8 +13,8 @@ import click
 
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import Output, output_options
-from nodepool.cli.output import formatted, print_error, print_note
+from nodepool.cli.options import Output, objects_argument, output_options
+from nodepool.cli.output import as_yaml, print_error, print_note
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ HEADER = """\
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="nodepool NAME...")
+@objects_argument((NODEPOOL,), "nodepool NAME...")
 @output_options()
 @click.pass_obj
 def edit(settings: Settings, what: tuple[str, ...], output: Output) -> int:
@@ -52,7 +52,7 @@ def _edit(settings: Settings, name: str, output: Output) -> int:
         return stored_document(await client.stored(name))
 
     document = settings.result(read)
-    original = formatted(NODEPOOL, [document], "yaml", single=True)
+    original = as_yaml(document)
     shown, reason = original, ""
     file = _new_file(name)
     while True:

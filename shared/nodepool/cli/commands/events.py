@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli import tables
-from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import counted, event_document, occurred_once
-from nodepool.cli.formats import Format, parse_format
-from nodepool.cli.names import EVENT, NODE, NODEPOOL, parse_required_names
-from nodepool.cli.options import no_headers_option, seconds
-from nodepool.cli.output import print_error, print_note, print_text
-from nodepool.cli.reading import run_reading, unknown_place
+from nodepool.cli.formats import Format
+from nodepool.cli.missing import check_place
+from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
+from nodepool.cli.options import format_option, no_headers_option, seconds
+from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 SINCE_MAX_S = 1e9
 TYPES_HELP = "Show only events of these types, separated by commas."
-FORMAT_HELP = "Output format: json, yaml, name, jsonpath=TEMPLATE or custom-columns=TITLE:PATH,..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,7 @@ class Printer:
         """Prints some of the events."""
         if self.form.is_whole:
             for document in documents:
-                text = self.form.whole([document], single=True)
-                text = f"{text}\n---" if self.form.form == "yaml" else text
-                print_text(text, newline=self.form.form != "jsonpath")
+                self.form.print_one_of_many(document)
             return
         if self.form.form == "name":
             print_text("\n".join(f"event/{_name(document)}" for document in documents))
@@ -82,8 +79,7 @@ class Printer:
     def print_all(self, documents: "list[Document]") -> None:
         """Prints all events there are; as one list where the format has one."""
         if self.form.is_whole:
-            text = self.form.whole(documents, single=False)
-            print_text(text, newline=self.form.form != "jsonpath")
+            self.form.print_whole(documents, single=False)
         elif documents:
             self.print_each(documents)
         else:
@@ -102,7 +98,7 @@ def _name(document: "Document") -> str:
 @click.option(
     "--since", default="1h", show_default=True, metavar="DURATION", help="How far to look back."
 )
-@click.option("-o", "--output", default="", metavar="FORMAT", help=FORMAT_HELP)
+@format_option(but=("wide",))
 @no_headers_option()
 @click.pass_obj
 def events(
@@ -111,19 +107,19 @@ def events(
     watch: bool,
     types: str,
     since: str,
-    output: str,
+    form: Format,
     no_headers: bool,
 ) -> int:
     """List the events of NodePools and Nodes, oldest first."""
     pool = node = ""
     if regarded:
-        kind, (name, *_) = parse_required_names([regarded], (NODEPOOL, NODE))
+        kind, (name, *_) = parse_required_names([regarded], WITH_EVENTS)
         pool, node = (name, "") if kind is NODEPOOL else ("", name)
     back = timedelta(seconds=min(seconds("--since", since), SINCE_MAX_S))
     query = Query(pool, node, _types(types), back)
-    printer = Printer(parse_format(output), headers=not no_headers)
+    printer = Printer(form, headers=not no_headers)
     show = _follow if watch else _list
-    return run_reading(settings, lambda client: show(client, query, printer), patient=watch)
+    return settings.read(lambda client: show(client, query, printer), patient=watch)
 
 
 def _types(text: str) -> frozenset[str]:
@@ -140,10 +136,8 @@ async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
         async for event in client.events(pool=query.pool, node=query.node, since=since)
         if query.includes(event)
     ]
-    place = None if events else await unknown_place(client, EVENT)
-    if place is not None:
-        print_error(place)
-        return REFUSED
+    if not events:
+        await check_place(client, EVENT)
     printer.print_all([event_document(event) for event in counted(events)])
     return DONE
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import DONE, CliError
-from nodepool.cli.hints import similar
 from nodepool.cli.names import NODEPOOL, parse_names
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command
@@ -28,24 +27,16 @@ def explain(path: str, recursive: bool) -> int:
 
     nodepool explain nodepool.spec.lifecycle
     """
-    from nodepool.cli.schema import nodepool
+    from nodepool.cli.schema import NoSuchFieldError, find_field
 
     spelling, *names = path.rstrip(".").split(".")
     parse_names([spelling], (NODEPOOL,))
-    field = nodepool()
-    for name in names:
-        field = _inner(field, name, path)
+    try:
+        field = find_field(names)
+    except NoSuchFieldError as error:
+        raise CliError(f"{path}: {error}") from None
     print_text("\n".join(_lines(field, recursive=recursive, is_object=not names)))
     return DONE
-
-
-def _inner(field: "Field", name: str, path: str) -> "Field":
-    for each in field.fields:
-        if each.name == name:
-            return each
-    hint = similar(name, [each.name for each in field.fields], cutoff=0.5)
-    known = ", ".join(each.name for each in field.fields) or "none"
-    raise CliError(f"{path}: {field.name} has no field {name!r}; {hint or f'its fields: {known}'}")
 
 
 def _lines(field: "Field", *, recursive: bool, is_object: bool) -> Iterator[str]:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from nodepool.cli.changes import Changes
-from nodepool.cli.errors import DONE, REFUSED, CliError
-from nodepool.cli.formats import FORMATS_HELP, parse_format
-from nodepool.cli.names import NODEPOOL, Selection, parse_selections
-from nodepool.cli.options import Files, no_headers_option
-from nodepool.cli.output import print_error, print_note, print_text
-from nodepool.cli.reading import run_reading, unknown_place
+from nodepool.cli.errors import DONE
+from nodepool.cli.formats import Format
+from nodepool.cli.missing import check_place, report_missing
+from nodepool.cli.names import KINDS, NODEPOOL, Selection, parse_selections
+from nodepool.cli.options import (
+    Files,
+    files_options,
+    format_option,
+    no_headers_option,
+    objects_argument,
+)
+from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import WATCHED, EndOfList, Item, read, watch
-from nodepool.cli.view import View, report_missing
+from nodepool.cli.view import View
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -33,7 +39,7 @@ EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
 class Options(TypedDict):
     """The options of `get`, by the names of its parameters."""
 
-    output: str
+    form: Format
     selector: str
     fields: str
     everywhere: bool
@@ -44,13 +50,13 @@ class Options(TypedDict):
     watches: bool
     watch_only: bool
     no_headers: bool
-    files: tuple[str, ...]
+    files: Files
     chunk_size: int
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE[,TYPE] [NAME]... | TYPE/NAME...")
-@click.option("-o", "--output", default="", metavar="FORMAT", help=FORMATS_HELP)
+@objects_argument(KINDS, "TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@format_option()
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
 @click.option("--field-selector", "fields", default="", metavar="SELECTOR", help=FIELDS_HELP)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help=EVERYWHERE_HELP)
@@ -68,7 +74,7 @@ class Options(TypedDict):
 @click.option("--ignore-not-found", is_flag=True, help="Do not fail for what does not exist.")
 @click.option("-w", "--watch", "watches", is_flag=True, help="After the list, print each change.")
 @click.option("--watch-only", is_flag=True, help="Print each change, and no list before.")
-@click.option("-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help=FILES_HELP)
+@files_options(FILES_HELP)
 @click.option("--chunk-size", type=int, default=500, hidden=True)
 @no_headers_option()
 @click.pass_obj
@@ -79,14 +85,13 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     (ma), zones (zo), instancetypes (it), events (ev), or all. The NAME of a quota or capacity is
     ZONE.INSTANCE_TYPE, or either part of it.
     """
-    if bool(what) == bool(options["files"]) and options["files"]:
+    files = options["files"]
+    if what and files.names:
         raise click.UsageError("NAME: write either TYPE or -f FILE")
-    selections = _selected_in(options["files"]) if options["files"] else parse_selections(what)
+    selections = _selected_in(files) if files.names else parse_selections(what)
     views = _views(selections, options)
     if not (options["watches"] or options["watch_only"]):
-        return run_reading(
-            settings, lambda client: _get(client, views, ignore=options["ignore_not_found"])
-        )
+        return settings.read(lambda client: _get(client, views, ignore=options["ignore_not_found"]))
     if len(views) > 1:
         raise click.UsageError("--watch: shows objects of one type; name a single TYPE")
     if views[0].kind not in WATCHED:
@@ -94,13 +99,13 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     if options["sort_by"]:
         raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
     changes = Changes(views[0], only_changes=options["watch_only"])
-    return run_reading(settings, lambda client: _watch(client, changes), patient=True)
+    return settings.read(lambda client: _watch(client, changes), patient=True)
 
 
 def _views(selections: Sequence[Selection], options: Options) -> list[View]:
     view = View(
         NODEPOOL,
-        format=parse_format(options["output"]),
+        format=options["form"],
         selector=options["selector"],
         fields=options["fields"],
         headers=not options["no_headers"],
@@ -118,8 +123,8 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
     return views
 
 
-def _selected_in(files: Sequence[str]) -> list[Selection]:
-    names = [manifest.command.metadata.name for manifest in Files(files).manifests()]
+def _selected_in(files: Files) -> list[Selection]:
+    names = [manifest.command.metadata.name for manifest in files.manifests()]
     return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
 
 
@@ -132,11 +137,9 @@ async def _get(client: "ReadingClient", views: Sequence[View], *, ignore: bool) 
         shown.append((view, view.chosen(existing)))
         missing.append((view, view.missing([item.document or {} for item in existing])))
     has_missing = any(names for _, names in missing)
-    if not has_missing and not any(items for _, items in shown):
-        place = None if views[0].everywhere else await unknown_place(client, views[0].kind)
-        if place is not None:
-            print_error(place)
-            return REFUSED
+    is_empty = not has_missing and not any(items for _, items in shown)
+    if is_empty and not views[0].everywhere:
+        await check_place(client, views[0].kind)
     _print(shown, has_missing=has_missing)
     codes = [
         DONE if ignore else await report_missing(client, view.kind, names)
@@ -152,9 +155,7 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
     if view.format.is_whole:
         if documents or not has_missing:
             single = not others and len(view.names) == 1
-            text = view.format.whole(documents, single=single)
-            # A template decides itself where its lines end.
-            print_text(text, newline=view.format.form != "jsonpath")
+            view.format.print_whole(documents, single=single)
         return
     if not documents:
         if not has_missing:
@@ -184,7 +185,5 @@ async def _watch(client: "ReadingClient", changes: Changes) -> int:
             if missing:
                 return await report_missing(client, view.kind, missing)
             if changes.is_empty and not view.everywhere:
-                place = await unknown_place(client, view.kind)
-                if place is not None:
-                    raise CliError(place)
+                await check_place(client, view.kind)
     return DONE

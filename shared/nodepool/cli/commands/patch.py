@@ -1,6 +1,5 @@
 """`nodepool patch`: changes some fields of NodePools."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,17 +63,18 @@ def patch(
     return settings.run(work)
 
 
-def _content(file: str) -> str:
+def _content(file: str) -> str | bytes:
+    from nodepool.client.manifests import standard_input
+
     try:
         if file == "-":
-            return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8"
-        raise CliError(f"{file}: cannot be read: {reason}") from None
+            return standard_input()
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise CliError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _parsed(text: str) -> object:
+def _parsed(text: str | bytes) -> object:
     """The value of a patch; raises `CliError` where it is neither JSON nor YAML."""
     from nodepool.client.manifests import ManifestError, parse_yaml
 

@@ -7,6 +7,7 @@ import click
 from nodepool.cli.documents import labels
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.names import NODE, parse_required_names
+from nodepool.cli.options import objects_argument
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="node NAME...")
+@objects_argument((NODE,), "node NAME...")
 @click.pass_obj
 def preempt(settings: Settings, what: tuple[str, ...]) -> int:
     """Preempt spot Nodes; each is removed within seven minutes."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import DONE, REFUSED
+from nodepool.cli.layout import escaped
+from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import seconds
+from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import print_error, print_text
-from nodepool.cli.progress import progress
-from nodepool.cli.reading import run_reading
+from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
-from nodepool.cli.view import report_missing
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -24,7 +24,7 @@ def rollout() -> None:
 
 
 @rollout.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="nodepool NAME... | nodepool/NAME...")
+@objects_argument((NODEPOOL,), "nodepool NAME... | nodepool/NAME...")
 @click.option(
     "-w/-W",
     "--watch/--no-watch",
@@ -52,7 +52,7 @@ def status(settings: Settings, what: tuple[str, ...], watches: bool, timeout: st
     async def work(client: "ReadingClient") -> int:
         return max([await _status(client, name, timeout_s, watches=watches) for name in names])
 
-    return run_reading(settings, work, patient=watches)
+    return settings.read(work, patient=watches)
 
 
 async def _status(
@@ -63,21 +63,21 @@ async def _status(
 
     from nodepool.client.errors import TimedOut
 
-    printed = ""
+    state = Progress("")
     try:
         async with asyncio.timeout(timeout_s), aclosing(client.follow("nodepools", name)) as all:
             async for document in all:
                 if document is None:
                     return await report_missing(client, NODEPOOL, [name])
-                state = progress(document)
+                before, state = state, progress(document)
                 if state.failed:
                     print_error(state.text)
                     return REFUSED
-                if state.text != printed:
-                    print_text(state.text)
-                printed = state.text
+                if state.text != before.text:
+                    print_text(escaped(state.text))
                 if state.done or not watches:
                     break
     except TimeoutError:
-        raise TimedOut(f"timed out waiting for nodepool/{name} to reach its target") from None
+        missing = f": {state.missing}" if state.missing else " to reach its target"
+        raise TimedOut(f"timed out waiting for nodepool/{name}{missing}") from None
     return DONE

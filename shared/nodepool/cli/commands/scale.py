@@ -6,7 +6,7 @@ import click
 
 from nodepool.cli.errors import DONE, CliError, report
 from nodepool.cli.options import COUNT, Output, output_options
-from nodepool.cli.sending import Reporting, said, send
+from nodepool.cli.sending import Reporting, change_line, send
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.targets import Targets, target_options
 
@@ -55,7 +55,7 @@ def scale(
                 commands.append(await _command(client, name, target, current, version))
             except CliError as error:
                 code = report(error, f'nodepool "{name}"')
-        how = Reporting(lambda name, _: said(name, "scaled"), output)
+        how = Reporting(lambda name, _: change_line(name, "scaled"), output)
         return (await send(client, commands, how))[0] or code
 
     return settings.run(work)

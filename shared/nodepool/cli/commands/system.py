@@ -6,6 +6,8 @@ from pathlib import Path
 import click
 
 from nodepool.cli.errors import CliError
+from nodepool.cli.formats import Format
+from nodepool.cli.options import format_option
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings, port
 
@@ -57,8 +59,14 @@ def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) ->
 
 
 @click.command(cls=Command)
-def version() -> None:
-    """Print the version."""
+@click.option("--client", is_flag=True, help="Print no version of the server; it has none.")
+@format_option(but=("wide", "name", "custom-columns"))
+def version(client: bool, form: Format) -> None:
+    """Print the version of the command."""
     from importlib.metadata import version as installed
 
-    print_text(f"nodepool {installed('nodepool')}")
+    number = installed("nodepool")
+    if form.is_table:
+        print_text(f"nodepool {number}")
+    else:
+        form.print_whole([{"clientVersion": {"version": number}}], single=True)

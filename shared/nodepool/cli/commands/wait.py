@@ -8,10 +8,10 @@ import click
 from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
 from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
+from nodepool.cli.missing import check_place
 from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection, parse_selections
-from nodepool.cli.options import seconds
+from nodepool.cli.options import objects_argument, seconds
 from nodepool.cli.output import name_of, print_error, print_text
-from nodepool.cli.reading import run_reading
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
 from nodepool.cli.view import View
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from nodepool.client import ReadingClient
     from nodepool.client.waiting import Waited
 
-READ_S = 0.5
-"""How long reading the present state of an object may take, in seconds."""
+AWAITED = (NODEPOOL, NODE)
 
 
 @click.command(cls=Command)
-@click.argument("what", nargs=-1, metavar="TYPE NAME... | TYPE/NAME...")
+@objects_argument(AWAITED, "TYPE NAME... | TYPE/NAME...")
 @click.option("--for", "until", required=True, metavar="STATE", help=f"What to wait for: {FORMS}.")
 @click.option("--all", "everything", is_flag=True, help="Wait for all objects of the type.")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="Wait for these, as in get.")
@@ -48,7 +47,7 @@ def wait(
     timeout: str,
 ) -> int:
     """Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or are gone."""
-    selections = parse_selections(what, (NODEPOOL, NODE))
+    selections = parse_selections(what, AWAITED)
     views = [View(kind, names, selector=selector, fields=fields) for kind, names in selections]
     for view in views:
         view.check()
@@ -61,9 +60,7 @@ def wait(
             raise click.UsageError("NAME: write either names, or --all or a selector")
     awaited = parse_awaited(until)
     timeout_s = seconds("--timeout", timeout)
-    return run_reading(
-        settings, lambda client: _wait(client, views, awaited, timeout_s), patient=True
-    )
+    return settings.read(lambda client: _wait(client, views, awaited, timeout_s), patient=True)
 
 
 async def _wait(
@@ -78,14 +75,16 @@ async def _wait(
     from nodepool.client.errors import ClientError
 
     deadline = asyncio.get_running_loop().time() + timeout_s
+    if awaited.event != "change":
+        # In a cluster that does not exist nothing exists, and nothing will.
+        await check_place(client, views[0].kind)
     selections = [await _selection(client, view) for view in views]
     if awaited.event != "delete" and not any(names for _, names in selections):
         print_error("no resources found that could be waited for")
         return REFUSED
     code = DONE
     for kind, name in ((kind, name) for kind, names in selections for name in names):
-        # Even with no time left, the present state is read once.
-        left = max(deadline - asyncio.get_running_loop().time(), READ_S)
+        left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
             await _wait_for(client, kind, name, awaited, left)
         except ClientError as error:
@@ -124,5 +123,5 @@ async def _wait_for(
     try:
         await client.wait_for(bucket, name, is_met, awaited.what, timeout_s=timeout_s)
     except TimedOut as error:
-        found = awaited.found(seen[0]) if seen else ""
-        raise TimedOut(f"{error}; {found}" if found else str(error)) from None
+        instead = awaited.instead(seen[0]) if seen else ""
+        raise TimedOut(f"{error}; {instead}" if instead else str(error)) from None

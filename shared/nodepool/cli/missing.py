@@ -1,0 +1,64 @@
+"""What is said of names, clusters and organisations that do not exist."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodepool.cli.errors import DONE, REFUSED, CliError
+from nodepool.cli.names import Kind
+from nodepool.cli.output import name_of, print_error
+from nodepool.cli.sources import read
+from nodepool.contract.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from nodepool.client import ReadingClient
+
+
+async def report_missing(client: "ReadingClient", kind: Kind, names: Sequence[str]) -> int:
+    """Prints an error for each name that no object has, and returns the exit code."""
+    if not names:
+        return DONE
+    place = await unknown_place(client, kind)
+    if place is not None:
+        print_error(place)
+        return REFUSED
+    documents = [item.document for item in await read(client, kind) if item.document is not None]
+    known = sorted({name_of(kind, document) for document in documents})
+    where = "" if kind.scope == "cell" else f" in {client.org}"
+    where += f"/{client.cluster}" if kind.scope == "cluster" else ""
+    for name in names:
+        print_error(f'{kind.singular} "{name}" not found{where}{did_you_mean(name, known)}')
+    return REFUSED
+
+
+async def check_place(client: "ReadingClient", kind: Kind) -> None:
+    """Raises `CliError` for an organisation or a cluster that does not exist.
+
+    Where nothing is found, it may be for this reason, and a command that says so changes nothing.
+    """
+    place = await unknown_place(client, kind)
+    if place is not None:
+        raise CliError(place)
+
+
+async def unknown_place(client: "ReadingClient", kind: Kind) -> str | None:
+    """What is wrong with the organisation or cluster that a type is read of; None if nothing."""
+    if kind.scope == "cell":
+        return None
+    clusters = await client.clusters()
+    organisations = {org for org, _ in clusters}
+    if client.org not in organisations:
+        hint = _nearest(client.org, organisations)
+        return f"organisation {client.org!r} has no clusters{hint}"
+    own = {cluster for org, cluster in clusters if org == client.org}
+    if kind.scope == "cluster" and client.cluster not in own:
+        hint = _nearest(client.cluster, own)
+        return f"cluster {client.cluster!r} of {client.org!r} is not registered{hint}"
+    return None
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    if not known:
+        return "; register one with 'nodepool register cluster NAME --zone ZONE'"
+    shown = ", ".join(sorted(known)[:5])
+    there = f"; there are: {shown}{', ...' if len(known) > 5 else ''}"
+    return did_you_mean(name, sorted(known)) or there

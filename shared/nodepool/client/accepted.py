@@ -1,0 +1,63 @@
+"""What the log says of a NodePool, and whether an object of the read model is behind it.
+
+It is read without the models of messages, which take longer to load than all else that reading
+needs.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+from nodepool.contract.log import Entry
+
+VALIDATED: Final = ("validator", "NodePoolValidated")
+DELETING: Final = ("validator", "NodePoolDeleting")
+DELETED: Final = ("validator", "CWNodePoolDeleted")
+"""Events by service and name."""
+State = Literal["stored", "deleting", "deleted"]
+
+
+class Accepted(NamedTuple):
+    """What the log says of a NodePool.
+
+    uid: which one of its name it is.
+    generation: its newest one.
+    position: where that was accepted.
+    state: what became of it there; of a deleted one, nothing but the position is known.
+    """
+
+    uid: str
+    generation: int
+    position: int
+    state: State = "stored"
+
+
+def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:
+    """What an event says of its NodePool; None where it cannot be read."""
+    try:
+        values = json.loads(entry.content)["data"]
+        uid, generation = values["uid"], values["generation"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    if not (isinstance(uid, str) and isinstance(generation, int)):
+        return None
+    return Accepted(uid, generation, entry.position, state)
+
+
+def is_outdated(document: Mapping[str, object], accepted: Accepted | None) -> bool:
+    """Whether a NodePool of the read model is older than what the log has accepted.
+
+    That is: one that is deleted, an earlier one of the same name, an earlier generation, or one
+    that does not know that it is being deleted; and which was last changed before that.
+    """
+    metadata = document.get("metadata")
+    if accepted is None or not isinstance(metadata, Mapping):
+        return False
+    version, generation = str(metadata.get("resourceVersion", "")), metadata.get("generation")
+    if version.isdecimal() and int(version) >= accepted.position:
+        return False
+    if accepted.state == "deleted":
+        return True
+    is_earlier = isinstance(generation, int) and generation < accepted.generation
+    is_unaware = accepted.state == "deleting" and "deletionTimestamp" not in metadata
+    return is_earlier or is_unaware or metadata.get("uid", accepted.uid) != accepted.uid
