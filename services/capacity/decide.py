@@ -45,13 +45,15 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
 
 
 def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> Iterator[Says]:
-    """New verdicts on the NodePools of an offering, or on the one whose check failed before."""
+    """New verdicts on the NodePools of an offering; on the one whose check failed before first.
+
+    That may have kept all others of its offering from theirs.
+    """
     pool = state.pools.get(PoolKey(key))
-    if pool is not None:
-        yield from _checked(state, pool)
-        return
-    for share in shares(state, OfferingKey(key)):
-        yield from _said(state.pools[share.key], share)
+    yield from _checked(state, pool)
+    for share in shares(state, pool.offering if pool is not None else OfferingKey(key)):
+        if share.key != key:
+            yield from _said(state.pools[share.key], share)
 
 
 def _checked(state: State, pool: Pool | None) -> Iterator[Says]:
@@ -74,14 +76,15 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose capacity could not be checked shows it; of an offering, the first to wait.
+    """A NodePool whose capacity could not be checked shows it; of an offering, the first there.
 
     One that is unknown is gone, or never was, unless its very first message cannot be processed.
     """
     key = failure.pool
     if failure.key:
-        waiting = state.offering(OfferingKey(failure.key)).waiting
-        key = PoolKey(failure.key) if failure.key in state.pools else next(iter(waiting), None)
+        offering = state.offering(OfferingKey(failure.key))
+        those = (*offering.waiting, *offering.short)
+        key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
     if key is None:
         return
     if key in state.pools or failure.input == NodePoolValidated.__name__:

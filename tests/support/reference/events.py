@@ -113,7 +113,7 @@ def _warnings(
         yield f"{key} has no {warning.__name__}: {message}"
 
 
-def _undeliverable(history: History) -> Iterator[str]:
+def _undeliverable(history: History) -> Iterator[str]:  # noqa: C901  # A case for each event.
     """A NodePool's settings are warned of when they become wrong, or wrong in another way."""
     wrong: dict[str, str] = {}
     owed: dict[str, str] = {}
@@ -128,10 +128,10 @@ def _undeliverable(history: History) -> Iterator[str]:
                 elif not text and event.key in failed:  # Mended before it could be said.
                     owed.pop(event.key, None)
                 wrong[event.key] = text
-            case AllocationFailed(key=key):
-                failed.add(key)
-            case AllocationRecovered(key=key):
-                failed.discard(key)
+            case AllocationFailed():
+                failed.add(event.key)
+            case AllocationRecovered():
+                failed.discard(event.key)
             case CWNodePoolDeleted():
                 wrong.pop(event.key, None)
                 owed.pop(event.key, None)
