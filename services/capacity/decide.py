@@ -78,16 +78,14 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     """A NodePool whose capacity could not be checked shows it; of an offering, the first there.
 
-    One that is unknown is gone, or never was, unless its very first message cannot be processed.
+    One that is unknown is gone, or was never valid, and has no part in this.
     """
     key = failure.pool
     if failure.key:
         offering = state.offering(OfferingKey(failure.key))
         those = (*offering.waiting, *offering.short)
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
-    if key is None:
-        return
-    if key in state.pools or failure.input == NodePoolValidated.__name__:
+    if key is not None and key in state.pools:
         text = f"internal error while checking capacity: {failure.cause}"
         yield CapacityCheckFailed(**pool_fields(key), message=text)
 

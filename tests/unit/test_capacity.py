@@ -898,6 +898,17 @@ def test_a_pool_whose_capacity_cannot_be_checked_shows_it() -> None:
     assert list(outputs) == [CapacityCheckFailed(**of("train"), message=text)]
 
 
+def test_a_failure_about_a_pool_that_was_never_valid_is_shown_by_none() -> None:
+    story = Story()
+    address = Address("evt", "validator", ("acme", "prod", "typo"), "NodePoolValidated")
+
+    outputs = SERVICE.on_failure(
+        story.state, Failure(address, "NodePoolValidated", "", "input should be an object")
+    )
+
+    assert list(outputs) == []
+
+
 def test_a_failure_that_concerns_no_pool_is_shown_by_none() -> None:
     address = Address("evt", "fleet", ("fleet", ZONE, "m1"), "MachineAdded")
 
