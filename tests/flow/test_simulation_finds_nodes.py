@@ -37,7 +37,7 @@ from support.simulation.faults import (
     first_violation,
     hearing,
 )
-from support.simulation.profile import SPOT
+from support.simulation.profile import ORDINARY, SPOT
 
 BUSY = replace(
     SPOT,
@@ -207,4 +207,4 @@ def test_a_log_that_ignores_the_expected_sequence_is_found() -> None:
 
 
 def test_a_log_that_loses_an_output_is_found() -> None:
-    assert first_violation(log=LossyLog)
+    assert first_violation(log=LossyLog, profile=replace(ORDINARY, steps=600))
