@@ -262,6 +262,7 @@ PLANTS: Mapping[str, Plant] = {
         replace(RACKS, steps=3_000),
         (),
         {"allocator.grow.in_whole_racks": lambda _kind, _held, count: count},
+        seed=3,
     ),
 }
 """What is wrong, and how it is put into the services."""
