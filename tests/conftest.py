@@ -7,9 +7,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seeds",
         type=int,
-        default=60,
+        default=45,
         metavar="N",
-        help="how many simulations of faults to run (default: 60)",
+        help="how many simulations of faults to run (default: 45)",
     )
     parser.addoption(
         "--seed",

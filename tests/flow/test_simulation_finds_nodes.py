@@ -37,7 +37,7 @@ from support.simulation.faults import (
     first_violation,
     hearing,
 )
-from support.simulation.profile import SPOT
+from support.simulation.profile import ORDINARY, SPOT
 
 BUSY = replace(
     SPOT,
@@ -59,7 +59,7 @@ def test_a_lifecycle_that_takes_an_old_cordon_for_a_new_one_is_found() -> None:
             return message.model_copy(update={"cordon": cordon, "unschedulable": True})
         return message
 
-    violation = first_violation(hearing(LIFECYCLE, newer), text="Pods", profile=BUSY)
+    violation = first_violation(hearing(LIFECYCLE, newer), text="Pods", profile=BUSY, first=3)
 
     assert "Pods" in violation
 
@@ -100,7 +100,7 @@ def test_a_lifecycle_that_forgets_a_cancelled_removal_is_found() -> None:
             yield from LIFECYCLE.decide(state, message, context)
 
     violation = first_violation(
-        replace(LIFECYCLE, decide=decide), text="is deleted without a request to remove it"
+        replace(LIFECYCLE, decide=decide), text="is deleted without a request to remove it", first=4
     )
 
     assert "is deleted without a request to remove it" in violation
@@ -128,6 +128,7 @@ def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
     violation = first_violation(
         replace(PREEMPTION, evolve=evolve, reconciler=replace(reconciler, reconcile=reconcile)),
         text="moves on early",
+        first=5,
     )
 
     assert "moves on early" in violation
@@ -207,4 +208,4 @@ def test_a_log_that_ignores_the_expected_sequence_is_found() -> None:
 
 
 def test_a_log_that_loses_an_output_is_found() -> None:
-    assert first_violation(log=LossyLog)
+    assert first_violation(log=LossyLog, profile=replace(ORDINARY, steps=600))

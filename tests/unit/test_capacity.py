@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -32,6 +32,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     QuotaChecked,
+    Wake,
 )
 from nodepool.contract.keys import PoolKey, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
@@ -41,7 +42,7 @@ from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
-from nodepool.service import Context, Failure
+from nodepool.service import Context, Failure, Reconciler
 from nodepool.state.inventory import Inventory, in_whole_racks
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
@@ -965,6 +966,29 @@ def test_a_failure_in_an_offering_shows_on_the_first_that_waits() -> None:
 
     text = "internal error while checking capacity: KeyError"
     assert list(outputs) == [CapacityCheckFailed(**of("first"), message=text)]
+
+
+def test_a_wake_that_failed_on_an_offering_is_made_up_for_on_all_that_wait_there() -> None:
+    # given two NodePools that wait, a machine for each, and a wake that failed
+    def broken(_state: State, key: str, _context: Context) -> Iterator[Says]:
+        raise KeyError(key)
+
+    story = Story()
+    story.want("first", 1)
+    story.want("second", 1)
+    story.process(MachineAdded(zone=ZONE, machine="m1", instance_type=H100))
+    story.process(MachineAdded(zone=ZONE, machine="m2", instance_type=H100))
+    failing = replace(SERVICE, reconciler=Reconciler(broken))
+    wake = Wake(service="capacity", due=story.now)
+    story.folded = step(failing, story.folded, wake, Context(99, story.now)).folded
+
+    # when a minute has passed
+    story.now += timedelta(minutes=1)
+    outputs = story.wake_until_idle()
+
+    # then both have their verdict
+    assert short(outputs) == ["first Sufficient 1/1", "second Sufficient 1/1"]
+    assert (story.due, len(story.state.work.failures)) == (None, 0)
 
 
 def test_the_state_survives_a_snapshot() -> None:

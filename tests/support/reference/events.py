@@ -113,35 +113,34 @@ def _warnings(
         yield f"{key} has no {warning.__name__}: {message}"
 
 
-def _undeliverable(history: History) -> Iterator[str]:  # noqa: C901  # A case for each event.
+def _undeliverable(history: History) -> Iterator[str]:
     """A NodePool's settings are warned of when they become wrong, or wrong in another way."""
     wrong: dict[str, str] = {}
     owed: dict[str, str] = {}
-    failed: set[str] = set()
+    failed: dict[str, bool] = {}
     for stored in history.seen_by("allocator"):
         event = stored.message
         match event:
-            case NodePoolValidated():
+            case NodePoolValidated(key=key):
                 text = event.message if event.fault == "Settings" else ""
-                if text and wrong.get(event.key) != text:
-                    owed[event.key] = text
-                elif not text and event.key in failed:  # Mended before it could be said.
-                    owed.pop(event.key, None)
-                wrong[event.key] = text
-            case AllocationFailed():
-                failed.add(event.key)
-            case AllocationRecovered():
-                failed.discard(event.key)
-            case CWNodePoolDeleted():
-                wrong.pop(event.key, None)
-                owed.pop(event.key, None)
-            case CWNodeDeliverFail(node=""):
-                if owed.pop(event.key, None) is None:
-                    yield f"{event.key} at {stored.position}: CWNodeDeliverFail is repeated"
+                if text and wrong.get(key) != text:
+                    owed[key] = text
+                # One that is mended before a retry could say it is not said.
+                if not text and failed.get(key):
+                    owed.pop(key, None)
+                wrong[key] = text
+            case AllocationFailed() | AllocationRecovered():
+                failed[event.key] = isinstance(event, AllocationFailed)
+            case CWNodePoolDeleted(key=key):
+                wrong[key] = ""
+                owed.pop(key, None)
+            case CWNodeDeliverFail(node="", key=key):
+                if owed.pop(key, None) is None:
+                    yield f"{key} at {stored.position}: CWNodeDeliverFail is repeated"
             case _:
                 pass
-    for key, text in owed.items():
-        yield f"{key} has no CWNodeDeliverFail: {text}"
+    for pool, text in owed.items():
+        yield f"{pool} has no CWNodeDeliverFail: {text}"
 
 
 def _versions(history: History) -> Iterator[str]:

@@ -26,17 +26,19 @@ def first_violation(
     text: str = "",
     profile: Profile | None = None,
     log: Callable[[], Log] = Log,
+    first: int = 0,
     seeds: int = SEEDS_MAX,
 ) -> str:
     """The first violation with this text that a simulation finds; else all that it finds instead.
 
     broken: they take the place of the services with their names.
     profile: what is likely, for all seeds; None for that of each seed.
+    first, seeds: the seed to begin with, and how many are tried.
     """
     instead = {service.name: service for service in broken}
     simulated = tuple(instead.get(service.name, service) for service in services())
     others: list[str] = []
-    for seed in range(seeds):
+    for seed in range(first, first + seeds):
         try:
             Simulation(seed, simulated, profile, log()).run()
         except AssertionError as violation:
@@ -119,12 +121,14 @@ class Plant:
     profile: in which it shows soon.
     services: they take the place of those with their names.
     functions: they take the place of functions and methods, by their dotted names.
+    seed: one that showed it; the search begins there, as the draws change with the simulation.
     """
 
     text: str
     profile: Profile
     services: tuple[AnyService, ...] = ()
     functions: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
 
 
 def hearing(service: AnyService, change: Callable[[Any, Any], Any]) -> AnyService:
