@@ -212,7 +212,7 @@ PLANTS: Mapping[str, Plant] = {
         "has no CWNodeDeliverFail", WRONG, (reporting(lambda before, _: before.reported),), seed=1
     ),
     "a scale-down that is taken back ends without a word": Plant(
-        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
+        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),), seed=1
     ),
     "what a scale-down removed is not requested again": Plant(
         "were requested", SHRUNK, (), {"allocator.state.left": requested_still}
