@@ -28,45 +28,23 @@ from nodepool.engine.folded import Folded
 from nodepool.service import AnyService, Context
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
-from support.simulation.profile import RACKS, SETTINGS, SILENT, SMALL_STEPS, SPOT
+from support.simulation.planted import (
+    CALM,
+    DELETED,
+    KEPT,
+    LARGE,
+    OVERTAKEN,
+    PREEMPTED,
+    REGROWN,
+    REWRITTEN,
+    SHRUNK,
+    SILENCED,
+    WRONG,
+)
+from support.simulation.profile import RACKS
 from validator import conflict
 
 ALLOCATOR: AnyService = ALLOCATOR_SERVICE
-FAULTS = ("boot", "registration")
-CALM = {"bug": 0, "change_limit": 0, "delete": 0, "delete_limit": 0, "relabel": 0, "resend": 0}
-"""Less of what is not the subject."""
-PREEMPTED = replace(
-    SPOT,
-    steps=3_500,
-    machines=14,
-    limits=(9, 12),
-    targets=(1, 2, 3, 4, 6),
-    faults=FAULTS,
-    actions={**SPOT.actions, **CALM, "shrink_and_preempt": 60},
-)
-WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
-LARGE = replace(SMALL_STEPS, steps=3_000, faults=FAULTS)
-SILENCED = replace(SILENT, steps=3_000)
-REWRITTEN = replace(LARGE, targets=(20, 24), actions={**LARGE.actions, "apply": 60, "scale": 10})
-KEPT = replace(
-    PREEMPTED,
-    steps=5_000,
-    actions={**CALM, "shrink_and_preempt": 80, "scale": 6, "preempt": 2, "batch": 0},
-)
-DELETED = replace(
-    PREEMPTED,
-    actions={
-        **CALM,
-        "delete_in_some_phase": 20,
-        "shrink_and_preempt": 30,
-        "scale": 30,
-        "batch": 30,
-        "run_pod": 30,
-    },
-)
-SHRUNK = replace(
-    PREEMPTED, steps=5_000, actions={**CALM, "down_and_up": 60, "scale": 4, "batch": 0}
-)
 
 
 def grant_kept(state: AllocatorState, event: Message) -> bool:
@@ -212,10 +190,10 @@ PLANTS: Mapping[str, Plant] = {
         "has no CWNodeDeliverFail", WRONG, (reporting(lambda before, _: before.reported),), seed=1
     ),
     "a scale-down that is taken back ends without a word": Plant(
-        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),)
+        "and does not say so", SHRUNK, (saying(ALLOCATOR, ended_without_a_word),), seed=1
     ),
     "what a scale-down removed is not requested again": Plant(
-        "were requested", SHRUNK, (), {"allocator.state.left": requested_still}
+        "were requested", REGROWN, (), {"allocator.state.left": requested_still}, seed=2
     ),
     "a deletion goes on with a scale-down": Plant(
         "without CWNodePoolRemoveNodes", DELETED, (continuing_removals(),)
@@ -235,12 +213,12 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a Node that a scale-down removed ends as preempted": Plant(
         "was not deleted for its preemption",
-        PREEMPTED,
+        OVERTAKEN,
         (),
         {
             "preemption.state.is_announced": lambda node, _: node.has_timetable,
         },
-        seed=2,
+        seed=1,
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",

@@ -99,6 +99,12 @@ class Group:
         return len(self.staying) == len(self.members) or target >= (self.level or 0)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether a scale-down is over in which Nodes have left, which was not said."""
+        has_left = self.removal is not None and self.removal.left > 0
+        return self.valid and not self.failing and has_left and self.has_taken_back
+
+    @property
     def spareable(self) -> list[Member]:
         """The Nodes that leave for a scale-down alone."""
         return [

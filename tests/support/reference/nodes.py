@@ -77,6 +77,9 @@ class NodesModel:
             group.grown = False
             if group.removal is not None and group.removal.is_void and group.has_taken_back:
                 group.removal = None
+            if group.key == about and group.is_silent:
+                self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
+                group.removal = None
             if group.key == about and group.owes:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
