@@ -17,7 +17,7 @@ def test_a_history_has_the_value_of_each_position() -> None:
     history.add(7, "b")
 
     assert [history.as_of(position) for position in (2, 3, 6, 7, 9)] == [None, "a", "a", "b", "b"]
-    assert [history.since(position) for position in (3, 4, 8)] == [["a", "b"], ["b"], []]
+    assert [history.since(position) for position in (2, 4, 8)] == [["a", "b"], ["a", "b"], ["b"]]
     assert history.last == "b"
 
 
