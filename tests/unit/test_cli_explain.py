@@ -8,9 +8,10 @@ from immutables import Map
 from aggregator.documents import document
 from aggregator.objects import NodePoolObject
 from nodepool.cli.app import run
-from nodepool.cli.schema import Field, nodepool
+from nodepool.cli.schema import nodepool
 from nodepool.contract.conditions import Validated, changed
 from nodepool.contract.keys import pool_key
+from nodepool.contract.reference import Field
 from unit.samples import FULL, NOON
 
 

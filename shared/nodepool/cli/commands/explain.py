@@ -12,7 +12,7 @@ from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command
 
 if TYPE_CHECKING:
-    from nodepool.cli.schema import Field
+    from nodepool.contract.reference import Field
 
 WIDTH = 80
 
