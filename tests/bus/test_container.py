@@ -241,7 +241,7 @@ async def _healthy(container: "DockerContainer") -> None:
 def _output(container: "DockerContainer", command: str) -> str:
     """What a shell in a container prints, errors included."""
     printed = container.get_wrapped_container().exec_run(["sh", "-c", command]).output
-    return printed.decode().strip()  # type: ignore[no-any-return]
+    return printed.decode().strip()  # type: ignore[no-any-return]  # The library has no types.
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def test_an_object_older_than_the_last_accepted_command_is_outdated(
 
 def test_an_object_that_does_not_know_of_its_deletion_is_outdated() -> None:
     deleted = Accepted("u", 2, 100, "deleting")
-    deleting = {"metadata": {**pool(deleting=True)["metadata"], "uid": "u"}}  # type: ignore[dict-item]
+    deleting = {"metadata": {**pool(deleting=True)["metadata"], "uid": "u"}}  # type: ignore[dict-item]  # A map.
 
     assert is_outdated(stored("u", 2, 90), deleted)
     assert not is_outdated(stored("u", 2, 101), deleted)

@@ -18,7 +18,7 @@ class OptionalValue(click.Option):
     """
 
     def __init__(self, *args: object, implied: str = "", **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # As click passes them.
         self.implied = implied
 
 

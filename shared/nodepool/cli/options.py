@@ -31,7 +31,7 @@ class Objects(click.Argument):
     """
 
     def __init__(self, *args: object, kinds: Sequence[Kind], **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # As click passes them.
         self.kinds = kinds
 
 

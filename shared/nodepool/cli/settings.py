@@ -175,7 +175,7 @@ class Command(click.Command):
     """A command that takes the common options too, and flags in all of kubectl's spellings."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # As click passes them.
         self.params += common_options(hidden=True)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

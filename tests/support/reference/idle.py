@@ -34,5 +34,5 @@ def _undone(service: AnyService, state: object, context: Context) -> Iterator[st
 
 def _keys(state: object) -> set[str]:
     """The key of each thing that a state holds."""
-    maps = (getattr(state, field.name) for field in fields(state))  # type: ignore[arg-type]
+    maps = (getattr(state, field.name) for field in fields(state))  # type: ignore[arg-type]  # A dataclass.
     return {key for each in maps if isinstance(each, Map) for key in each}

@@ -113,7 +113,7 @@ async def _store(before: "Document", saved: str, output: Output, client: "Client
         assert isinstance(changed, dict), "a map stays a map"
         return changed
 
-    name = str(before["metadata"]["name"])  # type: ignore[index]
+    name = str(before["metadata"]["name"])  # type: ignore[index]  # An object has both.
     return await change_one(client, name, revise, lambda *_: "edited", output)
 
 
