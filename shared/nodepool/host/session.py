@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Generic
 
 from nats.errors import Error as NatsError
@@ -28,7 +29,7 @@ from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save
-from nodepool.nats.streams import STREAM, provision
+from nodepool.nats.streams import STREAM, provision, verify_log
 from nodepool.service import I, O, S, Service, commit_subject
 
 IDLE_S = 1.0
@@ -56,7 +57,7 @@ async def open_session(
 ) -> "AsyncIterator[Session[S, I, O]]":
     """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
     service = host.service
-    await provision(connection, host.settings.replicas)
+    log = await provision(connection, host.settings.replicas)
     publisher = Publisher(connection)
     await publisher.open()
     replica = await restore(connection, service)
@@ -67,6 +68,7 @@ async def open_session(
         service.filters(),
         start=replica.committed + 1,
         wants=service.wants,
+        verify=partial(verify_log, connection, log),
     )
     try:
         await reader.open()
