@@ -154,7 +154,7 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
                 await send_several(connection, 40, 60)
 
             # when one starts from the snapshot, and one from the start of the log
-            saved = await restore(connection, QUOTA)
+            saved = (await restore(connection, QUOTA, await provision(connection))).replica
             async with serving(QUOTA, server, tmp_path / "three.log") as third:
                 await until(lambda: third.replica.open == 0)
                 again = third.replica
@@ -240,7 +240,7 @@ def test_a_snapshot_that_cannot_be_used_is_ignored_and_replaced(
 
             # then its state is that of the log, and the next snapshot is usable
             assert state_of(after) == state_of(await replayed(connection, QUOTA))
-            again = await restore(connection, QUOTA)
+            again = (await restore(connection, QUOTA, await provision(connection))).replica
             assert 0 < again.committed <= after.committed
 
     asyncio.run(story())

@@ -11,7 +11,7 @@ from typing import Generic
 from nats.errors import Error as NatsError
 
 from nodepool.contract.events import Wake
-from nodepool.contract.log import Entry
+from nodepool.contract.log import Entry, LogId
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.host.committing import Committing
@@ -28,7 +28,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
-from nodepool.nats.snapshots import restore, save
+from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import STREAM, provision, verify_log
 from nodepool.service import I, O, S, Service, commit_subject
 
@@ -60,7 +60,10 @@ async def open_session(
     log = await provision(connection, host.settings.replicas)
     publisher = Publisher(connection)
     await publisher.open()
-    replica = await restore(connection, service)
+    replica, unused = await restore(connection, service, log)
+    if unused:
+        host.telemetry.log.warning("snapshot not used", cause=unused)
+    host.snapshots.restored(replica.committed)
     last_commit = await last_message(connection, STREAM, commit_subject(service.name))
     reader = Reader(
         connection,
@@ -73,8 +76,9 @@ async def open_session(
     try:
         await reader.open()
         catch_up_to = last_commit.position if last_commit is not None else 0
-        yield Session(host, connection, publisher, reader, replica, catch_up_to)
+        yield Session(host, connection, publisher, reader, replica, log, catch_up_to)
     finally:
+        host.snapshots.abandon()
         await reader.close()
 
 
@@ -91,9 +95,11 @@ class Session(Generic[S, I, O]):
         publisher: Publisher,
         reader: Reader,
         replica: Replica[S, I, O],
+        log: LogId,
         catch_up_to: int,
     ) -> None:
         self.connection = connection
+        self._log = log
         self.replica = replica
         self._host = host
         self._publisher = publisher
@@ -165,7 +171,7 @@ class Session(Generic[S, I, O]):
             self._projector.compare(self.replica)
             self._leadership.caught_up(self._clock())
             self._host.ready.set()
-        self._host.snapshots.count(await self.committing.run())
+        await self.committing.run()
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
@@ -229,10 +235,15 @@ class Session(Generic[S, I, O]):
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
-        if self._host.snapshots.is_due() and not self._leadership.following:
-            self._host.snapshots.start(
-                save(self.connection, self._publisher, self._host.service, self.replica)
-            )
+        host, connection, log = self._host, self.connection, self._log
+        service, copies = host.service, host.settings.replicas
+        saving = partial(save, connection, self._publisher, service, self.replica, log, copies)
+        host.snapshots.work(
+            self.replica.committed,
+            self._clock(),
+            save=None if self._leadership.following else saving,
+            look=partial(stored_position, connection, service.name, log),
+        )
 
     async def _finish(self) -> None:
         if self.connection.is_connected:
