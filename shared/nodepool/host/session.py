@@ -23,6 +23,7 @@ from nodepool.host.snapshots import Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
 from nodepool.nats.api import last_message, publish
+from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
@@ -110,10 +111,10 @@ class Session(Generic[S, I, O]):
         self._projector = Projector(
             writer_for(
                 host.service,
-                connection,
-                publisher,
+                Bus(connection, publisher, log, host.settings.replicas),
                 show_deprecated=show_deprecated,
                 on_parked=host.telemetry.parked,
+                on_wrong=host.telemetry.repaired,
             )
         )
         self._leadership = Leadership()
