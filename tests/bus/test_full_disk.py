@@ -7,13 +7,14 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bus.harness import BINARY, connected, outcome, outcomes, send, serving, until
+from bus.test_runtime import ALARM
 from nodepool.contract.commands import SetQuota
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_storing
 from nodepool.nats import api
@@ -21,6 +22,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
+from support.ports import free_port
 
 MEGABYTES = 24
 SUBJECT = "np.cmd.a.b.c.D"
@@ -125,14 +127,17 @@ def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
             stored_on(disk) as server,
             connected(server.url) as connection,
             serving(QUOTA, server, tmp_path / "quota.log"),
+            serving(ALARM, server, tmp_path / "alarm.log") as alarm,
         ):
-            # given a log that has grown until nothing is stored any more
-            pid = server.pid
+            # given a service that is to be woken, and a log that has grown until it is full
+            pid, session = server.pid, alarm.replica
+            await send(connection, limit(1_000), "c0")
             while await stores(connection, 500_000):
                 pass
             sending = asyncio.create_task(send_until_stored(connection, "c1"))
             with pytest.raises(ServerRefusal, match="insufficient resources"):
                 await api.publish(connection, SUBJECT, b"")
+            await until(lambda: is_overdue(alarm.replica.due()))
 
             # when the disk grows
             grow = ["mount", "-o", f"remount,size={2 * MEGABYTES}m", str(disk)]
@@ -143,7 +148,16 @@ def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
             assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
             assert server.pid == pid
 
+            # and the service is woken, which has gone on all the time
+            await until(lambda: alarm.replica.due() is None)
+            assert alarm.replica is session
+
     asyncio.run(story())
+
+
+def is_overdue(due: datetime | None) -> bool:
+    """Whether something should have happened a while ago."""
+    return due is not None and due + timedelta(seconds=1) < datetime.now(UTC)
 
 
 async def send_until_stored(connection: Connection, id: str) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
-from nodepool.service import Context, I, O, Reconciler, S, Service
+from nodepool.service import Context, Failure, I, O, Reconciler, S, Service
 from nodepool.state.work import WithWork
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
@@ -373,6 +374,26 @@ ALARM = Service(
 )
 
 
+def evolve_stuck(alarm: Alarm, message: SetQuota | QuotaSet, _now: Context) -> Alarm:
+    match message:
+        case SetQuota() | QuotaSet():
+            return Alarm(alarm.work.put(ALARM_KEY))
+
+
+def reconcile_stuck(_alarm: Alarm, _key: str, _now: Context) -> Iterator[QuotaSet]:
+    raise LookupError("no such rack")
+
+
+def report_stuck(_alarm: Alarm, _failure: Failure) -> Iterator[QuotaSet]:
+    yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=1, granted=0)
+
+
+STUCK = replace(
+    ALARM, evolve=evolve_stuck, reconciler=Reconciler(reconcile_stuck), on_failure=report_stuck
+)
+"""A service with a bug: what has failed is due again immediately, for ever."""
+
+
 async def first_event(connection: Connection, name: str) -> Envelope[Message]:
     """The first event of the alarm with this name, as soon as there is one."""
     reader = Reader(connection, STREAM, [f"np.evt.alarm.*.*.*.{name}"])
@@ -460,6 +481,36 @@ def test_a_service_that_became_due_while_it_was_stopped_is_woken_at_its_start(
                 # then its event follows
                 event = await first_event(connection, "QuotaSet")
                 assert isinstance(event.data, QuotaSet)
+
+    asyncio.run(story())
+
+
+def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(STUCK, server, tmp_path / "one.log"),
+        ):
+            # given a service that is due, fails, and is due again
+            await send(connection, limit(1), "c1")
+
+            # when it was woken several times
+            async def several() -> bool:
+                return await fired(connection) >= 4
+
+            await until(several)
+
+            # then the pauses between have doubled
+            log = await read_all(connection)
+            times = [entry.time for entry in log if ".Wake" in entry.subject]
+            pauses = [(later - time).total_seconds() for time, later in pairwise(times)]
+            assert [pause >= 0.5 * 2**number for number, pause in enumerate(pauses)] == [True] * 3
+
+            # and commands are processed meanwhile
+            await send(connection, limit(1), "c2")
+            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
 
     asyncio.run(story())
 

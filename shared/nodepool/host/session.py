@@ -126,8 +126,10 @@ class Session(Generic[S, I, O]):
             self._projector,
             host.telemetry,
             self._clock,
+            self._timers,
         )
         connection.on_reconnect.append(reader.arrived.set)
+        connection.on_reconnect.append(self._timers.succeeded)
         connection.on_reconnect.append(self._projector.invalidate)
 
     @property
@@ -231,8 +233,12 @@ class Session(Generic[S, I, O]):
             return
         envelope = wake(name, due, read_to)
         subject = subject_of(envelope.data, CLOCK)
-        with suppress(InDoubt, Conflict):  # Then it is fired again in the next turn.
+        try:
             position = await publish(self.connection, subject, envelope.encode(), id=envelope.id)
+        except (InDoubt, Conflict, ServerRefusal) as error:  # Then it is fired again.
+            self._timers.failed(self._clock())
+            self._host.telemetry.log.warning("wake failed", cause=str(error))
+        else:
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
