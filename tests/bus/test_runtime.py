@@ -13,6 +13,7 @@ import pytest
 from bus.harness import (
     connected,
     crash,
+    fill,
     outcome,
     outcomes,
     read,
@@ -24,7 +25,7 @@ from bus.harness import (
 )
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
-from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome, accepted
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
@@ -140,6 +141,34 @@ def test_a_replica_that_starts_after_a_crash_processes_the_rest_once(
             assert by_command == {f"c{number}": ["CommandAccepted"] for number in range(100)}
 
     asyncio.run(story())
+
+
+def test_a_service_that_is_ready_has_processed_all_that_waited_for_it(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a service that has committed something, and commands that came while it was gone
+            async with serving(QUOTA, server, tmp_path / "one.log"):
+                await send(connection, limit(1), "c1")
+                await all_processed(connection, 1)
+            envelope = command_envelope(limit(2))
+            await fill(connection, [(SUBJECT, envelope)] * 3_000)
+            last = await api.last_position(connection, STREAM)
+
+            # when it is ready again
+            async with serving(QUOTA, server, tmp_path / "two.log") as runtime:
+                # then it has processed all of them
+                assert runtime.replica.committed >= last
+                assert runtime.replica.open == 0
+
+    asyncio.run(story())
+
+
+def command_envelope(command: SetQuota) -> bytes:
+    """A command as a client sends it, which others may send too."""
+    kind = envelope_of(type(command))
+    return kind.model_construct(id="x", type="SetQuota", source="test", data=command).encode()
 
 
 def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(

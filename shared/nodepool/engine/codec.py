@@ -101,7 +101,9 @@ def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
 def _pairs(key: Decoder, item: Decoder, raw: list[Json]) -> dict[object, object]:
     """Pairs of a key and an item, none of them twice."""
     pair = _each(key, item)
-    decoded = dict(map(pair, raw))  # type: ignore[arg-type]  # A pair has two items.
+    decoded: dict[object, object] = {}
+    for name, value in map(pair, raw):
+        decoded[name] = value
     if len(decoded) < len(raw):
         raise ValueError("a key is there twice")
     return decoded

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import Generic, get_args, get_origin, get_type_hints
+from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
 
@@ -12,6 +12,7 @@ from nodepool.engine.folded import Folded
 from nodepool.engine.schema import Schema, schema
 from nodepool.service import S, describe
 
+T = TypeVar("T")
 _SCHEMA = "schema"
 """The path of the first line, which no field has: the names and types of all that follows."""
 
@@ -131,15 +132,17 @@ class _Builder:
             return
         if deeper or name not in self._decoders:
             raise ValueError(f"{self._name} has no field {path}")
-        items, key, decode = self._values, name, self._decoders[name]
         if name in self._entries:
             raw_key, raw = rest
-            items, key = self._entries[name], self._keys[name](raw_key)
+            self._put(self._entries[name], self._keys[name](raw_key), name, raw)
         else:
             (raw,) = rest
+            self._put(self._values, name, name, raw)
+
+    def _put(self, items: dict[T, object], key: T, name: str, raw: Json) -> None:
         if key in items:
-            raise ValueError(f"{path} is there twice")
-        items[key] = decode(raw)
+            raise ValueError(f"{name} is there twice")
+        items[key] = self._decoders[name](raw)
 
     def build(self) -> object:
         """The dataclass; raises ValueError where a field is missing."""

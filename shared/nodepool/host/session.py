@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
 
@@ -22,7 +22,7 @@ from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
-from nodepool.nats.api import last_message, publish
+from nodepool.nats.api import last_message, last_position, publish
 from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
@@ -76,17 +76,33 @@ async def open_session(
     )
     try:
         await reader.open()
-        catch_up_to = last_commit.position if last_commit is not None else 0
-        yield Session(host, connection, publisher, reader, replica, log, catch_up_to)
+        committed = last_commit.position if last_commit is not None else 0
+        start = Start(log, committed, await last_position(connection, STREAM))
+        yield Session(host, connection, publisher, reader, replica, start)
     finally:
         host.snapshots.abandon()
         await reader.close()
 
 
+class Start(NamedTuple):
+    """The log when a session begins.
+
+    log: its identity.
+    committed: where the last commit record of the service lies; 0 where there is none.
+    end: the position of the newest message.
+    """
+
+    log: LogId
+    committed: int
+    end: int
+
+
 class Session(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
-    It has caught up once it has read to `catch_up_to`, its service's last commit at the start.
+    It has caught up once it has read to its service's last commit at the start, and processes
+    inputs from then on. It is ready once none is left of those that lay in the log at the start:
+    what is sent to it after that is processed at once.
     """
 
     def __init__(
@@ -96,22 +112,21 @@ class Session(Generic[S, I, O]):
         publisher: Publisher,
         reader: Reader,
         replica: Replica[S, I, O],
-        log: LogId,
-        catch_up_to: int,
+        start: Start,
     ) -> None:
         self.connection = connection
-        self._log = log
         self.replica = replica
         self._host = host
         self._publisher = publisher
         self._reader = reader
-        self._catch_up_to = catch_up_to
+        self._start = start
+        self._is_caught_up = False
         self._clock = asyncio.get_running_loop().time
         show_deprecated = host.settings.deprecated_conditions == "show"
         self._projector = Projector(
             writer_for(
                 host.service,
-                Bus(connection, publisher, log, host.settings.replicas),
+                Bus(connection, publisher, start.log, host.settings.replicas),
                 show_deprecated=show_deprecated,
                 on_parked=host.telemetry.parked,
                 on_wrong=host.telemetry.repaired,
@@ -170,11 +185,13 @@ class Session(Generic[S, I, O]):
             self._read(entries)
         if not self.connection.is_connected or not self._caught_up():
             return
-        if not self._host.ready.is_set():
+        if not self._is_caught_up:
+            self._is_caught_up = True
             self._projector.compare(self.replica)
             self._leadership.caught_up(self._clock())
-            self._host.ready.set()
         await self.committing.run()
+        if not self._host.ready.is_set() and self._is_at_work():
+            self._host.ready.set()
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
@@ -199,7 +216,7 @@ class Session(Generic[S, I, O]):
         return max(0.001, min(waits))
 
     def _read(self, entries: Iterable[Entry]) -> None:
-        now, caught_up = self._clock(), self._host.ready.is_set()
+        now, caught_up = self._clock(), self._is_caught_up
         for entry in entries:
             if not self.replica.open:
                 self._leadership.input_arrived(now)
@@ -209,10 +226,14 @@ class Session(Generic[S, I, O]):
             if entry.subject.endswith(_WAKES):
                 self._timers.wake_read(entry.time, now)
 
+    def _is_at_work(self) -> bool:
+        """Whether what lay in the log at the start is read, and processed or left to the leader."""
+        is_read = self.replica.read_to >= self._start.end or not self._reader.pending
+        return is_read and (not self.replica.open or self._leadership.following)
+
     def _caught_up(self) -> bool:
-        return self.replica.expected_sequence >= self._catch_up_to or (
-            self._reader.last >= self._catch_up_to
-        )
+        last = max(self.replica.expected_sequence, self._reader.last)
+        return last >= self._start.committed
 
     def _timer_left(self, due: datetime, now: float) -> float:
         return self._timers.seconds_left(
@@ -242,7 +263,7 @@ class Session(Generic[S, I, O]):
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
-        host, connection, log = self._host, self.connection, self._log
+        host, connection, log = self._host, self.connection, self._start.log
         service, copies = host.service, host.settings.replicas
         saving = partial(save, connection, self._publisher, service, self.replica, log, copies)
         host.snapshots.work(

@@ -33,7 +33,7 @@ WRITES_MAX = 512
 RETRY_S = 0.1
 RETRY_MAX_S = 10.0
 """The pause after the first write that failed, and the longest; it doubles with each in a row."""
-KEYS_PER_TURN = 2_000
+KEYS_PER_TURN = 500
 """After so many compared objects other tasks get a turn, so that no commit is delayed."""
 HEADERS_BYTES = 512
 """What the headers of a write take at most; the server counts them with the content."""
@@ -172,10 +172,12 @@ class ReadModelWriter(Generic[S, I]):
             if await restore_bucket(self._bus, bucket):
                 self._report(f"bucket {bucket} was gone", 1)
             async for entries in read_bucket(self._connection, bucket):
-                for entry in entries:
+                for number, entry in enumerate(entries, 1):
                     stored = stored_object(entry.headers, entry.position)
                     self._stored.note(key_of_object(bucket, entry.subject), stored, now)
                     others += stored.log not in ("", self._bus.log) and not stored.deleted
+                    if number % KEYS_PER_TURN == 0:
+                        await asyncio.sleep(0)
         if others:
             self._report("objects of another log", others)
         self._is_current = True
