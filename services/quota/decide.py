@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never
 
 from nodepool.contract import grammar
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.catalog import type_fault, zone_fault
 from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -146,10 +146,10 @@ def _malformed(command: SetQuota) -> CommandOutcome | None:
         return refused(command, "org", f"{FLEET} is a reserved word, not an organisation")
     if reason := grammar.dns1123_label(command.org):
         return refused(command, "org", reason)
-    if command.zone not in ZONES:
-        return refused(command, "zone", f"{command.zone} is not known")
-    if command.instance_type not in INSTANCE_TYPES:
-        return refused(command, "instanceType", f"{command.instance_type} is not known")
+    if reason := zone_fault(command.zone):
+        return refused(command, "zone", reason)
+    if reason := type_fault(command.instance_type):
+        return refused(command, "instanceType", reason)
     return None
 
 
@@ -170,7 +170,19 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
 
 
 def released(state: State, pool: Pool) -> QuotaReleased:
-    """What a NodePool gives back: all that it has reserved and does not need any more."""
+    """What a NodePool gives back: all that it has reserved and does not need any more.
+
+    Where an earlier one of its name counted against another limit, that is said first.
+    """
+    if pool.former is not None:
+        _, zone, instance_type = ledger_parts(pool.former)
+        return QuotaReleased(
+            **pool_fields(pool.key),
+            granted=0,
+            zone=zone,
+            instance_type=instance_type,
+            used=state.ledger(pool.former).used,
+        )
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaReleased(
         **pool_fields(pool.key),
