@@ -122,16 +122,8 @@ class Session(Generic[S, I, O]):
         self._start = start
         self._is_caught_up = False
         self._clock = asyncio.get_running_loop().time
-        show_deprecated = host.settings.deprecated_conditions == "show"
-        self._projector = Projector(
-            writer_for(
-                host.service,
-                Bus(connection, publisher, start.log, host.settings.replicas),
-                show_deprecated=show_deprecated,
-                on_parked=host.telemetry.parked,
-                on_wrong=host.telemetry.repaired,
-            )
-        )
+        bus = Bus(connection, publisher, start.log, host.settings.replicas)
+        self._projector = _projector(host, bus)
         self._leadership = Leadership()
         self._timers = Timers()
         self.committing = Committing(
@@ -280,6 +272,19 @@ class Session(Generic[S, I, O]):
             await self._host.snapshots.finish()
         with suppress(InDoubt, ServerRefusal, NatsError, OSError):
             await self._projector.finish()
+
+
+def _projector(host: Host[S, I, O], bus: Bus) -> Projector[S, I]:
+    settings, telemetry = host.settings, host.telemetry
+    return Projector(
+        writer_for(
+            host.service,
+            bus,
+            show_deprecated=settings.deprecated_conditions == "show",
+            on_parked=telemetry.parked,
+            on_wrong=telemetry.repaired,
+        )
+    )
 
 
 async def _set_after(stop: asyncio.Event, arrived: asyncio.Event) -> None:
