@@ -18,7 +18,7 @@ from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt, ServerRefusal, Unreachable
+from nodepool.nats.errors import InDoubt, LogChanged, ServerRefusal, Unreachable
 from nodepool.service import I, O, S, Service
 
 
@@ -63,6 +63,9 @@ class Runtime(Generic[S, I, O]):
             while not stop.is_set():
                 try:
                     await self._run_session(stop)
+                except LogChanged as change:
+                    self.telemetry.log.error("log changed", cause=str(change))
+                    await asyncio.sleep(BACK_OFF_S)
                 except (Stale, InDoubt, ServerRefusal, Unreachable, NatsError, OSError) as error:
                     self.telemetry.log.warning("session restarts", cause=str(error))
                     await asyncio.sleep(BACK_OFF_S)
