@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import PoolKey, as_pool_key, path_text
-from nodepool.contract.log import Entry
+from nodepool.contract.log import COMMANDS, EVENTS, Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, members
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import Address, filter_of
@@ -239,22 +239,33 @@ class Service(Generic[S, I, O]):
         """The subjects of all that a replica reads: its inputs, its own outputs and commits."""
         heard = {self._filter(kind) for kind in self.inputs.values()}
         events = {subject for subject in heard if subject.startswith("np.evt.")}
-        commands = {"np.cmd.*.*.*.*"} if self.commands else heard - events
+        commands = {COMMANDS} if self.commands else heard - events
         if self.outputs:
-            events.add(f"np.evt.{self.name}.>")
+            events.add(f"np.evt.{self.name}.*.*.*.*")
         # The server refuses filters that overlap, so the filter for all events stands alone.
-        wanted = events if len(events) <= FILTERS_MAX else {"np.evt.>"}
+        wanted = {EVENTS} if self._reads_all_events else events
         return (*sorted(commands), *sorted(wanted), commit_subject(self.name))
 
     def wants(self, subject: str) -> bool:
-        """Whether a replica reads this subject: what `filters` request of the server.
+        """Whether one of `filters` lets this subject through, which is one that the log takes."""
+        match subject.count("."):
+            case 2:
+                return subject == commit_subject(self.name)
+            case 5 if self.commands:
+                return subject.startswith("np.cmd.")
+            case 6 if self._reads_all_events:
+                return subject.startswith("np.evt.")
+            case 6 if self.outputs and subject.startswith(f"np.evt.{self.name}."):
+                return True
+        return self._heard_at(subject) is not None
 
-        The server may send more: all commands and events, where there are too many to filter for.
-        """
-        if subject.startswith(f"np.evt.{self.name}."):
-            return bool(self.outputs)
-        if subject.startswith("np.commit."):
-            return subject == commit_subject(self.name)
+    @cached_property
+    def _reads_all_events(self) -> bool:
+        heard = sum(issubclass(kind, Event) for kind in self.inputs.values())
+        return heard + bool(self.outputs) > FILTERS_MAX
+
+    def is_input(self, subject: str) -> bool:
+        """Whether a message on this subject is an input, be it readable or not."""
         return self._heard_at(subject) is not None or self.is_unknown_command(subject)
 
     def is_unknown_command(self, subject: str) -> bool:

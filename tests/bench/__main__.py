@@ -152,8 +152,8 @@ async def _prepare(url: str, site: Sequence[Command]) -> None:
     outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
     await outcomes.open()
     for number, command in enumerate(site):
-        subject, content, id = _envelope(command, f"site-{number}")
-        await api.publish(connection, subject, content, id=id)
+        subject, content, _ = _envelope(command, f"site-{number}")
+        await api.publish_event(connection, subject, content)
     accepted = 0
     while accepted < len(site):
         accepted += len(await outcomes.next(timeout_s=60))

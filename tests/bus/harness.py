@@ -107,14 +107,14 @@ async def read_all(connection: Connection, stream: str = STREAM) -> list[Entry]:
 
 
 async def send(connection: Connection, command: Command, id: str, trace: str | None = None) -> None:
-    """Publishes a command until it is stored; its id keeps it from being stored twice."""
+    """Publishes a command until it is stored; its id keeps it from being done twice."""
     envelope = envelope_of(type(command)).model_construct(
         id=id, type=type(command).__name__, source="test", traceparent=trace, data=command
     )
     while True:
         try:
-            await api.publish(
-                connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=2
+            await api.publish_event(
+                connection, subject_of(command, ""), envelope.encode(), timeout_s=2
             )
             return
         except InDoubt:
@@ -194,6 +194,12 @@ async def crash(runtime: Runtime[S, I, O]) -> None:
         # Python 3.11's wait_for loses a cancellation that comes together with its result.
         task.cancel()
         await asyncio.wait([task], timeout=1)
+
+
+async def ended(runtime: Runtime[S, I, O]) -> None:
+    """Returns once a replica of this process has ended by itself."""
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.wait([_TASKS[id(runtime)]])
 
 
 class ReplicaProcess:

@@ -14,7 +14,7 @@ import pytest
 from bus.harness import connected, fill, read_all, restart, until
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
-from nodepool.contract.log import Entry
+from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.bounds import OUTPUTS_MAX
@@ -30,6 +30,7 @@ from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import Service
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LOG = LogId("6f")
 SOON_S = 2.0
 """Long before the client itself would give up waiting for a reply."""
 
@@ -56,7 +57,7 @@ def proposal(
     entry = Entry(position, NOW, subject_of(command, ""), b"{}", {})
     outputs = tuple(output(id, number) for number, id in enumerate(ids))
     processed = Processed(Input(entry, CLERK), outputs, None)
-    return Proposal("clerk", (processed,), position, expected_sequence, Folded(None), True)
+    return Proposal("clerk", (processed,), position, expected_sequence, Folded(None), True, LOG)
 
 
 async def stored(connection: Connection) -> list[str]:
@@ -93,7 +94,12 @@ def test_a_commit_stores_its_outputs_in_their_order_and_its_record_last(
                 message.content for message in proposed.messages
             ]
             assert entries[3].subject == "np.commit.clerk"
-            assert entries[3].content == b'{"position": 17}'
+            assert json.loads(entries[3].content) == {
+                "position": 17,
+                "outputs": 3,
+                "follows": 0,
+                "log": LOG,
+            }
             assert position == entries[3].position == 4
 
     asyncio.run(story())
@@ -113,7 +119,12 @@ def test_a_commit_without_outputs_stores_the_record_alone(server: NatsServer) ->
 
             # then the log holds one record more, whose position is the next expected sequence
             assert await stored(connection) == ["a", "commit", "commit"]
-            assert (await read_all(connection))[-1].content == b'{"position": 9}'
+            assert json.loads((await read_all(connection))[-1].content) == {
+                "position": 9,
+                "outputs": 0,
+                "follows": expected_sequence,
+                "log": LOG,
+            }
             assert position == 3
 
     asyncio.run(story())
@@ -160,7 +171,8 @@ def test_an_id_that_was_used_before_does_not_keep_a_commit_from_being_stored(
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a message of another program with the id that an output will have
-            await api.publish(connection, "np.note", b'{"id": "note"}', id="a")
+            headers = {"Nats-Msg-Id": "a"}
+            await api.publish_event(connection, "np.dead.note", b'{"id": "note"}', headers)
 
             # when a service commits that output among others
             await Committer(connection).commit(proposal(["b", "a", "c"]))
@@ -274,22 +286,6 @@ def test_a_commit_is_whole_or_not_there_however_often_the_server_is_killed_durin
 
 
 # --- what is published outside commits ----------------------------------------------------------
-
-
-def test_a_message_that_is_published_twice_under_one_id_is_stored_once(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a message that was published
-            first = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
-
-            # when it is published again
-            again = await api.publish(connection, "np.cmd.a.b.c.D", b"1", id="once")
-
-            # then it is stored once, and its position is the first one
-            assert first == again
-            assert len(await read_all(connection)) == 1
-
-    asyncio.run(story())
 
 
 def test_a_publisher_returns_each_position_and_raises_each_conflict(server: NatsServer) -> None:

@@ -121,7 +121,7 @@ def _pools() -> list[Command]:
 
 
 async def _send(connection: Connection, commands: Sequence[Command]) -> None:
-    """Publishes each command until it is stored; its id keeps it from being stored twice."""
+    """Publishes each command until it is stored, some of them twice."""
     for command in commands:
         id = f"{type(command).__name__}-{'/'.join(command.path)}"
         envelope = envelope_of(type(command)).model_construct(
@@ -129,8 +129,8 @@ async def _send(connection: Connection, commands: Sequence[Command]) -> None:
         )
         while True:
             try:
-                await api.publish(
-                    connection, subject_of(command, ""), envelope.encode(), id=id, timeout_s=1
+                await api.publish_event(
+                    connection, subject_of(command, ""), envelope.encode(), timeout_s=1
                 )
                 break
             except InDoubt:
@@ -138,12 +138,14 @@ async def _send(connection: Connection, commands: Sequence[Command]) -> None:
 
 
 def _without_outcome(log: Sequence[Entry]) -> list[str]:
-    """The commands that have no outcome, or more than one."""
-    outcomes: dict[str, int] = {}
+    """The commands that have not one outcome each time that they were stored."""
+    outcomes: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     for entry in log:
         address = address_of(entry.subject)
         if address is not None and address.name in ("CommandAccepted", "CommandRefused"):
             id = json.loads(entry.content)["correlationid"]
-            outcomes[id] = outcomes.get(id, 0) + 1
-    sent = [entry.headers["Nats-Msg-Id"] for entry in log if entry.subject.startswith("np.cmd.")]
-    return [id for id in sent if outcomes.get(id) != 1]
+            outcomes[id] += 1
+        elif address is not None and address.kind == "cmd":
+            sent[json.loads(entry.content)["id"]] += 1
+    return [id for id, times in sent.items() if outcomes[id] != times]

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+
+from nats.errors import Error as NatsError
 
 from bus.harness import ROUNDS, connected, fill, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt
+from nodepool.nats.errors import Conflict, InDoubt
 from nodepool.nats.reader import BEHIND, BUFFER_MAX, Reader
 from nodepool.nats.streams import STREAM
 
@@ -55,12 +57,15 @@ async def filters(connection: Connection) -> list[object]:
 
 
 async def publish_until_stored(connection: Connection, number: int) -> None:
+    """Publishes a number until it is stored, on conditions that keep it from being stored twice."""
+    content = b"%d" % number
     while True:
-        try:
-            await api.publish(connection, WANTED, b"%d" % number, id=f"n{number}", timeout_s=2)
-        except InDoubt:
-            continue
-        return
+        with suppress(InDoubt, Conflict, NatsError, OSError):
+            last = await api.last_message(connection, STREAM, WANTED)
+            if last is None or last.content != content:
+                condition = {api.EXPECTED_SEQUENCE: str(last.position if last else 0)}
+                await api.publish(connection, WANTED, content, condition, timeout_s=2)
+            return
 
 
 # --- what a reader returns ---------------------------------------------------------------------

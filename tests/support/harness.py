@@ -42,7 +42,7 @@ class Harness(EventLog, ReadModel):
 
     @abstractmethod
     def put(self, subject: str, content: bytes, id: str) -> None:
-        """Stores a message and does not wait; one with an id that was used is stored once."""
+        """Stores a message and does not wait; `id` is its `Nats-Msg-Id`."""
 
     @abstractmethod
     def run_until_idle(self) -> None:
@@ -71,7 +71,7 @@ class Harness(EventLog, ReadModel):
         return id
 
     def resend(self, id: str) -> None:
-        """Sends a command again, after the server has forgotten its id."""
+        """Sends a command again, with the id in its content."""
         command = self.sent[id]
         self.publish(command.subject, command.content)
 

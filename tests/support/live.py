@@ -26,7 +26,6 @@ from nodepool.nats.connection import connect
 from nodepool.nats.errors import Conflict, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision, streams
-from nodepool.service import AnyService
 from support.harness import Harness
 from support.services import services
 
@@ -113,7 +112,8 @@ class LiveHarness(Harness):
         await self._connection.close()
 
     def put(self, subject: str, content: bytes, id: str) -> None:
-        self._do(api.publish(self._connection, subject, content, id=id))
+        headers = {"Nats-Msg-Id": id} if id else {}
+        self._do(api.publish_event(self._connection, subject, content, headers))
 
     def entries(self) -> Sequence[Entry]:
         return self._entries
@@ -191,7 +191,7 @@ class LiveHarness(Harness):
         return [
             runtime.service.name
             for runtime, (expected_sequence, folded) in zip(self.runtimes, committed, strict=True)
-            if self._replayed(runtime.service, expected_sequence) != list(dump(folded))
+            if self._replayed(runtime, expected_sequence) != list(dump(folded))
         ]
 
     async def _committed(self) -> list[tuple[int, Folded[Any]]]:
@@ -200,9 +200,10 @@ class LiveHarness(Harness):
             (runtime.replica.expected_sequence, runtime.replica.safe) for runtime in self.runtimes
         ]
 
-    def _replayed(self, service: AnyService, expected_sequence: int) -> list[bytes]:
+    def _replayed(self, runtime: Runtime[Any, Any, Any], expected_sequence: int) -> list[bytes]:
         """The state of a service that the log alone gives, up to this commit of it."""
-        replica = Replica(service)
+        service = runtime.service
+        replica = Replica(service, log=runtime.replica.log)
         for entry in self._entries:
             if entry.position <= expected_sequence and service.wants(entry.subject):
                 replica.read(entry)

@@ -7,7 +7,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
-from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.replica import Replica
+from nodepool.engine.wakes import CLOCK, wake
 from quota import Hears
 from quota.decide import SERVICE
 from quota.state import State

@@ -17,9 +17,11 @@ from nodepool.contract.keys import PoolKey, as_pool_key
 from nodepool.contract.messages import Command, Event, Message, OfPool, envelope_of, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.records import Record
 from nodepool.engine.replica import Replica
+from nodepool.engine.wakes import wake, wake_subject
 from nodepool.engine.world import Log
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.service import Context, Failure, Reconciler, Service, commit_subject
 from nodepool.state.work import WithWork
 
 NAME = "printer"
@@ -325,7 +327,24 @@ def store(log: Log, message: Message, id: str = "", cause: int | None = None) ->
         causeposition=cause,
         data=message,
     )
-    return log.append(subject_of(message, speaker), envelope.encode(), envelope.id)
+    return log.append(subject_of(message, speaker), envelope.encode())
+
+
+def store_record(
+    log: Log, position: int, outputs: int = 0, *, follows: int | None = None, skipped: bool = False
+) -> int:
+    """Puts a commit record of the service on the log; by default it follows the one before it."""
+    subject = commit_subject(NAME)
+    before = log.last.get(subject, 0) if follows is None else follows
+    return log.append(subject, Record(position, outputs, before, log.id, skipped).encode())
+
+
+def fire(replica: PrinterReplica, log: Log) -> int | None:
+    """Lets a replica wake its service; the position of the `Wake`, None where another one came."""
+    due = replica.due()
+    assert due is not None, "nothing is due"
+    content = wake(NAME, due, replica.read_to).encode()
+    return log.append_after(replica.last_wake, wake_subject(NAME), content)
 
 
 def read(replica: PrinterReplica, log: Log) -> None:

@@ -27,11 +27,18 @@ def first(log: Log, name: str, about: str) -> int:
 
 
 def with_data(entry: Entry, data: Mapping[str, object], id: str = "") -> Entry:
-    """An entry with other fields in its data, and with another id where one is given."""
+    """An entry with other fields in its data, and with another id where one is given.
+
+    Its subject names the NodePool or the machine that its data names then.
+    """
     envelope: dict[str, Any] = json.loads(entry.content)
+    subject = entry.subject
+    for field in ("pool", "machine"):
+        if field in data:
+            subject = subject.replace(f".{envelope['data'][field]}.", f".{data[field]}.")
     envelope["data"] |= data
     envelope["id"] = id or envelope["id"]
-    return entry._replace(content=json.dumps(envelope).encode())
+    return entry._replace(subject=subject, content=json.dumps(envelope).encode())
 
 
 def without(name: str, about: str = "") -> Change:

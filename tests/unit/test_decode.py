@@ -2,6 +2,8 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nodepool.contract.commands import (
@@ -14,17 +16,18 @@ from nodepool.contract.commands import (
 )
 from nodepool.contract.decode import (
     COMMAND_BYTES_MAX,
-    ID_MAX,
-    TRACE_MAX,
     Unreadable,
     decode,
     explain,
     unknown_command,
 )
-from nodepool.contract.events import Wake
-from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.events import CommandRefused, CWNodeAssigned, Wake
+from nodepool.contract.keys import TOKEN_MAX
+from nodepool.contract.messages import ID_MAX, TRACE_MAX, Envelope, Event, Message, envelope_of
 from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec
-from nodepool.contract.subjects import Address
+from nodepool.contract.subjects import Address, address_of, subject_of
+from nodepool.engine.failures import refusal, unreadable
+from unit.samples import SAMPLES, sample
 
 SCALE = "np.cmd.acme.prod.train.ScaleNodePool"
 APPLY = "np.cmd.acme.prod.train.ApplyNodePool"
@@ -121,7 +124,8 @@ def test_a_structured_cloudevent_is_a_command_with_its_own_id_and_trace() -> Non
 
 
 def test_a_binary_cloudevent_is_a_command_whose_attributes_are_headers() -> None:
-    headers = {"CE-Id": "c2", "ce-source": "me", "TraceParent": "00-a-b-01", "ce-type": "x"}
+    headers = {"CE-Id": "c2", "ce-source": "me", "TraceParent": "00-a-b-01"}
+    headers |= {"ce-type": "ScaleNodePool"}
 
     result = decoded(ScaleNodePool, SCALE, {"targetNodes": 5}, headers)
 
@@ -499,3 +503,145 @@ def test_headers_that_are_too_long_are_not_used() -> None:
 
     assert isinstance(result, Envelope)
     assert (result.id, result.traceparent) == ("7", None)
+
+
+# A message is believed on the subject of its own type and identity only.
+
+
+ASSIGNED = sample(CWNodeAssigned, org="acme", cluster="prod", pool="train.v1")
+ON_ITS_SUBJECT = subject_of(ASSIGNED, "allocator")
+
+
+def event(message: Message, **attributes: object) -> bytes:
+    """An event in an envelope with these attributes."""
+    envelope = envelope_of(type(message)).model_construct(
+        id="1", type=type(message).__name__, source="x", data=message
+    )
+    return envelope.model_copy(update=attributes).encode()
+
+
+@pytest.mark.parametrize("message", [each for each in SAMPLES if isinstance(each, Event)])
+def test_an_event_is_read_on_its_own_subject(message: Event) -> None:
+    result = decode(type(message), subject_of(message, message.speaker), event(message), {}, 7)
+
+    assert isinstance(result, Envelope)
+    assert result.data == message
+
+
+@pytest.mark.parametrize(
+    ("subject", "content", "field"),
+    [
+        pytest.param(ON_ITS_SUBJECT, event(ASSIGNED, type="x"), "type", id="another type"),
+        pytest.param(ON_ITS_SUBJECT, event(ASSIGNED, id="x" * 257), "id", id="too long an id"),
+        pytest.param(
+            ON_ITS_SUBJECT,
+            event(ASSIGNED, correlationid="x" * 257),
+            "correlationid",
+            id="too long an id of its command",
+        ),
+        pytest.param(
+            ON_ITS_SUBJECT,
+            event(ASSIGNED, traceparent="x" * 65),
+            "traceparent",
+            id="too long a trace",
+        ),
+        *(
+            pytest.param(
+                f"np.evt.allocator.{path}.CWNodeAssigned", event(ASSIGNED), "data", id=f"on {path}"
+            )
+            for path in ("evil.prod.train~v1", "acme.evil.train~v1", "acme.prod.train", "a.b.c")
+        ),
+        pytest.param(
+            "np.evt.allocator.acme.prod.train~v1.CWNodeAssigned",
+            event(ASSIGNED.model_copy(update={"pool": "train~v1"})),
+            "data",
+            id="a token in place of the name that it stands for",
+        ),
+        pytest.param(
+            "np.evt.allocator.b.c.d.CWNodeAssigned",
+            event(ASSIGNED.model_copy(update={"org": "b.c", "cluster": "d", "pool": ""})),
+            "data",
+            id="a name across tokens",
+        ),
+        pytest.param(
+            f"np.evt.allocator.acme.prod.{'x' * 255}.CWNodeAssigned",
+            event(ASSIGNED.model_copy(update={"pool": "x" * 255})),
+            "",
+            id="too long a name",
+        ),
+    ],
+)
+def test_an_event_of_another_type_or_identity_than_its_subject_cannot_be_read(
+    subject: str, content: bytes, field: str
+) -> None:
+    result = decode(CWNodeAssigned, subject, content, {}, 7)
+
+    assert isinstance(result, Unreadable)
+    assert result.field == field
+
+
+identities = st.tuples(*[st.text("ab.~/_é", min_size=1, max_size=4)] * 3)
+
+
+@given(identities, identities)
+def test_an_event_is_read_where_its_identity_equals_that_of_the_subject(
+    said: tuple[str, str, str], at: tuple[str, str, str]
+) -> None:
+    def about(path: tuple[str, str, str]) -> CWNodeAssigned:
+        fields = dict(zip(("org", "cluster", "pool"), path, strict=True))
+        return ASSIGNED.model_copy(update=fields)
+
+    subject = subject_of(about(at), "allocator")
+    address = address_of(subject)
+    assert address is not None
+
+    for path in (said, at):
+        result = decode(CWNodeAssigned, subject, event(about(path)), {}, 7)
+        assert isinstance(result, Envelope) is (path == address.path)
+
+
+@pytest.mark.parametrize("type_", ["DeleteNodePool", "scalenodepool", "", None, 5, {}])
+def test_a_command_of_another_type_than_its_subject_is_refused(type_: object) -> None:
+    content = {"specversion": "1.0", "id": "c1", "type": type_, "data": {"targetNodes": 5}}
+
+    assert fault(ScaleNodePool, SCALE, content) == (
+        "type",
+        "differs from the subject it was sent on, which is for ScaleNodePool",
+    )
+
+
+def test_a_command_without_a_type_is_of_that_of_its_subject() -> None:
+    content = {"specversion": "1.0", "id": "c1", "data": {"targetNodes": 5}}
+
+    assert isinstance(decoded(ScaleNodePool, SCALE, content), Envelope)
+
+
+def test_a_name_as_long_as_names_may_be_is_taken() -> None:
+    subject = f"np.cmd.acme.prod.{'x' * TOKEN_MAX}.ScaleNodePool"
+
+    assert isinstance(decoded(ScaleNodePool, subject, {"targetNodes": 5}), Envelope)
+
+
+def test_a_longer_name_is_refused_under_one_that_nothing_else_can_have() -> None:
+    subject = f"np.cmd.{'y' * 999}.prod.{'x' * (TOKEN_MAX + 1)}.ScaleNodePool"
+
+    result = decoded(ScaleNodePool, subject, {"targetNodes": 5})
+
+    assert isinstance(result, Unreadable)
+    assert result.cause == "a part of the subject has more than 253 characters"
+    assert result.address.path == ("y" * TOKEN_MAX + "…", "prod", "x" * TOKEN_MAX + "…")
+
+
+@given(st.tuples(*[st.text(min_size=1).map(lambda name: name.replace(".", ""))] * 3))
+def test_the_subject_of_a_refusal_always_fits_and_its_event_can_be_read(
+    path: tuple[str, str, str],
+) -> None:
+    path = (path[0] * 500 or "x", path[1] or "x", path[2] * 300 or "x")
+    subject = ".".join(("np.cmd", *path, "MakeCoffee"))
+    outcome = refusal(unreadable(unknown_command(subject, b"{}", {}, 7)))
+
+    result = decode(CommandRefused, subject_of(outcome, "v"), event(outcome), {}, 8)
+
+    assert len(subject_of(outcome, "validator").encode()) < 4_096
+    assert isinstance(result, Envelope)
+    assert result.data == outcome

@@ -89,3 +89,21 @@ def test_names_with_slashes_do_not_run_into_each_other() -> None:
     receipts = Receipts().put("c1", accepted(sample(ScaleNodePool, org="a/b", cluster="c"), "done"))
 
     assert receipts.outcome_of(sample(ScaleNodePool, org="a", cluster="b/c"), "c1") is None
+
+
+names = st.text(st.characters(blacklist_characters=" ", codec="utf-8"), min_size=1, max_size=3)
+paths = st.tuples(names, names, names)
+
+
+@given(paths, paths, st.text("a /|", max_size=3), st.text("a /|", max_size=3))
+def test_no_two_commands_share_a_receipt_whatever_their_names_and_ids_hold(
+    one: tuple[str, str, str], other: tuple[str, str, str], id: str, other_id: str
+) -> None:
+    def command(path: tuple[str, str, str]) -> ScaleNodePool:
+        fields = dict(zip(("org", "cluster", "pool"), path, strict=True))
+        return SCALE.model_copy(update=fields)
+
+    receipts = Receipts().put(id, accepted(command(one), "done"))
+
+    found = receipts.outcome_of(command(other), other_id) is not None
+    assert found is ((one, id) == (other, other_id))

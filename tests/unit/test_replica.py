@@ -6,12 +6,11 @@ import pytest
 from nodepool.contract.events import CommandRefused, Wake
 from nodepool.contract.messages import Message, envelope_of, pool_fields
 from nodepool.contract.outcomes import accepted
-from nodepool.contract.subjects import subject_of
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import LETTER_MAX, Proposal
-from nodepool.engine.replica import CLOCK, INPUTS_MAX, QUIET_MAX, wake
-from nodepool.engine.world import BATCH_MAX, Log
+from nodepool.engine.replica import BATCH_MAX, INPUTS_MAX, QUIET_MAX
+from nodepool.engine.world import Log
 from nodepool.state.work import IMMEDIATELY
 from support.sample_service import (
     JOB,
@@ -24,6 +23,7 @@ from support.sample_service import (
     State,
     commit,
     enqueue,
+    fire,
     page,
     pages,
     paper,
@@ -106,7 +106,8 @@ def test_outputs_lie_in_envelopes_that_name_their_input() -> None:
         ("np.evt.printer.acme.prod.train.CommandAccepted", "1.printer.0"),
         ("np.evt.printer.acme.prod.train.PagePrinted", "1.printer.1"),
     ]
-    assert (proposal.subject, proposal.record()) == ("np.commit.printer", b'{"position": 1}')
+    assert proposal.subject == "np.commit.printer"
+    assert proposal.record() == b'{"position": 1, "outputs": 2, "follows": 0, "log": ""}'
     assert (proposal.position, proposal.expected_sequence, proposal.worth_storing) == (1, 0, True)
 
 
@@ -118,7 +119,7 @@ def test_a_trace_and_the_command_that_began_it_go_on_through_outputs() -> None:
         "traceparent": "00-a-b-01",
         "data": {"pages": 0},
     }
-    log.append("np.cmd.acme.prod.train.PrintNow", json.dumps(content).encode(), "")
+    log.append("np.cmd.acme.prod.train.PrintNow", json.dumps(content).encode())
 
     read(replica, log)
     (processed,) = proposal_of(replica).processed
@@ -273,15 +274,14 @@ def test_the_committed_position_falls_behind_only_so_far() -> None:
     assert replica.quiet == QUIET_MAX
 
 
-def test_a_message_that_the_service_does_not_hear_is_passed_without_an_output() -> None:
+def test_a_message_that_the_service_does_not_hear_is_no_input() -> None:
     log, replica = given_log()
-    position = log.append("np.evt.store.acme.prod.train.PaperEaten", b"?", "")
+    position = log.append("np.evt.store.acme.prod.train.PaperEaten", b"?")
 
     replica.read(log.entries[position - 1])
-    proposal = proposal_of(replica, even_if_quiet=True)
 
-    assert (proposal.messages, proposal.position) == ([], 1)
-    assert proposal.folded == Folded(State())
+    assert (replica.read_to, replica.open) == (1, 0)
+    assert replica.propose(even_if_quiet=True) is None
 
 
 # A commit has a bound.
@@ -346,7 +346,7 @@ def test_a_proposal_fits_an_atomic_batch_with_all_its_dead_letters_and_its_recor
 def test_an_unreadable_command_is_refused_and_has_a_dead_letter() -> None:
     log, replica = Log(NOON), PrinterReplica(SERVICE)
     content = b'{"pages": "many"}'
-    log.append("np.cmd.acme.prod.train.PrintNow", content, "")
+    log.append("np.cmd.acme.prod.train.PrintNow", content)
     store(log, print_now(0))
     read(replica, log)
 
@@ -381,7 +381,7 @@ def test_an_unreadable_command_is_refused_and_has_a_dead_letter() -> None:
 
 def test_an_unreadable_event_has_a_dead_letter_and_never_blocks_the_rest() -> None:
     log, replica = Log(NOON), PrinterReplica(SERVICE)
-    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"\xff" * 10_000, "")
+    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"\xff" * 10_000)
     store(log, print_now(0))
     read(replica, log)
 
@@ -398,7 +398,7 @@ def test_an_unreadable_event_has_a_dead_letter_and_never_blocks_the_rest() -> No
 def test_a_dead_letter_is_short_however_much_of_its_input_the_failure_quotes() -> None:
     log, replica = Log(NOON), PrinterReplica(SERVICE)
     content = json.dumps({"pages": 1, "ÿ" * 100_000: 1}, ensure_ascii=False).encode()
-    log.append("np.cmd.acme.prod.train.PrintNow", content, "")
+    log.append("np.cmd.acme.prod.train.PrintNow", content)
     read(replica, log)
 
     proposal = proposal_of(replica)
@@ -448,8 +448,8 @@ def test_the_dead_letter_of_a_key_names_the_key() -> None:
 
 def test_the_failure_of_an_input_says_whether_a_sender_waits() -> None:
     log, replica = Log(NOON), PrinterReplica(SERVICE)
-    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"{", "")
-    log.append("np.cmd.acme.prod.train.PrintNow", b"{", "")
+    log.append("np.evt.store.acme.prod.train.PaperDelivered", b"{")
+    log.append("np.cmd.acme.prod.train.PrintNow", b"{")
     read(replica, log)
 
     failures = [item.failure for item in proposal_of(replica).processed]
@@ -479,12 +479,14 @@ def test_a_replica_is_due_at_the_moment_that_its_service_set() -> None:
 
 
 def test_two_replicas_that_wake_a_service_for_the_same_moment_make_one_message() -> None:
-    due = NOON + timedelta(minutes=7)
-    log = Log(NOON)
+    log, first = given_log(enqueue(1))
+    second = PrinterReplica(SERVICE)
+    commit(first, log)
+    read(second, log)
 
-    wakes = [wake(NAME, due, 41), wake(NAME, due, 41), wake(NAME, due, 42)]
-    stored = [log.append(subject_of(item.data, CLOCK), item.encode(), item.id) for item in wakes]
+    stored = [fire(replica, log) for replica in (first, second)]
+    read(second, log)
 
-    assert stored == [1, 1, 2]
-    assert wakes[0].data == Wake(service=NAME, due=due)
-    assert log.entries[0].subject == "np.evt.clock.printer._._.Wake"
+    assert stored == [5, None]
+    assert log.entries[4].subject == "np.evt.clock.printer._._.Wake"
+    assert (first.last_wake, second.last_wake) == (0, 5)

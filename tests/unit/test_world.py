@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -6,8 +7,8 @@ from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import pool_key
 from nodepool.contract.outcomes import accepted
 from nodepool.engine.folded import Folded
-from nodepool.engine.replica import QUIET_MAX
-from nodepool.engine.world import BATCH_MAX, START, TICK, Log, World
+from nodepool.engine.replica import BATCH_MAX, QUIET_MAX
+from nodepool.engine.world import START, TICK, Log, World
 from support.sample_service import (
     JOB,
     SERVICE,
@@ -37,18 +38,27 @@ def names(world: World) -> list[str]:
 def test_a_log_stores_messages_in_order_at_moments_that_grow() -> None:
     log = Log()
 
-    positions = [log.append("np.cmd.a.b.c.D", b"", "") for _ in range(3)]
+    positions = [log.append("np.cmd.a.b.c.D", b"") for _ in range(3)]
 
     assert positions == [1, 2, 3]
     assert [entry.time for entry in log.entries] == [START + n * TICK for n in (1, 2, 3)]
 
 
-def test_a_log_stores_an_id_once_and_gives_the_position_that_it_has() -> None:
+@pytest.mark.parametrize("subject", ["np.cmd.D", "np.evt.a.b.c.D", "np.commit", "other", ""])
+def test_a_log_stores_nothing_on_a_subject_that_the_stream_does_not_take(subject: str) -> None:
     log = Log()
-    log.append("np.cmd.a.b.c.D", b"first", "c1")
 
-    assert log.append("np.cmd.a.b.c.D", b"second", "c1") == 1
-    assert [entry.content for entry in log.entries] == [b"first"]
+    assert log.append(subject, b"") == 0
+    assert log.entries == []
+
+
+def test_a_log_stores_a_message_only_after_the_last_one_that_its_sender_knows() -> None:
+    log = Log()
+    log.append("np.cmd.a.b.c.D", b"")
+
+    stored = [log.append_after(expected, "np.cmd.a.b.c.E", b"") for expected in (1, 0, 0, 2)]
+
+    assert stored == [None, 2, None, 3]
 
 
 def test_a_log_refuses_a_commit_after_which_another_one_was_stored() -> None:
@@ -70,14 +80,7 @@ def test_a_log_takes_no_commit_that_the_server_would_refuse_for_its_size() -> No
     world.read(world.hosts[0])
     proposal = world.hosts[0].replica.propose()
     assert proposal is not None
-    twice = type(proposal)(
-        service=proposal.service,
-        processed=proposal.processed * 2,
-        position=proposal.position,
-        expected_sequence=proposal.expected_sequence,
-        folded=Folded(State()),
-        worth_storing=True,
-    )
+    twice = replace(proposal, processed=proposal.processed * 2)
 
     with pytest.raises(AssertionError, match="1602 messages do not fit an atomic batch"):
         world.log.commit(twice)

@@ -50,7 +50,7 @@ class Sender:
         position = 0
         try:
             async with asyncio.timeout(self._timeout_s):
-                position = await self._publish(subject_of(command, ""), content, id)
+                position = await self._publish(subject_of(command, ""), content)
                 return await outcome
         except ServerRefusal as error:
             return NoOutcome(f"{name} is not stored: {error}")
@@ -59,15 +59,15 @@ class Sender:
         finally:
             self._outcomes.forget(id)
 
-    async def _publish(self, subject: str, content: bytes, id: str) -> int:
+    async def _publish(self, subject: str, content: bytes) -> int:
         """The position of the message, published until the server confirms that it is stored.
 
-        The id makes repetitions harmless: the server and the services drop them.
+        The id in its envelope makes repetitions harmless: the services do not process them again.
         """
         while True:
             try:
-                return await api.publish(
-                    self._connection, subject, content, id=id, timeout_s=PUBLISH_S
+                return await api.publish_event(
+                    self._connection, subject, content, timeout_s=PUBLISH_S
                 )
             except InDoubt:
                 await asyncio.sleep(RETRY_S)

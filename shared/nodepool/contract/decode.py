@@ -1,15 +1,17 @@
 """Messages from the bytes in the log; content that cannot be read becomes a value, not an error."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from nodepool.contract.keys import path_text
+from nodepool.contract.keys import TOKEN_MAX, cut, path_text
 from nodepool.contract.messages import (
+    ID_MAX,
+    TRACE_MAX,
     Command,
     Envelope,
     Message,
@@ -21,24 +23,22 @@ from nodepool.contract.messages import (
     envelope_of,
 )
 from nodepool.contract.reference import Field, described
-from nodepool.contract.subjects import Address, address_of, subject_of
+from nodepool.contract.subjects import Address, address_of, path_at, subject_of
 from nodepool.contract.suggest import did_you_mean
 
+TOO_LONG = f"a part of the subject has more than {TOKEN_MAX} characters"
+OTHER_TYPE = "differs from the subject it was sent on, which is for {}"
 COMMAND_BYTES_MAX = 256 << 10
 """The largest command that is accepted; what follows from it is larger and must fit the bus too."""
-ID_MAX = 256
-"""The longest id of a command, in characters; it is repeated in every message that follows."""
-TRACE_MAX = 64
-"""The longest `traceparent` that is passed on, in characters."""
 
 M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A message whose subject can be read and whose content cannot.
+    """A message whose subject can be read and whose content cannot, or does not belong there.
 
-    address: the parts of the subject.
+    address: the parts of the subject, with tokens cut that are too long.
     id: the id of the message.
     field: the field at fault, as `spec.targetNodes`; empty where it is the content as a whole.
     cause: one sentence.
@@ -62,7 +62,7 @@ class _Opened(NamedTuple):
 
 
 class _Misplaced(NamedTuple):
-    """Why a command does not belong on the subject that it was sent on."""
+    """Why a message does not belong on the subject that it was sent on."""
 
     field: str
     cause: str
@@ -73,27 +73,45 @@ def decode(
 ) -> Envelope[M] | Unreadable:
     """The envelope in `content`, or why it cannot be read; never raises for bad content.
 
-    A command may also be sent in the binary mode of CloudEvents or as bare JSON. Its id is then
-    the header `ce-id` or `Nats-Msg-Id`, or else its position in the log.
+    What a sender may say is decided by subject alone, so a message of another type or identity than
+    its subject is not read. A command may also be sent in the binary mode of CloudEvents or as bare
+    JSON. Its id is then the header `ce-id` or `Nats-Msg-Id`, or else its position in the log.
     """
     if issubclass(kind, Command):
         return _decode_command(kind, _address(subject), content, headers, position)
     try:
         # `envelope_of` cannot say that the envelope of a kind carries that very kind.
-        return envelope_of(kind).model_validate_json(content)  # type: ignore[return-value]
+        envelope: Envelope[M] = envelope_of(kind).model_validate_json(content)  # type: ignore[assignment]
     except ValidationError as error:
         field, cause = explain(error)
-        return Unreadable(_address(subject), str(position), field, cause)
+    else:
+        misplaced = _misplaced(envelope, kind, subject)
+        if misplaced is None:
+            return envelope
+        field, cause = misplaced
+    return Unreadable(_address(subject), str(position), field, cause)
 
 
 def unknown_command(
     subject: str, content: bytes, headers: Mapping[str, str], position: int
 ) -> Unreadable:
     """A command of an unknown name, to be refused under the id that its sender waits for."""
+    name = subject.rpartition(".")[2]
+    cause = f"{name} is no command: see the last part of the subject"
+    return unread(subject, content, headers, position, "type", cause)
+
+
+def unread(
+    subject: str,
+    content: bytes,
+    headers: Mapping[str, str],
+    position: int,
+    field: str,
+    cause: str,
+) -> Unreadable:
+    """A message of which only the id is read; a command is refused under it."""
     id = _opened(content, _lower(headers), position).id
-    address = _address(subject)
-    cause = f"{address.name} is no command: see the last part of the subject"
-    return Unreadable(address, id, "type", cause, id)
+    return Unreadable(_address(subject), id, field, cause, id)
 
 
 def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[str, str]:
@@ -142,7 +160,27 @@ def _address(subject: str) -> Address:
     address = address_of(subject)
     if address is None:
         raise ValueError(f"{subject} is no message subject")
-    return address
+    is_long = max(map(len, address.path)) > TOKEN_MAX
+    return replace(address, path=cut(address.path)) if is_long else address
+
+
+def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced | None:
+    """Why an event that can be read does not belong on its subject; None where it does."""
+    name, speaker = kind.__name__, getattr(kind, "speaker", "")
+    if envelope.type != name:
+        return _Misplaced("type", OTHER_TYPE.format(name))
+    org, cluster, pool = envelope.data.path
+    # Taking a subject apart costs more, and few are long or have a name with a dot.
+    is_plain = "~" not in subject and len(subject) < TOKEN_MAX
+    if is_plain and subject == f"np.evt.{speaker}.{org}.{cluster}.{pool}.{name}":
+        return None
+    path = path_at(subject)
+    if (org, cluster, pool) != path:
+        return _Misplaced("data", "is about something else than the subject it was sent on")
+    # A refusal of a token that is too long has one character more.
+    if max(map(len, path)) > TOKEN_MAX + 1:
+        return _Misplaced("", TOO_LONG)
+    return None
 
 
 def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -154,8 +192,13 @@ def _decode_command(
 ) -> Envelope[M] | Unreadable:
     header = _lower(headers)
     attributes, body, id, fault = _opened(content, header, position)
+    if not fault and max(map(len, address.path)) > TOKEN_MAX:
+        fault = TOO_LONG
     if fault:
         return Unreadable(address, id, "", fault, id)
+    type_ = attributes.get("type", header.get("ce-type", kind.__name__))
+    if type_ != kind.__name__:
+        return Unreadable(address, id, "type", OTHER_TYPE.format(kind.__name__), id)
     try:
         data = kind.model_validate_json(to_json(body), strict=True, extra="forbid", by_name=False)
     except ValidationError as error:

@@ -6,6 +6,8 @@ UNNAMED = "_"
 """The token in place of an identity token that a message does not have."""
 FLEET = "fleet"
 """The token in place of the organisation in messages about machines."""
+TOKEN_MAX = 253
+"""The most characters of an identity token, as of a DNS name; with more a command is refused."""
 PoolPath = tuple[str, str, str]
 """The three identity tokens of a subject, general to particular: of a NodePool, its path."""
 
@@ -26,6 +28,20 @@ LedgerKey = NewType("LedgerKey", str)
 def token(name: str) -> str:
     """A name as one subject token: NATS separates tokens by dots, so a dot is written `~`."""
     return name.replace(".", "~")
+
+
+def cut(path: PoolPath) -> PoolPath:
+    """The identity with each token short enough for any subject.
+
+    One that is too long ends with an ellipsis and is still longer than `TOKEN_MAX`, so that it is
+    nobody's identity.
+    """
+    org, cluster, pool = map(_cut, path)
+    return org, cluster, pool
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= TOKEN_MAX else f"{name[:TOKEN_MAX]}…"
 
 
 def cluster_key(org: str, cluster: str) -> ClusterKey:

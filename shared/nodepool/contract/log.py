@@ -2,10 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 LogId = NewType("LogId", str)
 """What tells one log from another: a log that is made anew has another one."""
+NO_ID = LogId("")
+"""The identity of a log in memory that has none."""
+COMMANDS: Final = "np.cmd.*.*.*.*"
+"""The subjects of all commands."""
+EVENTS: Final = "np.evt.*.*.*.*.*"
+"""The subjects of all events."""
+SUBJECTS: Final = (COMMANDS, EVENTS, "np.commit.*", "np.dead.*")
+"""All that the log takes. The server acknowledges no message on a subject of another shape."""
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+"""The largest message that the log takes, its headers included."""
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 """The media type of every message: a CloudEvent as JSON."""
 

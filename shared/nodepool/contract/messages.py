@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import ClassVar, Generic, TypedDict, TypeVar
+from typing import Annotated, ClassVar, Generic, TypedDict, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from nodepool.contract.keys import (
     FLEET,
@@ -158,6 +158,15 @@ def path_fields(message: Message) -> PoolFields:
 M = TypeVar("M", bound=Message)
 
 
+ID_MAX = 256
+"""The longest id of a message, in characters; a command's is repeated in all that follows."""
+TRACE_MAX = 64
+"""The longest `traceparent` that is passed on, in characters."""
+
+Id = Annotated[str, Field(max_length=ID_MAX)]
+Trace = Annotated[str, Field(max_length=TRACE_MAX)]
+
+
 class Envelope(BaseModel, Generic[M]):
     """A message as it is stored: a CloudEvent 1.0 in structured JSON, linked to its cause.
 
@@ -170,15 +179,15 @@ class Envelope(BaseModel, Generic[M]):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     specversion: str = "1.0"
-    id: str
+    id: Id
     type: str
     source: str
     subject: str = ""
     time: datetime | None = None
     datacontenttype: str = "application/json"
-    traceparent: str | None = None
-    correlationid: str | None = None
-    causationid: str | None = None
+    traceparent: Trace | None = None
+    correlationid: Id | None = None
+    causationid: Id | None = None
     causeposition: int | None = None
     data: M
 

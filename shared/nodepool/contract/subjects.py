@@ -1,12 +1,19 @@
 """The subjects of messages: `np.cmd.<identity>.<name>` and `np.evt.<service>.<identity>.<name>`.
 
-The identity is three tokens, `Message.path`, and the name is that of the message's class.
+The identity is three tokens, `Message.path`, and the name is that of the message's class. Beside
+these the log holds commit records and dead letters, on one subject for each service.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from nodepool.contract.keys import PoolPath, token
+from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
+
+_SHAPES: Final = frozenset(
+    (*pattern.split(".")[:2], pattern.count(".") + 1) for pattern in SUBJECTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,12 @@ def filter_of(message: type[Message]) -> str:
     raise TypeError(f"{name} is neither command nor event")
 
 
+def is_taken(subject: str) -> bool:
+    """Whether the log takes messages on this subject: whether one of `SUBJECTS` matches it."""
+    tokens = subject.split(".")
+    return "" not in tokens and (*tokens[:2], len(tokens)) in _SHAPES
+
+
 def address_of(subject: str) -> Address | None:
     """The parts of a message's subject; None for any other subject."""
     match subject.split("."):
@@ -54,6 +67,12 @@ def address_of(subject: str) -> Address | None:
             path = (_name(org), _name(cluster), _name(pool))
             return Address("evt", service, path, name)
     return None
+
+
+def path_at(subject: str) -> PoolPath:
+    """The identity in the subject of a message."""
+    _, org, cluster, pool, _ = subject.rsplit(".", 4)
+    return (org, cluster, pool) if "~" not in subject else (_name(org), _name(cluster), _name(pool))
 
 
 def _name(part: str) -> str:

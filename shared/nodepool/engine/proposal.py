@@ -7,10 +7,11 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
-from nodepool.contract.log import Entry
+from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.folded import Folded
+from nodepool.engine.records import Record
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
 
 LETTER_MAX = 4_096
@@ -80,6 +81,8 @@ class Proposal(Generic[S, I]):
     position: the position of the last of them.
     expected_sequence: where the service's last commit record must lie for this one to be stored.
     folded: what the replica has folded once it is stored.
+    log: the identity of the log that it is for.
+    skips: whether the input at `position` is passed over, because an operator said so.
     worth_storing: False for one without outputs, whose inputs may as well wait for the next.
     """
 
@@ -89,6 +92,8 @@ class Proposal(Generic[S, I]):
     expected_sequence: int
     folded: Folded[S]
     worth_storing: bool
+    log: LogId
+    skips: bool = False
 
     @property
     def messages(self) -> list[Outgoing]:
@@ -114,16 +119,9 @@ class Proposal(Generic[S, I]):
 
     def record(self) -> bytes:
         """The content of the commit record."""
-        return json.dumps({"position": self.position}).encode()
-
-
-def committed_position(record: Entry) -> int | None:
-    """The position in a commit record; None where the content is not that of a commit record."""
-    try:
-        position = json.loads(record.content)["position"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return position if type(position) is int and 0 <= position < record.position else None
+        parts = (len(each.envelopes) + (each.parked is not None) for each in self.processed)
+        outputs, before = sum(parts), self.expected_sequence
+        return Record(self.position, outputs, before, self.log, self.skips).encode()
 
 
 def dead_letter(entry: Entry, cause: str, field: str = "") -> bytes:

@@ -13,7 +13,7 @@ from typing import Generic
 from nodepool.contract.decode import decode
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import path_text
-from nodepool.contract.log import Entry
+from nodepool.contract.log import NO_ID, Entry, LogId
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import address_of
@@ -21,14 +21,16 @@ from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlation, Correlations
 from nodepool.engine.folded import Folded, due
-from nodepool.engine.proposal import Input, Processed, Proposal, committed_position
+from nodepool.engine.proposal import Input, Processed, Proposal
+from nodepool.engine.records import Followed, follow
 from nodepool.engine.step import Step
+from nodepool.engine.wakes import wake_subject
 from nodepool.service import I, O, S, Service, commit_subject
 
+BATCH_MAX = 1_000
+"""The most messages, a commit record among them, that the server takes in an atomic batch."""
 INPUTS_MAX = 400
 """The most inputs of one commit: enough to share the cost of an fsync, few enough to stay quick."""
-CLOCK = "clock"
-"""The service token in the subject of a `Wake`."""
 QUIET_MAX = 1_000
 """The most inputs without an output that a replica passes before it commits its position."""
 
@@ -40,7 +42,11 @@ class Replica(Generic[S, I, O]):
     expected_sequence: the position of the service's last commit record.
     read_to: the position of the last entry read.
     safe: what is folded up to `committed`.
+    last_wake: the position of the last `Wake` for the service, 0 for none; one that starts at a
+        snapshot does not know it before it has read one.
     failures: how many inputs were replayed with a recorded output that could not be folded.
+    is_chained: whether the last commit records say which one they follow. Only then a snapshot may
+        be taken: a replica that starts at one believes no others.
     """
 
     def __init__(
@@ -49,21 +55,28 @@ class Replica(Generic[S, I, O]):
         folded: Folded[S] | None = None,
         committed: int = 0,
         expected_sequence: int = 0,
+        *,
+        log: LogId = NO_ID,
     ) -> None:
+        """Starts at a snapshot, or at the beginning of the log; `log` is its identity."""
         self.service = service
+        self.log = log
+        self.is_chained = folded is not None
         self.safe = Folded(service.initial) if folded is None else folded
         self.committed = committed
         self.expected_sequence = expected_sequence
         self.read_to = committed
+        self.last_wake = 0
         self.failures = 0
         self._folded = self.safe
         self._open: deque[Input[I]] = deque()
         self._passed = 0
-        self._recorded: list[Entry] = []
+        self._recorded: deque[Entry] = deque(maxlen=BATCH_MAX)
         self._is_behind = False
         self._correlations = Correlations()
         self._own = f"np.evt.{service.name}."
         self._commit = commit_subject(service.name)
+        self._wake = wake_subject(service.name)
 
     @property
     def state(self) -> S:
@@ -86,63 +99,88 @@ class Replica(Generic[S, I, O]):
         return self._is_behind
 
     def read(self, entry: Entry) -> bool:
-        """Takes the next entry of the log; True if it is a commit that another replica made."""
+        """Takes the next entry of the log; True if it is a commit that another replica made.
+
+        A service's own messages are to be read without a gap, since its commit records count them.
+        """
         self.read_to = entry.position
         if entry.subject == self._commit:
             return self._follow_commit(entry)
         if entry.subject.startswith(self._own):
             if entry.position > self.expected_sequence:
                 self._recorded.append(entry)
-        elif entry.position > self.committed:
+        elif entry.position > self.committed and self.service.is_input(entry.subject):
+            if entry.subject == self._wake:
+                self.last_wake = entry.position
             self._open.append(Input(entry, self.service))
         return False
 
     def _follow_commit(self, record: Entry) -> bool:
         if record.position <= self.expected_sequence:
             return False
-        # A record of another form commits nothing, and yet is what the next commit has to follow.
-        named = committed_position(record)
-        position = self.committed if named is None or named < self.committed else named
-        recorded = self._by_cause()
+        followed = follow(
+            record,
+            self.log,
+            committed=self.committed,
+            before=self.expected_sequence,
+            is_chained=self.is_chained,
+        )
+        if followed is not None:
+            self._fold_recorded(followed)
+        # Another one commits nothing, and yet is what the next commit has to follow.
+        self.expected_sequence = record.position
+        self._recorded.clear()
+        self._folded = self.safe
+        self._is_behind = False
+        self._passed = 0
+        return followed is not None
+
+    def _fold_recorded(self, followed: Followed) -> None:
+        recorded = self._by_cause(followed.first)
         folded = self.safe
-        while self._open and self._open[0].entry.position <= position:
+        while self._open and self._open[0].entry.position <= followed.position:
             item = self._open.popleft()
-            message = item.message
+            is_skipped = followed.skipped and item.entry.position == followed.position
+            message = None if is_skipped else item.message
             if message is not None:
                 self._note(item)
                 outputs = recorded.get(item.entry.position, ())
                 context = item.context
                 folded, failure = engine.replay(self.service, folded, message, outputs, context)
                 self.failures += failure is not None
-        self.committed, self.expected_sequence = position, record.position
-        self.safe = self._folded = folded
-        self._is_behind = False
-        self._passed = 0
-        return True
+        self.committed, self.safe = followed.position, folded
+        self.is_chained = followed.is_chained
 
-    def _by_cause(self) -> dict[int, list[O | CommandOutcome]]:
-        """The outputs read since the last commit, by the position of their input."""
+    def _by_cause(self, first: int) -> dict[int, list[O | CommandOutcome]]:
+        """The outputs read since the last commit, by the position of their input.
+
+        first: where the batch of the commit begins; the service did not say what lies before it.
+        """
         outputs: dict[int, list[O | CommandOutcome]] = {}
         for entry in self._recorded:
+            if entry.position < first:
+                continue
             address = address_of(entry.subject)
             kind = self.service.outputs.get(address.name) if address else None
             if kind is not None:
                 envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
                 if isinstance(envelope, Envelope) and envelope.causeposition is not None:
                     outputs.setdefault(envelope.causeposition, []).append(envelope.data)
-        self._recorded.clear()
         return outputs
 
-    def propose(self, *, even_if_quiet: bool = False) -> Proposal[S, I] | None:
+    def propose(
+        self, *, even_if_quiet: bool = False, most: int = INPUTS_MAX
+    ) -> Proposal[S, I] | None:
         """Processes open inputs, as many as one commit holds; None if there are none, or if behind.
 
-        `even_if_quiet` makes a proposal worth storing that only moves the committed position.
+        even_if_quiet: makes a proposal worth storing that only moves the committed position.
+        most: how many inputs it may have at most.
         """
         if self._is_behind or not self._open:
             return None
         batch: list[Processed[I]] = []
         size = Size()
-        while self._passed < len(self._open) and len(batch) < INPUTS_MAX:
+        while self._passed < len(self._open) and len(batch) < most:
             item = self._open[self._passed]
             result = self._step(item)
             outputs = size_of(result.outputs)
@@ -161,6 +199,7 @@ class Replica(Generic[S, I, O]):
             expected_sequence=self.expected_sequence,
             folded=self._folded,
             worth_storing=bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX,
+            log=self.log,
         )
 
     def claim(self) -> Proposal[S, I]:
@@ -175,6 +214,7 @@ class Replica(Generic[S, I, O]):
             expected_sequence=self.expected_sequence,
             folded=self.safe,
             worth_storing=True,
+            log=self.log,
         )
 
     def _step(self, item: Input[I]) -> Step[S, O]:
@@ -221,6 +261,7 @@ class Replica(Generic[S, I, O]):
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
         self.committed, self.expected_sequence = proposal.position, position
+        self.is_chained = True
         self.safe = self._folded = proposal.folded
         self._passed = 0
         self._recorded.clear()
@@ -238,20 +279,3 @@ class Replica(Generic[S, I, O]):
     def due(self) -> datetime | None:
         """The next moment at which the service is to be woken; None where there is none."""
         return due(self.service, self.state)
-
-
-def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:
-    """The message that wakes a service for what is due at a moment.
-
-    `after` is the position that the replica has read to. Moment and position make the id, so that
-    replicas which wake the service for the same reason store one message, and yet a `Wake` that was
-    stored too early by the log's clock can be followed by another one.
-    """
-    return Envelope[Wake].model_construct(
-        id=f"{service}.{due.timestamp():.6f}.{after}",
-        type=Wake.__name__,
-        source=CLOCK,
-        subject=service,
-        time=due,
-        data=Wake(service=service, due=due),
-    )

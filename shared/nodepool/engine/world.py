@@ -11,16 +11,15 @@ from typing import Any
 
 from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.keys import path_text
-from nodepool.contract.log import Entry
+from nodepool.contract.log import NO_ID, Entry, LogId
 from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
-from nodepool.contract.subjects import address_of, subject_of
+from nodepool.contract.subjects import address_of, is_taken, subject_of
 from nodepool.engine.proposal import Proposal
-from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.replica import BATCH_MAX, Replica
 from nodepool.engine.snapshot import dump
+from nodepool.engine.wakes import wake, wake_subject
 from nodepool.service import AnyService, Object
 
-BATCH_MAX = 1_000
-"""The most messages, a commit record among them, that the server takes in an atomic batch."""
 STEPS_MAX = 200_000
 """A world that is not idle after so many rounds never will be."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,37 +28,39 @@ TICK = timedelta(microseconds=1)
 
 @dataclass
 class Log:
-    """The stream, as far as replicas know it: positions, last commits, and ids seen once only."""
+    """The stream, as far as replicas know it: its identity, positions, and conditions of writes."""
 
     clock: datetime = START
     entries: list[Entry] = field(default_factory=list)
-    ids: dict[str, int] = field(default_factory=dict)
-    last_commits: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+    id: LogId = NO_ID
 
-    def append(
-        self, subject: str, content: bytes, id: str, headers: Mapping[str, str] | None = None
-    ) -> int:
-        """Stores one message; its position, or that of the message with the same id."""
-        if id and id in self.ids:
-            return self.ids[id]
+    def append(self, subject: str, content: bytes, headers: Mapping[str, str] | None = None) -> int:
+        """Stores one message; its position, or 0 where the log does not take this subject."""
+        if not is_taken(subject):
+            return 0
         self.clock += TICK
         position = len(self.entries) + 1
         self.entries.append(Entry(position, self.clock, subject, content, headers or {}))
-        if id:
-            self.ids[id] = position
-        if subject.startswith("np.commit."):
-            self.last_commits[subject.removeprefix("np.commit.")] = position
+        self.last[subject] = position
         return position
+
+    def append_after(self, expected: int, subject: str, content: bytes) -> int | None:
+        """The same, on the condition that the last message on the subject lies at `expected`.
+
+        None where it does not; 0 stands for a subject without a message.
+        """
+        return self.append(subject, content) if self.last.get(subject, 0) == expected else None
 
     def commit(self, proposal: Proposal[Any, Any]) -> int | None:
         """Stores all of a proposal and its commit record; None where another came before it."""
-        if self.last_commits.get(proposal.service, 0) != proposal.expected_sequence:
+        if self.last.get(proposal.subject, 0) != proposal.expected_sequence:
             return None
         messages = proposal.messages
         assert len(messages) < BATCH_MAX, f"{len(messages)} messages do not fit an atomic batch"
         for message in messages:
-            self.append(message.subject, message.content, "")
-        return self.append(proposal.subject, proposal.record(), "")
+            self.append(message.subject, message.content)
+        return self.append(proposal.subject, proposal.record())
 
 
 @dataclass
@@ -74,15 +75,17 @@ class Host:
 class World:
     """The services given, with so many replicas of each, over one log."""
 
-    def __init__(self, services: Sequence[AnyService], replicas: int = 1) -> None:
+    def __init__(
+        self, services: Sequence[AnyService], replicas: int = 1, log: Log | None = None
+    ) -> None:
         self.services = tuple(services)
-        self.log = Log()
+        self.log = Log(id=LogId("world")) if log is None else log
         self.hosts = [self.host(service) for service in self.services for _ in range(replicas)]
         self.sent = 0
 
     def host(self, service: AnyService) -> Host:
         """A replica that has read nothing yet."""
-        return Host(service, Replica(service))
+        return Host(service, Replica(service, log=self.log.id))
 
     def send(self, command: Command, id: str = "") -> str:
         """Publishes a command; its id."""
@@ -96,12 +99,12 @@ class World:
             time=self.log.clock,
             data=command,
         )
-        self.log.append(subject_of(command, ""), envelope.encode(), id)
+        self.log.append(subject_of(command, ""), envelope.encode())
         return id
 
     def publish(self, subject: str, content: bytes, id: str = "") -> int:
         """Publishes bytes as any client could; their position."""
-        return self.log.append(subject, content, id, {"Nats-Msg-Id": id} if id else None)
+        return self.log.append(subject, content, {"Nats-Msg-Id": id} if id else None)
 
     def read(self, host: Host, most: int = 1_000_000) -> int:
         """Lets a replica read on, at most so many entries; how many it read."""
@@ -129,10 +132,9 @@ class World:
         due = host.replica.due()
         if due is None or due > self.log.clock or host.replica.open:
             return False
-        message = wake(host.service.name, due, host.replica.read_to)
-        before = len(self.log.entries)
-        self.log.append(subject_of(message.data, CLOCK), message.encode(), message.id)
-        return len(self.log.entries) > before
+        replica, name = host.replica, host.service.name
+        message = wake(name, due, replica.read_to).encode()
+        return self.log.append_after(replica.last_wake, wake_subject(name), message) is not None
 
     def run_until_idle(self) -> None:
         """Lets everything happen that does not need time to pass."""

@@ -12,8 +12,7 @@ from nats.errors import Error as NatsError
 
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry, LogId
-from nodepool.contract.subjects import subject_of
-from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.replica import Replica
 from nodepool.host.committing import Committing
 from nodepool.host.leadership import Leadership
 from nodepool.host.metrics import Progress
@@ -22,15 +21,16 @@ from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
-from nodepool.nats.api import last_message, last_position, publish
+from nodepool.nats.api import check_limits, last_message, last_position
 from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.nats.waking import fire
 from nodepool.service import I, O, S, Service, commit_subject
 
 IDLE_S = 1.0
@@ -58,6 +58,7 @@ async def open_session(
 ) -> "AsyncIterator[Session[S, I, O]]":
     """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
     service = host.service
+    check_limits(connection)
     log = await provision(connection, host.settings.replicas)
     publisher = Publisher(connection)
     await publisher.open()
@@ -241,27 +242,27 @@ class Session(Generic[S, I, O]):
         replica, due = self.replica, self.replica.due()
         if due is None or replica.open or replica.is_behind:
             return
-        read_to, name = replica.read_to, self._host.service.name
+        read_to = replica.read_to
         if self._timers.in_flight(read_to) or self._timer_left(due, self._clock()) > 0:
             return
-        envelope = wake(name, due, read_to)
-        subject = subject_of(envelope.data, CLOCK)
         try:
-            position = await publish(self.connection, subject, envelope.encode(), id=envelope.id)
-        except (InDoubt, Conflict, ServerRefusal) as error:  # Then it is fired again.
+            position = await fire(self.connection, replica, due)
+        except (InDoubt, ServerRefusal, NatsError, OSError) as error:  # Then it is fired again.
             self._timers.failed(self._clock())
             self._host.telemetry.log.warning("wake failed", cause=str(error))
-        else:
+            return
+        if position > read_to:
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
         host, connection, log = self._host, self.connection, self._start.log
         service, copies = host.service, host.settings.replicas
         saving = partial(save, connection, self._publisher, service, self.replica, log, copies)
+        may_save = self.replica.is_chained and not self._leadership.following
         host.snapshots.work(
             self.replica.committed,
             self._clock(),
-            save=None if self._leadership.following else saving,
+            save=saving if may_save else None,
             look=partial(stored_position, connection, service.name, log),
         )
 

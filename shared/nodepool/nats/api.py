@@ -13,13 +13,16 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from nodepool.contract.log import CONTENT_TYPE, Entry
+from nodepool.contract.log import CONTENT_TYPE, MESSAGE_BYTES_MAX, Entry
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 
 REPLY_TIMEOUT_S = 5.0
 """How long to wait for the server's reply."""
 CONFLICT_CODES = frozenset({10071, 10164, 10201})
 """Wrong last sequence, another write in flight, a duplicate in a batch: another came first."""
+
+EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+"""The header that makes storing depend on where the last message on the same subject lies."""
 
 Json = dict[str, object]
 
@@ -50,6 +53,14 @@ def parse_reply(message: Msg) -> Json:
 def stored_position(message: Msg) -> int:
     """The position in the reply to a publish; raises as `parse_reply` does."""
     return int(str(parse_reply(message)["seq"]))
+
+
+def check_limits(client: Client) -> None:
+    """Raises ServerRefusal where the server takes no messages as large as services may say."""
+    most = client.max_payload
+    if most < MESSAGE_BYTES_MAX:
+        text = f"its max_payload is {most} bytes; set it to {MESSAGE_BYTES_MAX} or more"
+        raise ServerRefusal(0, text)
 
 
 async def last_position(client: Client, stream: str) -> int:
@@ -93,20 +104,35 @@ async def publish(
     client: Client,
     subject: str,
     content: bytes,
-    *,
-    id: str = "",
     headers: Mapping[str, str] | None = None,
+    *,
     timeout_s: float = REPLY_TIMEOUT_S,
 ) -> int:
     """Stores one message and returns its position.
 
-    `id` makes the message a CloudEvent whose repetitions are stored once. Raises Conflict where a
-    condition in `headers` does not hold, InDoubt without a reply in time, or ServerRefusal.
+    Raises Conflict where a condition in `headers` does not hold, InDoubt without a reply in time,
+    or ServerRefusal.
     """
-    given = {"Nats-Msg-Id": id, "Content-Type": CONTENT_TYPE} if id else {}
-    headers = {**given, **(headers or {})}
+    given = dict(headers or {})
     try:
-        reply = await client.request(subject, content, timeout=timeout_s, headers=headers)
+        reply = await client.request(subject, content, timeout=timeout_s, headers=given)
     except (NatsError, OSError) as error:
         raise InDoubt(f"{subject} may or may not be stored: {error}") from error
     return stored_position(reply)
+
+
+async def publish_event(
+    client: Client,
+    subject: str,
+    content: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = REPLY_TIMEOUT_S,
+) -> int:
+    """The same for a CloudEvent as structured JSON.
+
+    It has no `Nats-Msg-Id`: the server drops any message with an id that it knows, also where
+    another sender has used that id for something else.
+    """
+    headers = {"Content-Type": CONTENT_TYPE, **(headers or {})}
+    return await publish(client, subject, content, headers, timeout_s=timeout_s)

@@ -15,7 +15,7 @@ from nats.errors import MaxPayloadError
 
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.engine.proposal import Outgoing, Proposal
-from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
+from nodepool.nats.api import EXPECTED_SEQUENCE, REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.service import I, S
@@ -45,7 +45,7 @@ class Committer:
     async def commit(self, proposal: Proposal[S, I]) -> int:
         """The position of the commit record; raises Conflict, InDoubt or ServerRefusal."""
         messages = proposal.messages
-        condition = {"Nats-Expected-Last-Subject-Sequence": str(proposal.expected_sequence)}
+        condition = {EXPECTED_SEQUENCE: str(proposal.expected_sequence)}
         if not messages:
             return await self._publish_record(proposal, condition)
         batch = os.urandom(8).hex()

@@ -7,12 +7,17 @@ from typing import NamedTuple
 from nats.aio.client import Client
 
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.log import LogId
+from nodepool.contract.log import SUBJECTS, LogId
 from nodepool.nats.api import request
 from nodepool.nats.errors import LogChanged, ServerRefusal
 
 STREAM = "NODEPOOL"
 """The log."""
+DUPLICATE_WINDOW_NS = 100_000_000
+"""How long the server drops messages with a `Nats-Msg-Id` that it knows: the least that it takes.
+
+Such an id holds for the whole stream, whoever used it first, so nothing here relies on it.
+"""
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
 IDENTITY = "nodepool.log"
 """The key in the log's metadata under which its identity lies."""
@@ -69,7 +74,7 @@ def streams(replicas: int = 1) -> dict[str, Config]:
 def _log(replicas: int) -> dict[str, object]:
     return {
         "name": STREAM,
-        "subjects": ["np.>"],
+        "subjects": list(SUBJECTS),
         "storage": "file",
         "num_replicas": replicas,
         "allow_atomic": True,
@@ -77,7 +82,7 @@ def _log(replicas: int) -> dict[str, object]:
         "deny_delete": True,
         "deny_purge": True,
         "discard": "new",
-        "duplicate_window": 120_000_000_000,
+        "duplicate_window": DUPLICATE_WINDOW_NS,
     }
 
 

@@ -78,5 +78,6 @@ class Receipts:
 
 
 def _key(message: Message, command: str, id: str) -> str:
-    # No token of a subject holds a blank, so no two commands share a key.
+    # No token of a subject holds a blank, and only the id may, which is the last part: so no two
+    # commands share a key.
     return " ".join((*message.path, command, id))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 
+from nodepool.contract.log import LogId
 from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
 from support.audit.auditor import Auditor
@@ -47,15 +48,14 @@ class Simulation:
     seed: int
     services: Sequence[AnyService] = field(default_factory=services)
     profile: Profile | None = None
-    log: Log = field(default_factory=Log)
+    log: Log = field(default_factory=lambda: Log(id=LogId("simulation")))
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         profile = self.profile or profile_of(self.seed)
         self.bugs = Bugs(self.random)
         services = map(self.bugs.in_service, self.services)
-        self.world = World(sharing(services), replicas=2)
-        self.world.log = self.log
+        self.world = World(sharing(services), 2, self.log)
         self.auditor = Auditor()
         self.replicas = Replicas(self.random, self.world, profile.reads)
         self.sender = Sender(self.random, self.log)
@@ -159,7 +159,7 @@ class Simulation:
 
     def _make_noise(self) -> None:
         subject, content = noise(self.random, self.services, self.customers.some_path)
-        self.auditor.noise.add(self.log.append(subject, content, ""))
+        self.auditor.noise.add(self.log.append(subject, content))
 
     def _audit(self) -> None:
         for entry in self.log.entries[self._audited :]:

@@ -95,7 +95,7 @@ class UnconditionalLog(Log):
     """A log that stores every proposal, whatever sequence it expects."""
 
     def commit(self, proposal: Proposal[Any, Any]) -> int | None:
-        self.last_commits[proposal.service] = proposal.expected_sequence
+        self.last[proposal.subject] = proposal.expected_sequence
         return super().commit(proposal)
 
 

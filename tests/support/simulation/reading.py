@@ -17,11 +17,12 @@ class SharedReading(Service[Any, Any, Any]):
     """A service whose replicas, and those of the others, share what was decoded.
 
     decoded: each entry that a service hears, by position.
-    subjects: whether this service hears a subject.
+    wanted, heard: whether this service reads a subject, and whether it hears it.
     """
 
     decoded: dict[int, Decoded] = field(default_factory=dict)
-    subjects: dict[str, bool] = field(default_factory=dict)
+    wanted: dict[str, bool] = field(default_factory=dict)
+    heard: dict[str, bool] = field(default_factory=dict)
 
     def read(self, entry: Entry) -> Decoded:
         """The input at an entry; the same object for each service that hears it."""
@@ -31,9 +32,15 @@ class SharedReading(Service[Any, Any, Any]):
 
     def wants(self, subject: str) -> bool:
         """Whether a replica reads this subject."""
-        if subject not in self.subjects:
-            self.subjects[subject] = super().wants(subject)
-        return self.subjects[subject]
+        if subject not in self.wanted:
+            self.wanted[subject] = super().wants(subject)
+        return self.wanted[subject]
+
+    def is_input(self, subject: str) -> bool:
+        """Whether a message on this subject is an input."""
+        if subject not in self.heard:
+            self.heard[subject] = super().is_input(subject)
+        return self.heard[subject]
 
 
 def sharing(services: Iterable[AnyService]) -> tuple[AnyService, ...]:

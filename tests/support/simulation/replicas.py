@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
-from nodepool.engine.replica import CLOCK, Replica, wake
+from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
+from nodepool.engine.wakes import wake, wake_subject
 from nodepool.engine.world import Host, World
 
 SECOND_REPLICA_PACES = (0.05, 0.2, 0.8)
@@ -145,18 +145,18 @@ class Replicas:
 
     def _crash(self, actor: Actor) -> None:
         """Starts the replica again, from the beginning of the log or from a recent snapshot."""
-        service = actor.host.service
+        service, log = actor.host.service, self.world.log.id
         actor.proposal = actor.stored = None
         snapshots = self._snapshots.get(service.name)
         if snapshots and self.random.random() < 0.8:
             snapshot = self.random.choice(snapshots[-3:])
             state = load(type(service.initial), snapshot.lines)
             actor.host.replica = Replica(
-                service, state, snapshot.committed, snapshot.expected_sequence
+                service, state, snapshot.committed, snapshot.expected_sequence, log=log
             )
             actor.host.cursor = snapshot.committed
         else:
-            actor.host.replica = Replica(service)
+            actor.host.replica = Replica(service, log=log)
             actor.host.cursor = 0
 
     def _fire(self, actor: Actor) -> None:
@@ -166,5 +166,9 @@ class Replicas:
         if due is None or replica.open or replica.is_behind:
             return
         if due <= log.clock or self.random.random() < 0.1:
-            message = wake(actor.host.service.name, due, replica.read_to)
-            log.append(subject_of(message.data, CLOCK), message.encode(), message.id)
+            name = actor.host.service.name
+            message, subject = wake(name, due, replica.read_to), wake_subject(name)
+            last = log.last.get(subject, 0)
+            if last <= replica.read_to:  # It is not read again after a start at a snapshot.
+                replica.last_wake = last
+            log.append_after(replica.last_wake, subject, message.encode())

@@ -53,7 +53,7 @@ class Sender:
         if chance < 0.05:
             self._store(command)
         elif chance < 0.2:
-            self.delayed.append(partial(self._store, command, is_id_forgotten=True))
+            self.delayed.append(partial(self._store, command))
 
     def send_malformed(self, path: PoolPath) -> None:
         """Sends a command that is refused."""
@@ -62,18 +62,15 @@ class Sender:
         self._publish(SentCommand(_subject(name, path), content, self._next_id()))
 
     def resend(self) -> None:
-        """Sends an earlier command again: unchanged, with its id forgotten, or under a new id."""
+        """Sends an earlier command again: unchanged, or under a new id."""
         is_recent = self.random.random() < 0.6
         command = self.random.choice(self.sent[-12:] if is_recent else self.sent)
-        match self.random.randrange(3):
-            case 0:
-                self._store(command)
-            case 1:
-                self._store(command, is_id_forgotten=True)
-            case 2:
-                id = self._next_id()
-                content = command.content.replace(f'"{command.id}"'.encode(), f'"{id}"'.encode())
-                self._publish(SentCommand(command.subject, content, id))
+        if self.random.randrange(3):
+            self._store(command)
+        else:
+            id = self._next_id()
+            content = command.content.replace(f'"{command.id}"'.encode(), f'"{id}"'.encode())
+            self._publish(SentCommand(command.subject, content, id))
 
     def _next_id(self) -> str:
         return f"c{len(self.sent) + 1}"
@@ -82,10 +79,10 @@ class Sender:
         self.sent.append(command)
         self._store(command)
 
-    def _store(self, command: SentCommand, *, is_id_forgotten: bool = False) -> None:
-        """Stores a command; one whose id the log still has is not stored again."""
+    def _store(self, command: SentCommand) -> None:
+        """Stores a command, be it for the first time or again."""
         subject, content, id = command
-        self.log.append(subject, content, "" if is_id_forgotten else id, {"Nats-Msg-Id": id})
+        self.log.append(subject, content, {"Nats-Msg-Id": id})
 
 
 def _subject(name: str, path: PoolPath) -> str:

@@ -1,0 +1,89 @@
+"""Commit records: what a service has processed, and which messages of the log it has said.
+
+A record is the last message of its batch, which the server stores in one piece
+(https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-50.md). So the messages
+of the batch are those right before it, and whatever else lies on the subjects of a service was not
+said by it.
+"""
+
+import json
+from typing import NamedTuple
+
+from nodepool.contract.log import Entry, LogId
+
+
+class Record(NamedTuple):
+    """The content of a commit record.
+
+    position: the position of the last input that is processed.
+    outputs: how many messages of the batch lie before the record: outputs and dead letters.
+    follows: the position of the service's record before this one; 0 for its first.
+    log: the identity of the log.
+    skipped: whether the input at `position` is passed over, because an operator said so.
+    """
+
+    position: int
+    outputs: int
+    follows: int
+    log: LogId
+    skipped: bool = False
+
+    def encode(self) -> bytes:
+        """The record as the bytes that are stored."""
+        fields: dict[str, object] = self._asdict()
+        if not self.skipped:
+            del fields["skipped"]
+        return json.dumps(fields).encode()
+
+
+class Followed(NamedTuple):
+    """What a replica believes of a commit record.
+
+    position: as in the record.
+    first: the position of the first message of its batch, which is its own where there is no other.
+    skipped: as in the record.
+    is_chained: whether the record says which one it follows. Those of early versions did not.
+    """
+
+    position: int
+    first: int
+    skipped: bool
+    is_chained: bool
+
+
+def follow(
+    entry: Entry, log: LogId, *, committed: int, before: int, is_chained: bool
+) -> Followed | None:
+    """What to believe of a commit record; None where it is not the service's own.
+
+    log: the identity of the log.
+    committed, before: the committed position, and where the record before this one lies.
+    is_chained: whether a record was followed that says which one it follows; from then on one that
+        does not is not the service's own.
+    """
+    fields = _fields(entry)
+    position = _number(fields, "position")
+    if position is None or not committed <= position < entry.position:
+        return None
+    if "log" not in fields:
+        return None if is_chained else Followed(position, 0, False, is_chained=False)
+    outputs = _number(fields, "outputs")
+    if outputs is None or fields["log"] != log or _number(fields, "follows") != before:
+        return None
+    first = entry.position - outputs
+    if first <= max(position, before):
+        return None
+    return Followed(position, first, fields.get("skipped") is True, is_chained=True)
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    try:
+        fields: object = json.loads(entry.content)
+    except (ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _number(fields: dict[str, object], name: str) -> int | None:
+    number = fields.get(name)
+    return number if type(number) is int and number >= 0 else None

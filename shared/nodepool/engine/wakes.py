@@ -1,0 +1,32 @@
+"""The message that wakes a service when something is due, and where it lies."""
+
+from datetime import datetime
+
+from nodepool.contract.events import Wake
+from nodepool.contract.keys import UNNAMED, token
+from nodepool.contract.messages import Envelope
+
+CLOCK = "clock"
+"""The service token in the subject of a `Wake`."""
+
+
+def wake_subject(service: str) -> str:
+    """The literal subject of the wakes of a service."""
+    return f"np.evt.{CLOCK}.{token(service)}.{UNNAMED}.{UNNAMED}.{Wake.__name__}"
+
+
+def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:
+    """The message that wakes a service for what is due at a moment.
+
+    `after` is the position that the replica has read to. It is stored on the condition that the
+    service's `Wake` before it, at `last_wake`, is still the last one, so that replicas which wake
+    the service for the same reason store one message.
+    """
+    return Envelope[Wake].model_construct(
+        id=f"{service}.{due.timestamp():.6f}.{after}",
+        type=Wake.__name__,
+        source=CLOCK,
+        subject=service,
+        time=due,
+        data=Wake(service=service, due=due),
+    )
