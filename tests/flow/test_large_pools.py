@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.engine.bounds import BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUTS_MAX
+from nodepool.contract.log import MESSAGE_BYTES_MAX
+from nodepool.engine.bounds import BYTES_MAX, OUTPUTS_MAX
 from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.contract.events import CWNodeRegistered, MachineBooted, NodeUpdated
+from nodepool.contract.log import MESSAGE_BYTES_MAX
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
 from nodepool.engine.bounds import (
     BYTES_MAX,
-    MESSAGE_BYTES_MAX,
     OUTPUTS_MAX,
     SMALL_BYTES,
     Size,

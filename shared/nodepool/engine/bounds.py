@@ -1,12 +1,15 @@
 """How much one commit may hold: it is stored whole, so its messages and bytes are bounded."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel
 
-from nodepool.contract.messages import Message
+from nodepool.contract.keys import TOKEN_MAX
+from nodepool.contract.log import MESSAGE_BYTES_MAX
+from nodepool.contract.messages import Message, Outcome
 
 OUTPUTS_MAX: Final = 900
 """The most messages that one input may lead to: the server takes 1,000 in an atomic batch.
@@ -19,12 +22,23 @@ BYTES_MAX: Final = 4 * 1024 * 1024
 It is part of the log's format, too. Large ones are synced to disk in a fraction of the time for
 which a service waits for the reply.
 """
-MESSAGE_BYTES_MAX: Final = 1024 * 1024
-"""The largest message that the server takes."""
+ENVELOPE_BYTES_MAX: Final = 16 * 1024
+"""More than the headers and the envelope of a message ever have: ids and identities are bounded."""
+DATA_BYTES_MAX: Final = MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
+"""The most bytes that the data of an output may have."""
 SMALL_BYTES: Final = 1_000
 """What a message counts as that holds nothing but numbers and short texts."""
 
 M = TypeVar("M", bound=Message)
+_SEPARATOR: Final = re.compile(r"[ \t\r\n]")
+"""What ends a subject in the client protocol."""
+
+
+class Unstorable(Exception):
+    """An output is larger than what the log takes, or about what no subject can name.
+
+    It follows from its input alone, so trying again would change nothing: the input fails.
+    """
 
 
 class Size(NamedTuple):
@@ -84,6 +98,19 @@ def bytes_of(message: Message) -> int:
     """How many bytes a message counts as; the same for one that was stored and read again."""
     measure = _measure(type(message))
     return SMALL_BYTES if measure is None else len(measure(message))
+
+
+def check(message: Message) -> None:
+    """Raises Unstorable for an output that the log does not take."""
+    name, path = type(message).__name__, message.path
+    size = len(message.__pydantic_serializer__.to_json(message))
+    if size > DATA_BYTES_MAX:
+        raise Unstorable(f"the {name} that follows has {size} bytes; at most {DATA_BYTES_MAX} fit")
+    if isinstance(message, Outcome):  # It is about what a subject has named.
+        return
+    # What is about a name that is too long has one character more.
+    if not all(path) or max(map(len, path)) > TOKEN_MAX + 1 or _SEPARATOR.search("".join(path)):
+        raise Unstorable(f"no subject can name what the {name} that follows is about")
 
 
 @cache

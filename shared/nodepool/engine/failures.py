@@ -7,6 +7,7 @@ from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandRefused
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.subjects import Address
+from nodepool.engine.bounds import Unstorable
 from nodepool.service import Failure, describe
 
 CAUSES_MAX = 10
@@ -33,10 +34,13 @@ def unreadable(message: Unreadable) -> Failure:
 
 
 def bug(message: Message, error: Exception) -> Failure:
-    """The failure of an input on which the service raised an exception."""
+    """The failure of an input on which the service raised an exception, or said too much."""
     name = type(message).__name__
     kind = "cmd" if isinstance(message, Command) else "evt"
-    return Failure(Address(kind, "", message.path, name), name, "", describe(error), True)
+    address = Address(kind, "", message.path, name)
+    if isinstance(error, Unstorable):
+        return Failure(address, name, "", str(error))
+    return Failure(address, name, "", describe(error), True)
 
 
 def merged(failures: Sequence[Failure]) -> Failure | None:

@@ -9,7 +9,7 @@ from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.engine.bounds import OUTPUTS_MAX, Size, fill_a_step, size_of, taken
+from nodepool.engine.bounds import OUTPUTS_MAX, Size, check, fill_a_step, size_of, taken
 from nodepool.engine.failures import bug, merged, refusal, unreadable
 from nodepool.engine.folded import Folded, with_work, work_of
 from nodepool.service import Context, Failure, I, O, S, Service, describe
@@ -59,7 +59,8 @@ def step(
     is then refused, and the service reports any other input with `on_failure`. An input that cannot
     be folded leaves the state as it was; one that cannot be decided on stays folded.
 
-    No more outputs are returned than fit one commit: what is missing then is in the work queue.
+    No more outputs are returned than fit one commit: what is missing then is in the work queue. One
+    that the log does not take fails the input, too, instead of every attempt to store it.
     """
     if isinstance(message, Unreadable):
         return _failed(service, before, unreadable(message), context)
@@ -210,11 +211,16 @@ def _missing(
 def _declared(
     service: Service[S, I, O], outputs: tuple[O | CommandOutcome, ...]
 ) -> tuple[O | CommandOutcome, ...]:
-    """The same outputs; raises AssertionError for one that a replay would not recognise."""
+    """The same outputs.
+
+    Raises AssertionError for one that a replay would not recognise, and Unstorable for one that the
+    log does not take.
+    """
     for output in outputs:
         name = type(output).__name__
         if name not in service.outputs:
             raise AssertionError(f"{service.name} does not declare that it says {name}")
+        check(output)
     return outputs
 
 
