@@ -117,7 +117,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_open_inputs_are_committed_together(bench: Bench) -> None:
-    # given two commands
+    # given two commands, and a replica that has committed before
+    bench.command()
+    bench.run()
     bench.command()
     last = bench.command()
 
@@ -126,10 +128,25 @@ def test_open_inputs_are_committed_together(bench: Bench) -> None:
 
     # then one commit processes both
     assert processed == 2
-    assert [proposal.position for proposal in bench.commits] == [last]
+    assert [proposal.position for proposal in bench.commits] == [1, last]
     assert bench.replica.committed == last
     assert bench.replica.expected_sequence == bench.position
-    assert bench.results("stored") == 1
+    assert bench.results("stored") == 2
+
+
+def test_commits_grow_from_one_input_so_that_one_that_ends_the_process_is_found(
+    bench: Bench,
+) -> None:
+    # given many inputs, among them some without an output
+    positions = [bench.command() if number % 3 else bench.quiet_input() for number in range(40)]
+
+    # when the replica has its first turn
+    bench.run()
+
+    # then each commit processes twice as many as the one before it
+    assert [proposal.position for proposal in bench.commits] == [
+        positions[number] for number in (0, 2, 6, 14, 30, 39)
+    ]
 
 
 def test_a_commit_is_in_flight_until_its_result_is_known(bench: Bench) -> None:

@@ -42,6 +42,7 @@ COMMANDS = {
     "rollout": ("rollout", "rollout"),
     "scale": ("scale", "scale"),
     "set": ("setup", "set_"),
+    "skip": ("skip", "skip"),
     "up": ("system", "up"),
     "version": ("system", "version"),
     "wait": ("wait", "wait"),

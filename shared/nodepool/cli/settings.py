@@ -17,8 +17,10 @@ from nodepool.host.settings import SettingsError, address_fault, check_names
 
 if TYPE_CHECKING:
     from nodepool.client import Client, ReadingClient
+    from nodepool.client.session import Session
+    from nodepool.client.skipping import Operator
 
-    C = TypeVar("C", bound=ReadingClient)
+    C = TypeVar("C", bound=Session)
 
 DEFAULT_PORT = "4222"
 T = TypeVar("T")
@@ -48,6 +50,12 @@ class Settings:
         from nodepool.client import Client
 
         return self._connected(Client, work)
+
+    def operate(self, work: "Callable[[Operator], Awaitable[int | None]]") -> int:
+        """As `run`, with a connection for what an operator does to the services themselves."""
+        from nodepool.client.skipping import Operator
+
+        return self._connected(Operator, work) or 0
 
     def read(self, work: "Callable[[ReadingClient], Awaitable[T]]", *, patient: bool = False) -> T:
         """As `result`, with a client that only reads, which is quicker to start.

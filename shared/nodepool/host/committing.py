@@ -6,7 +6,7 @@ from typing import Generic
 
 from nodepool.contract.events import Wake
 from nodepool.engine.proposal import Processed, Proposal
-from nodepool.engine.replica import Replica
+from nodepool.engine.replica import INPUTS_MAX, Replica
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.telemetry import Telemetry
@@ -52,6 +52,7 @@ class Committing(Generic[S, I, O]):
         self._quiet_since = 0.0
         self._processed = 0
         self._in_flight = False
+        self._inputs_max = 1
 
     @property
     def in_flight(self) -> bool:
@@ -104,10 +105,14 @@ class Committing(Generic[S, I, O]):
 
     async def _commit_batch(self, *, even_if_quiet: bool) -> bool:
         """Processes a batch of open inputs; False where it has to be tried again later."""
-        was_quiet = self._replica.quiet
-        proposal = self._replica.propose(even_if_quiet=even_if_quiet)
+        was_quiet, most = self._replica.quiet, self._inputs_max
+        # An input that ends the process is the next one after some starts, where a person finds it:
+        # at first a commit has one input, and later twice as many as the one before it.
+        even_if_quiet = even_if_quiet or self._replica.open > most
+        proposal = self._replica.propose(even_if_quiet=even_if_quiet, most=most)
         if proposal is None:
             return False
+        self._inputs_max = min(2 * most, INPUTS_MAX)
         if proposal.worth_storing:
             return await self._store(self._telemetry.traced(proposal))
         if not was_quiet:

@@ -1,0 +1,128 @@
+"""Stepping over an input that a service cannot get past: for an operator, when nothing else helps.
+
+What a service cannot read or process it parks by itself. This is for an input that ends or stops
+its process. Of such an input only the id is read here.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from nodepool.contract.decode import unread
+from nodepool.contract.keys import path_text
+from nodepool.contract.log import Entry, LogId
+from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.engine.failures import refusal, unreadable
+from nodepool.engine.folded import Folded
+from nodepool.engine.proposal import Input, Processed, Proposal
+from nodepool.engine.records import follow
+from nodepool.nats.committer import Committer
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
+from nodepool.service import AnyService, commit_subject
+
+SILENCE_S = 10.0
+"""How long the server may take to send what it has."""
+CAUSE = "an operator has had the service pass over it"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a service is, as its commit records say.
+
+    committed: the position up to which all inputs are processed.
+    expected_sequence: where its last commit record lies; 0 where there is none.
+    next: the first input after that; None where there is none.
+    """
+
+    committed: int
+    expected_sequence: int
+    next: Entry | None
+
+
+async def standing_of(connection: Connection, service: AnyService, log: LogId) -> Standing:
+    """How far a service is; reads its commit records as its replicas do, from the first one.
+
+    Raises InDoubt where the server falls silent.
+    """
+    committed = before = 0
+    is_chained = False
+    async with _entries(connection, [commit_subject(service.name)], start=1) as records:
+        async for record in records:
+            followed = follow(
+                record, log, committed=committed, before=before, is_chained=is_chained
+            )
+            before = record.position
+            if followed is not None:
+                committed, is_chained = followed.position, followed.is_chained
+    async with _entries(connection, service.filters(), start=committed + 1) as entries:
+        async for entry in entries:
+            if service.is_input(entry.subject):
+                return Standing(committed, before, entry)
+    return Standing(committed, before, None)
+
+
+async def skip(connection: Connection, service: AnyService, log: LogId, standing: Standing) -> int:
+    """Has a service pass over its next input; the position of the commit record that says so.
+
+    The input is parked as a dead letter, and a command is refused. Raises Conflict where the
+    service has committed since, and so gets past the input; also InDoubt and ServerRefusal.
+    """
+    assert standing.next is not None, "there is nothing to pass over"
+    proposal = Proposal(
+        service=service.name,
+        processed=(_passed_over(service, standing.next),),
+        position=standing.next.position,
+        expected_sequence=standing.expected_sequence,
+        folded=Folded(None),
+        worth_storing=True,
+        log=log,
+        skips=True,
+    )
+    return await Committer(connection).commit(proposal)
+
+
+def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
+    position, time, subject, content, headers = entry
+    message = unread(subject, content, headers, position, "", CAUSE)
+    failure = replace(unreadable(message), is_bug=True)
+    envelopes: tuple[Envelope[Message], ...] = ()
+    if failure.is_command:
+        outcome = refusal(failure)
+        envelope = envelope_of(type(outcome)).model_construct(
+            id=f"{position}.{service.name}.0",
+            type=type(outcome).__name__,
+            source=service.name,
+            subject=path_text(outcome.path),
+            time=time,
+            correlationid=message.id,
+            causationid=message.id,
+            causeposition=position,
+            data=outcome,
+        )
+        envelopes = (envelope,)
+    return Processed(Input(entry, service), envelopes, failure)
+
+
+@asynccontextmanager
+async def _entries(
+    connection: Connection, filters: Sequence[str], start: int
+) -> AsyncIterator[AsyncIterator[Entry]]:
+    """What the log holds now from a position on."""
+    reader = Reader(connection, STREAM, filters, start=start)
+    await reader.open()
+    try:
+        yield _there(reader)
+    finally:
+        await reader.close()
+
+
+async def _there(reader: Reader) -> AsyncIterator[Entry]:
+    while reader.pending:
+        entries = await reader.next(SILENCE_S)
+        if not entries:
+            raise InDoubt("the server has stopped sending what it has")
+        for entry in entries:
+            yield entry
