@@ -1,0 +1,125 @@
+"""`deploy/permissions.conf` on a real server: nobody can speak as a service, or as another."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import TimeoutError as NatsTimeout
+
+from bus.harness import BINARY, connected, read_all, serving
+from nodepool.contract.commands import RegisterCluster
+from nodepool.contract.messages import envelope_of
+from nodepool.local.ports import free_port
+from support.constants import ZONE
+from support.services import services
+
+PERMISSIONS = Path(__file__).parents[2] / "deploy" / "permissions.conf"
+CONFIGURATION = """\
+listen: "127.0.0.1:{port}"
+jetstream {{ store_dir: "{folder}/data" }}
+include "permissions.conf"
+"""
+
+
+class Guarded:
+    """The address of a server, as a service sees it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = self.of("services")
+
+    def of(self, user: str) -> str:
+        return f"nats://{user}:secret@127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """A server with the permissions of the example."""
+    port = free_port()
+    (tmp_path / "permissions.conf").write_text(PERMISSIONS.read_text())
+    configuration = tmp_path / "nats.conf"
+    configuration.write_text(CONFIGURATION.format(port=port, folder=tmp_path))
+    environment = {**os.environ, "SERVICES_PASSWORD": "secret", "ACME_PASSWORD": "secret"}
+    with (
+        (tmp_path / "nats.log").open("wb") as log,
+        subprocess.Popen(
+            [BINARY, "--config", configuration], env=environment, stdout=log, stderr=log
+        ) as process,
+    ):
+        yield Guarded(port)
+        process.terminate()
+
+
+@asynccontextmanager
+async def organisation(server: Guarded) -> AsyncIterator[Client]:
+    """A client of the organisation, as the nats-py library makes it."""
+    client = await nats.connect(server.of("acme"), inbox_prefix=b"_INBOX_acme")
+    yield client
+    await client.close()
+
+
+def command(org: str) -> tuple[str, bytes]:
+    """The subject and the content of a command of this organisation."""
+    data = RegisterCluster(org=org, cluster="prod", zone=ZONE)
+    envelope = envelope_of(RegisterCluster).model_construct(
+        id="c1", type="RegisterCluster", source="me", data=data
+    )
+    return f"np.cmd.{org}.prod._.RegisterCluster", envelope.encode()
+
+
+def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a service that is connected as one
+        (validator,) = services("validator")
+        async with (
+            connected(guarded.url),
+            serving(validator, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            organisation(guarded) as client,
+        ):
+            # when an organisation sends a command
+            events = await client.subscribe("np.evt.*.acme.*.*.*")
+            subject, content = command("acme")
+            await client.request(subject, content, timeout=10)
+
+            # then it reads the outcome
+            outcome = json.loads((await events.next_msg(timeout=10)).data)
+            assert outcome["type"] == "CommandAccepted"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "np.cmd.other.prod._.RegisterCluster",
+        "np.cmd.fleet.z._.AddMachines",
+        "np.evt.quota.acme._._.QuotaSet",
+        "np.evt.clock.quota._._.Wake",
+        "np.commit.quota",
+        "np.dead.quota",
+        "np-snapshot.quota.manifest",
+        "$KV.nodepools.acme.prod.train",
+        "$JS.API.STREAM.DELETE.NODEPOOL",
+    ],
+)
+def test_an_organisation_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
+    async def story() -> None:
+        async with connected(guarded.url) as connection, organisation(guarded) as client:
+            # given a bus
+            # when an organisation publishes on a subject that is not its own
+            with pytest.raises(NatsTimeout):
+                await client.request(subject, b"{}", timeout=0.3)
+
+            # then nothing is stored
+            assert await read_all(connection) == []
+
+    asyncio.run(story())
