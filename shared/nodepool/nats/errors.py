@@ -2,7 +2,17 @@
 
 
 class Unreachable(Exception):
-    """No server answers; the message is one line that names the server and the remedy."""
+    """No server answers; the message is one line that names the server and the remedy.
+
+    `reason` is why the last attempt failed, as a few words.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"no NATS server answers at {address} ({reason}): start one with 'make run', or set"
+            " NODEPOOL_URL"
+        )
+        self.reason = reason
 
 
 class Conflict(Exception):
