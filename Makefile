@@ -45,8 +45,8 @@ python:
 run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
-test: setup ## Run the tests (ARGS="-k quota" for some of them)
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## Run the tests on all cores (ARGS="-k quota" for some of them)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check

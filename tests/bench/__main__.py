@@ -31,13 +31,13 @@ from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from nodepool.contract.subjects import subject_of
 from nodepool.local.binary import find_server
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import connect
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
+from support.ports import free_port
 from support.processes import ControlPlane
 
 ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"

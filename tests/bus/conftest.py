@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bus.harness import BINARY
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
+from support.ports import free_port
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from nodepool.cli.app import run
 from nodepool.cli.names import EVENT, KINDS
-from nodepool.local.ports import free_port
+from support.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"

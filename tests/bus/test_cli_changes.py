@@ -23,7 +23,7 @@ from bus.test_cli import (
     started,
 )
 from nodepool.cli.app import run
-from nodepool.local.ports import free_port
+from support.ports import free_port
 
 H200 = "gd-8xh200ib-i128"
 

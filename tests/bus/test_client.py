@@ -33,10 +33,10 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import subject_of
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
+from support.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
 ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"

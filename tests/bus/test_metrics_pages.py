@@ -11,11 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from bus.harness import ReplicaProcess, connected, launched, until
 from nodepool.client import Client
 from nodepool.contract.services import SERVICES
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from support.constants import H100, ZONE
+from support.ports import free_port
 from support.services import services
 
 INVENTED = 300

@@ -25,7 +25,6 @@ from bus.harness import (
 from nodepool.client import Client
 from nodepool.contract.commands import PreemptNode, SetQuota
 from nodepool.contract.services import SERVICES
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
@@ -33,6 +32,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from support.audit.auditor import violations
 from support.constants import H100, ZONE
+from support.ports import free_port
 from support.processes import ControlPlane
 
 TAKEOVER_S = 1.0

@@ -10,11 +10,11 @@ from pathlib import Path
 from bus.harness import ReplicaProcess, connected, launched, read_all, send, until
 from nodepool.contract.commands import AddMachines, ApplyNodePool, RegisterCluster, SetQuota
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
+from support.ports import free_port
 
 CHAIN = ("validator", "quota", "capacity", "allocator", "fleet", "lifecycle")
 TRACE = "0af7651916cd43dd8448eb211c80319c"

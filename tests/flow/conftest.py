@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from nodepool.local.binary import find_server
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from support.harness import Harness
 from support.live import LiveHarness
+from support.ports import free_port
 from support.world_harness import WorldHarness
 
 

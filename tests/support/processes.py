@@ -12,8 +12,8 @@ from typing import Self
 
 from nodepool.contract.services import SERVICES
 from nodepool.local.binary import find_server
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
+from support.ports import free_port
 
 
 class ControlPlane:

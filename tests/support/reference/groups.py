@@ -57,6 +57,7 @@ class Group:
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: whether the step under way has assigned it a Node.
     failing: whether the allocator failed on it and is still to try again.
+    unfinished: whether the last step with something to say of it was stopped at its bound.
     """
 
     version: NodePoolValidated
@@ -69,6 +70,7 @@ class Group:
     within_quota: bool = False
     grown: bool = False
     failing: bool = False
+    unfinished: bool = False
 
     @property
     def key(self) -> str:
@@ -91,22 +93,19 @@ class Group:
         return [member for member in self.members.values() if member.stays]
 
     @property
-    def has_taken_back(self) -> bool:
-        """Whether a scale-down that was under way is not wanted any more."""
-        target = self.spec.target_nodes
-        if self.deleting or self.spareable or len(self.staying) > target:
-            return False
-        return len(self.staying) == len(self.members) or target >= (self.level or 0)
+    def is_down(self) -> bool:
+        """Whether it has no more Nodes than it wants, so that a scale-down under way is over."""
+        return not self.deleting and len(self.members) <= self.spec.target_nodes
 
     @property
     def is_silent(self) -> bool:
         """Whether a scale-down is over in which Nodes have left, which was not said."""
         has_left = self.removal is not None and self.removal.left > 0
-        return self.valid and not self.failing and has_left and self.has_taken_back
+        return self.valid and not self.failing and has_left and self.is_down
 
     @property
     def spareable(self) -> list[Member]:
-        """The Nodes that leave for a scale-down alone."""
+        """The registered Nodes that leave for a scale-down alone."""
         return [
             member
             for member in self.members.values()

@@ -37,6 +37,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
+    Wake,
 )
 from nodepool.contract.messages import OfPool
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
@@ -66,18 +67,22 @@ class NodesModel:
     def _ended(self) -> None:
         """At the end of a step, no Node is leaving that its NodePool needs."""
         step, message = self._step, self._step.message if self._step else None
-        if step is None or self._outputs >= bounds.OUTPUTS_MAX:
-            return
         about = message.key if isinstance(message, OfPool) else ""
+        is_cut = self._outputs >= bounds.OUTPUTS_MAX
+        for group in self.groups.values():
+            if (group.key == about and self._outputs) or isinstance(message, Wake):
+                group.unfinished = is_cut
+        if step is None or is_cut:
+            return
         for group in self.groups.values():
             kind = INSTANCE_TYPES.get(group.spec.instance_type)
             size = kind.rack_size if kind is not None else 0
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
-            if group.removal is not None and group.removal.is_void and group.has_taken_back:
+            if group.removal is not None and group.removal.is_void and group.is_down:
                 group.removal = None
-            if group.key == about and group.is_silent:
+            if group.key == about and group.is_silent and not group.unfinished:
                 self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
                 group.removal = None
             if group.key == about and group.owes:

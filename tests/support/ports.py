@@ -1,0 +1,39 @@
+"""TCP ports for tests that run side by side: none is given to two of them."""
+
+import fcntl
+import os
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from nodepool.local.ports import HOST
+
+# Below the range from which kernels choose ports for outgoing connections, see
+# https://docs.kernel.org/networking/ip-sysctl.html: none of those can take a port in between.
+_FIRST, _END = 20_000, 32_000
+_COUNTER = Path(tempfile.gettempdir()) / f"nodepool-test-port-{os.getuid()}"
+"""Holds the port that was given last; all processes count on from it."""
+
+
+def free_port() -> int:
+    """A port that no socket is using; it is not given again before all others were."""
+    for _ in range(_FIRST, _END):
+        port = _next()
+        with suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+            return port
+    raise AssertionError(f"no port from {_FIRST} to {_END} is free")
+
+
+def _next() -> int:
+    with _COUNTER.open("a+") as counter:
+        fcntl.flock(counter, fcntl.LOCK_EX)
+        counter.seek(0)
+        last = counter.read()
+        port = int(last) + 1 if last.isdecimal() else _FIRST
+        port = port if _FIRST <= port < _END else _FIRST
+        counter.truncate(0)
+        counter.write(str(port))
+    return port
