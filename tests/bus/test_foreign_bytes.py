@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, fill, outcome, read, send, serving, until
+from bus.harness import connected, fill, outcome, read, send, serving
 from bus.raw import RawSender, raw_sender
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import CWOverQuota
@@ -260,47 +260,3 @@ def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> Non
         finally:
             watch.kill()
     assert [line.strip() for line in lines] == ["MESSAGE", "before", "after"]
-
-
-# --- connections ----------------------------------------------------------------------------------
-
-
-def test_a_connection_whose_reading_fails_is_made_anew(server: NatsServer) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a reader, and a fault in the client that nobody has foreseen
-            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
-            await reader.open()
-            connection._ps.buf = None  # type: ignore[assignment]  # What cannot be.
-
-            # when messages are stored
-            async with connected(server.url) as other:
-                for number in range(3):
-                    await api.publish(other, "np.cmd.a.b.c.D", b"%d" % number)
-
-            # then the connection is made anew, and they are read
-            entries = await read(reader, 3)
-            assert [entry.content for entry in entries] == [b"0", b"1", b"2"]
-            assert connection.stats["reconnects"] == 1
-            await reader.close()
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("line", ["PUB " + "x" * 5_000 + " 0", "NONSENSE"])
-def test_a_connection_that_the_server_closes_for_a_fault_is_made_anew(
-    server: NatsServer, line: str
-) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given a connection
-            # when something is sent for which the server closes it
-            await connection._send_command(f"{line}\r\n".encode())
-            await connection._flush_pending()
-
-            # then it is made anew, and does its work
-            await until(lambda: connection.stats["reconnects"] == 1)
-            await until(lambda: connection.is_connected)
-            assert await api.publish(connection, "np.cmd.a.b.c.D", b"") == 1
-
-    asyncio.run(story())

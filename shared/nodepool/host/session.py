@@ -24,7 +24,7 @@ from nodepool.host.timers import Timers
 from nodepool.nats.api import last_message, publish
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import Conflict, ConnectionClosed, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save
@@ -98,6 +98,8 @@ class Session(Generic[S, I, O]):
         self._reader = reader
         self._catch_up_to = catch_up_to
         self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self._role = ""
         show_deprecated = host.settings.deprecated_conditions == "show"
         self._projector = Projector(
             writer_for(
@@ -134,10 +136,20 @@ class Session(Generic[S, I, O]):
             failures=replica.failures,
         )
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why it does not do its work now, as one line; None where it does."""
+        if not self.connection.is_connected:
+            return self.connection.fault
+        if not self._host.ready.is_set():
+            behind = self._reader.pending + self.replica.open
+            return f"reading the log: {behind} messages behind"
+        return self.committing.fault or None
+
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then leaves nothing half done.
 
-        Raises Stale, or an error of the bus that a new session may not meet.
+        Raises Stale, ConnectionClosed, or an error of the bus that a new session may not meet.
         """
         self._reader.arrived.set()
         background = (_set_after(stop, self._reader.arrived), *self._projector.tasks())
@@ -146,7 +158,10 @@ class Session(Generic[S, I, O]):
             while not stop.is_set():
                 await self._wait()
                 await self._turn()
+                self._log_role()
                 _raise_errors(tasks)
+                if self.connection.is_closed:
+                    raise ConnectionClosed(self.connection.fault)
             await self._finish()
         finally:
             self._host.ready.clear()
@@ -163,10 +178,25 @@ class Session(Generic[S, I, O]):
             self._projector.compare(self.replica)
             self._leadership.caught_up(self._clock())
             self._host.ready.set()
+            seconds = round(self._clock() - self._began, 3)
+            self._host.telemetry.log.info(
+                "caught up",
+                committed=self.replica.committed,
+                read_to=self.replica.read_to,
+                seconds=seconds,
+            )
         self._host.snapshots.count(await self.committing.run())
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
+
+    def _log_role(self) -> None:
+        """Says when this replica begins to lead, and when it begins to follow another."""
+        leadership = self._leadership
+        role = "leading" if leadership.leading else "following" if leadership.following else ""
+        if role and role != self._role:
+            self._role = role
+            self._host.telemetry.log.info(role, committed=self.replica.committed)
 
     async def _wait(self) -> None:
         """Until messages arrive, or something is due."""

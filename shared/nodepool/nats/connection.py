@@ -7,7 +7,6 @@ no longer do so.
 """
 
 import asyncio
-import os
 import random
 import ssl
 from collections.abc import Callable
@@ -16,18 +15,14 @@ from contextlib import suppress
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
-from nats.errors import (
-    ConnectionReconnectingError,
-    NoServersError,
-    StaleConnectionError,
-    UnexpectedEOF,
-)
+from nats.errors import ConnectionReconnectingError, NoServersError, UnexpectedEOF
 from nats.errors import Error as NatsError
 
 from nodepool.nats.addresses import split_addresses, without_password
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.protocol import SEQUENCE, Parser, parse_headers, text
+from nodepool.nats.reasons import reason_of
 from nodepool.nats.websocket import WebSocketTransport
 
 Listener = Callable[[], None]
@@ -129,7 +124,7 @@ class Connection(Client):
 
     async def _process_op_err(self, e: Exception) -> None:
         if self.is_connected:
-            self.reason = _reason(e)
+            self.reason = reason_of(e)
             self.fault = f"lost {self.address}: {self.reason}"
         await super()._process_op_err(e)
 
@@ -143,7 +138,7 @@ class Connection(Client):
             await asyncio.sleep(RETRY_MAX_S)
 
     def _note_fault(self, error: Exception) -> None:
-        self.reason = _reason(error)
+        self.reason = reason_of(error)
         self.fault = f"cannot reach {self.address}: {self.reason}"
         for notify in tuple(self.on_fault):
             notify(self.fault)
@@ -205,6 +200,8 @@ class Connection(Client):
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()
+        except OSError:  # A certificate that is not trusted is a ValueError as well.
+            raise
         except (ValueError, AssertionError) as error:
             raise NatsError(f"nats: no NATS server answers there: {error}") from error
 
@@ -267,31 +264,11 @@ async def connect(
     )
     try:
         await asyncio.wait_for(attempt, patience_s)
-    except (TimeoutError, NoServersError, OSError) as error:
+    except BaseException as error:
         with suppress(NatsError, OSError):
             await connection.close()
-        raise Unreachable(without_password(url), connection.reason) from error
+        if isinstance(error, TimeoutError | NoServersError | OSError):
+            raise Unreachable(without_password(url), connection.reason) from error
+        raise
     connection._since = asyncio.get_running_loop().time()
     return connection
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong, as a few words."""
-    match error:
-        case UnexpectedEOF():
-            return "the server closed the connection"
-        case StaleConnectionError():
-            return "the server does not reply"
-        case ssl.SSLCertVerificationError(verify_message=reason):
-            return f"its certificate is not trusted: {reason}"
-        case ssl.SSLError(reason=str(reason)):
-            return f"TLS failed: {reason.replace('_', ' ').lower()}"
-        case TimeoutError():
-            return "no reply in time"
-        case OSError(errno=int(number)) if number > 0:
-            return os.strerror(number)
-        case OSError(strerror=str(reason)):
-            return reason
-        case NatsError():
-            return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
-    return f"{type(error).__name__}: {error}"

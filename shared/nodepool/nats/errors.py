@@ -15,6 +15,10 @@ class Unreachable(Exception):
         self.reason = reason
 
 
+class ConnectionClosed(Exception):
+    """The connection is closed for good; only a new one helps. The message is why, as one line."""
+
+
 class Conflict(Exception):
     """The condition of a publish does not hold: another writer came first. Nothing was stored."""
 
