@@ -156,7 +156,6 @@ class Connection(Client):
 
     async def reconnected(self) -> None:
         """Notifies observers; the client calls it."""
-        self._since = asyncio.get_running_loop().time()
         for notify in tuple(self.on_reconnect):
             notify()
 
@@ -204,6 +203,7 @@ class Connection(Client):
             raise
         except (ValueError, AssertionError) as error:
             raise NatsError(f"nats: no NATS server answers there: {error}") from error
+        self._since = asyncio.get_running_loop().time()
 
     async def _process_info(
         self, info: dict[str, object], initial_connection: bool = False
@@ -270,5 +270,4 @@ async def connect(
         if isinstance(error, TimeoutError | NoServersError | OSError):
             raise Unreachable(without_password(url), connection.reason) from error
         raise
-    connection._since = asyncio.get_running_loop().time()
     return connection
