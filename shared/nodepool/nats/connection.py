@@ -128,6 +128,17 @@ class Connection(Client):
             self.fault = f"lost {self.address}: {self.reason}"
         await super()._process_op_err(e)
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        transport = self._transport
+        if not self.is_connected or transport is None or transport.at_eof():
+            # The client would try to send the rest, fail, and leave the connection open.
+            self._pending, self._pending_data_size = [], 0
+        try:
+            await super()._close(status, do_cbs)
+        finally:
+            if transport is not None:
+                transport.close()
+
     async def _attempt_reconnect(self) -> None:
         while True:
             try:
@@ -194,6 +205,8 @@ class Connection(Client):
         except BaseException:
             transport.close()
             raise
+        if self._transport is not None:
+            self._transport.close()  # Of a server that was connected and has not replied.
         self._transport = transport
 
     async def _process_connect_init(self) -> None:
