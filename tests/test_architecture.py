@@ -113,6 +113,8 @@ FOR_PEOPLE = {
     "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
+    "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
+    "PreemptionFailed": "folded by the preemption service that says it and tries again",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
 }

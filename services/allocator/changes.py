@@ -76,7 +76,7 @@ def announced(pool: Pool, event: Announced) -> Pool:
             requested = min(pool.requested, after)
             return replace(pool, scaled=after, requested=requested, removed=None)
         case CWNodeDeliverFail(node=node):
-            return pool if node else replace(pool, reported=pool.fault)
+            return _reported(pool, node)
         case _:
             assert_never(event)
 
@@ -103,6 +103,8 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
 def left(pool: Pool, member: Member, event: Left) -> Pool:
     """The NodePool without this Node, which counts as removed if it was part of the removal."""
     pool = replace(pool, members=pool.members.drop(event.node))
+    if isinstance(event, CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:
+        pool = replace(pool, undelivered=(*pool.undelivered, (event.node, event.message)))
     if pool.removed is None:
         return pool
     # One that was to be kept, and was gone before that was known, was removed all the same.
@@ -111,6 +113,15 @@ def left(pool: Pool, member: Member, event: Left) -> Pool:
     if not (is_part or too_late or pool.stage is Stage.DELETING):
         return pool
     return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
+
+
+def _reported(pool: Pool, node: str) -> Pool:
+    """The NodePool after it was said what could not be delivered: a Node, or any for its fault."""
+    if not node:
+        return replace(pool, reported=pool.fault)
+    rest = list(pool.undelivered)
+    rest.remove(next(each for each in rest if each[0] == node))
+    return replace(pool, undelivered=tuple(rest))
 
 
 def _spared(member: Member) -> Member:

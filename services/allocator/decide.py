@@ -37,17 +37,12 @@ from nodepool.state.ranking import Ranking
 
 
 def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """What follows from one message alone: a failed machine, and what precedes an assignment."""
+    """What precedes an assignment; all else is made by `reconcile`."""
     match message:
         case CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
                 yield from requested(pool)
-        case CWNodeRegistrationFailed(key=key, node=node, message=text):
-            pool = state.pools.get(key)
-            if pool is not None and pool.stage is Stage.ACTIVE:
-                text = f"not delivered: {text}"
-                yield CWNodeDeliverFail(**pool_fields(key), node=node, message=text)
         case (
             NodePoolValidated()
             | NodePoolDeleting()
@@ -55,6 +50,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             | QuotaChecked()
             | CapacityCheckFailed()
             | CWNodeRegistered()
+            | CWNodeRegistrationFailed()
             | NodeActivityChanged()
             | NodeKept()
             | CWNodeDeleted()
@@ -114,6 +110,9 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
 
 
 def _undeliverable(pool: Pool) -> Iterator[Says]:
+    for node, reason in pool.undelivered:
+        text = f"not delivered: {reason}"
+        yield CWNodeDeliverFail(**pool_fields(pool.key), node=node, message=text)
     if pool.is_undeliverable and pool.fault != pool.reported:
         text = f"Nodes cannot be delivered: {pool.fault}"
         yield CWNodeDeliverFail(**pool_fields(pool.key), message=text)

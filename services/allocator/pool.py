@@ -49,6 +49,7 @@ class Pool:
         that is under way, None while there is none.
     fault: what is wrong with its settings; empty while they are valid. `reported` is the fault that
         the last `CWNodeDeliverFail` about them named.
+    undelivered: its machines that failed and were not reported yet, each with the reason.
     failure: the last internal error that it was reported with; empty while there is none.
     """
 
@@ -73,6 +74,7 @@ class Pool:
     removed: int | None = None
     fault: str = ""
     reported: str = ""
+    undelivered: tuple[tuple[str, str], ...] = ()
     failure: str = ""
 
     @property

@@ -141,7 +141,8 @@ def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State
         return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
     if pool.stage is not Stage.ACTIVE:
         return state
-    return _stored(state, replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None))
+    pool = replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None, undelivered=())
+    return _stored(state, pool)
 
 
 def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:

@@ -7,8 +7,8 @@ from typing import assert_never
 
 from lifecycle import Hears, Says
 from lifecycle.node import ANSWER_WITHIN, Node
-from lifecycle.node_events import registered, registration_failed, updated
-from lifecycle.removal import cancelled, next_step, observed, overdue, preempted, requested
+from lifecycle.node_events import registration_failed, updated
+from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
@@ -72,19 +72,13 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
 
 def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
     match message:
-        case MachineBooted():
-            if node.booting:
-                yield registered(template, node)
-        case MachineFailed(cause=cause):
-            if node.booting:
-                yield registration_failed(template, node, cause)
-        case NodeObserved():
-            yield from observed(template, node)
+        case MachineBooted() | MachineFailed() | NodeObserved():
+            yield from missing(template, node)
+        case NodeRemovalCancelled() | PreemptionOverdue():
+            yield from missing(template, node)
         case CWNodeDeletionRequestSuccess():
             yield from requested(template, node)
-        case NodeRemovalCancelled():
-            yield from cancelled(template, node)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
             yield from preempted(template, node, message)
         case _:
             assert_never(message)
@@ -108,7 +102,7 @@ def reconcile(
             yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:
         node = state.nodes[machine]
-        yield from _overdue(state.templates[node.pool], node, context, patience)
+        yield from _next(state.templates[node.pool], node, context, patience)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -145,10 +139,16 @@ def _tried_again(
     """The steps that its Nodes did not take because of a failure; then that it is over."""
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
-        node = state.nodes[machine]
-        missing = tuple(next_step(template, node))
-        yield from missing or _overdue(template, node, context, patience)
+        yield from _next(template, state.nodes[machine], context, patience)
     yield NodeRemovalRecovered(**pool_fields(key))
+
+
+def _next(
+    template: NodeTemplate, node: Node, context: Context, patience: timedelta
+) -> Iterator[Says]:
+    """What is missing for a Node; where that is nothing, its end if its time is up."""
+    events = tuple(missing(template, node))
+    yield from events or _overdue(template, node, context, patience)
 
 
 def _overdue(

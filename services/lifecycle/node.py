@@ -10,11 +10,16 @@ from nodepool.contract.events import (
     CWDrainNode,
     CWNodeDeletionRequestSuccess,
     CWNodeRegistered,
+    MachineBooted,
+    MachineFailed,
     NodeActivityChanged,
+    NodeKept,
     NodeObserved,
     NodePreempted,
+    NodeRemovalCancelled,
     NodeUpdated,
     PreemptionInProgress,
+    PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey
@@ -42,20 +47,26 @@ class Workload(NamedTuple):
 class Node:
     """One stay of a machine in a NodePool.
 
+    It holds all that its next step depends on, so a step that failed is taken later.
+
     name: the name of the machine, and of the Node.
     assignment: the number of the stay.
     topology: the labels that the machine has of its own.
     boot_by: when its registration fails if the machine has not booted.
+    booted, boot_fault: what its machine reported: that it has booted, or why it could not join.
     revision: of the template that it looks like; 0 before it is registered.
     workloads: the Pods that make it active, as its machine reported last, by name.
     published: those that were published last.
     removal: why it leaves; None while it stays.
     idle_only: whether it is kept if it turns out to be active.
     request: the number of the last request to delete it.
+    cancelled: whether its NodePool wants it again; this counts for a scale-down only.
     cordon: how often it was cordoned.
     observed: the number of the cordon that its machine reported last; 0 for none.
+    forced: whether no Pod may delay the drain that began last.
     evicted_at: when its drain for a preemption began; None without one.
     has_timetable: whether it is preempted by a timetable, which ends its stay whatever happens.
+    overdue: whether the time that its preemption may take is over.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
     """
@@ -65,6 +76,8 @@ class Node:
     assignment: int
     topology: Mapping[str, str]
     boot_by: datetime
+    booted: bool = False
+    boot_fault: str = ""
     revision: int = 0
     phase: NodePhase = NodePhase.BOOTING
     workloads: tuple[Workload, ...] = ()
@@ -72,10 +85,13 @@ class Node:
     removal: RemovalReason | None = None
     idle_only: bool = False
     request: int = 0
+    cancelled: bool = False
     cordon: int = 0
     observed: int = 0
+    forced: bool = False
     evicted_at: datetime | None = None
     has_timetable: bool = False
+    overdue: bool = False
     ask_after: datetime | None = None
     answer_by: datetime | None = None
 
@@ -95,6 +111,21 @@ class Node:
         return self.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED)
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it was to leave for a scale-down, and is to stay after all."""
+        return self.cancelled and self.removal is RemovalReason.SCALE_DOWN
+
+    @property
+    def is_to_be_forced(self) -> bool:
+        """Whether no Pod may delay its drain from now on, and the last drain does not say so.
+
+        A preemption by a timetable waits for the moment at which that drains the Node.
+        """
+        if self.removal is RemovalReason.PREEMPTED and self.has_timetable:
+            return self.evicted_at is not None and not self.forced
+        return self.is_forced and not self.forced
+
+    @property
     def has_answered(self) -> bool:
         """Whether the last report of its machine includes its last cordon.
 
@@ -109,16 +140,21 @@ class Node:
 
 
 NodeChange = (
-    CWNodeRegistered
+    MachineBooted
+    | MachineFailed
+    | CWNodeRegistered
     | NodeUpdated
     | NodeObserved
     | NodeActivityChanged
     | AnswerAwaited
     | CWDrainNode
     | CWNodeDeletionRequestSuccess
+    | NodeRemovalCancelled
+    | NodeKept
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
+    | PreemptionOverdue
 )
 """The messages that change a Node while it stays."""
 
@@ -128,36 +164,46 @@ def is_cordoned(phase: NodePhase) -> bool:
     return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
 
 
-def changed(node: Node, message: NodeChange, now: datetime) -> Node:
+def changed(  # noqa: C901  # It lists the messages.
+    node: Node, message: NodeChange, now: datetime
+) -> Node:
     """The Node after a message about it that the log stored at `now`."""
     match message:
+        case MachineBooted():
+            return replace(node, booted=True)
+        case MachineFailed(cause=cause):
+            return replace(node, boot_fault=cause)
         case CWNodeRegistered():
             return replace(node, phase=NodePhase.PRODUCTION)
         case NodeUpdated():
             return _updated(node, message, now)
-        case AnswerAwaited(answer_by=moment, is_final=True):
-            return replace(node, ask_after=None, answer_by=moment)
-        case AnswerAwaited(answer_by=moment):
-            return replace(node, ask_after=moment)
+        case AnswerAwaited():
+            return _awaited(node, message)
         case NodeObserved():
             return _observed(node, message, now)
         case NodeActivityChanged():
             return replace(node, published=node.workloads)
-        case CWDrainNode():
-            return _asked(replace(node, phase=NodePhase.DRAINING), now)
-        case CWNodeDeletionRequestSuccess():
+        case CWDrainNode(force=force):
+            return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
+        case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
             return _requested(node, message)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return _preempted(node, message)
         case _:
             assert_never(message)
+
+
+def _awaited(node: Node, event: AnswerAwaited) -> Node:
+    if event.is_final:
+        return replace(node, ask_after=None, answer_by=event.answer_by)
+    return replace(node, ask_after=event.answer_by)
 
 
 def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
     begins = event.cordon > node.cordon
     node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
     if not node.cordoned:
-        return replace(node, ask_after=None, answer_by=None)
+        return replace(node, forced=False, ask_after=None, answer_by=None)
     return _asked(node, now) if begins else node
 
 
@@ -193,14 +239,31 @@ def _blocks(pod: Pod) -> bool:
     return pod.interruption is PodClass.BLOCKING and not pod.terminating
 
 
-def _requested(node: Node, event: CWNodeDeletionRequestSuccess) -> Node:
+def _requested(
+    node: Node, event: CWNodeDeletionRequestSuccess | NodeRemovalCancelled | NodeKept
+) -> Node:
+    """The Node as one that is to leave, or to stay after all."""
     # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
     if node.removal is RemovalReason.PREEMPTED:
         return node
-    return replace(node, removal=event.removal, idle_only=event.idle_only, request=event.request)
+    match event:
+        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
+            return replace(
+                node, removal=removal, idle_only=idle_only, request=request, cancelled=False
+            )
+        case NodeRemovalCancelled():
+            return replace(node, cancelled=True)
+        case NodeKept(request=request):
+            is_kept = node.is_kept and request == node.request
+            return replace(node, removal=None, cancelled=False) if is_kept else node
+        case _:
+            assert_never(event)
 
 
-def _preempted(node: Node, event: NodePreempted | PreemptionPending | PreemptionInProgress) -> Node:
+def _preempted(
+    node: Node,
+    event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
+) -> Node:
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
     match event:
         case NodePreempted():
@@ -222,5 +285,7 @@ def _preempted(node: Node, event: NodePreempted | PreemptionPending | Preemption
             )
         case PreemptionInProgress(evicted_at=moment):
             return replace(node, evicted_at=moment)
+        case PreemptionOverdue():
+            return replace(node, overdue=node.removal is not None)
         case _:
             assert_never(event)

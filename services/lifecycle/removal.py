@@ -1,4 +1,4 @@
-"""How a Node leaves its NodePool: cordoned, drained, deleted; or kept after all."""
+"""How a Node joins its NodePool, and leaves it: cordoned, drained, deleted; or kept after all."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,6 +13,8 @@ from lifecycle.node_events import (
     draining,
     kept,
     listed,
+    registered,
+    registration_failed,
     unanswered,
     updated,
 )
@@ -20,20 +22,30 @@ from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
     NodePreempted,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 
-Preemption = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
+Preemption = NodePreempted | PreemptionPending | PreemptionInProgress
 
 
 def next_step(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    """The next step of a removal, if what it waits for has come."""
-    if node.removal is None:
-        return
+    """The next step of a Node that joins or leaves, if what it waits for has come."""
+    if node.is_kept:
+        yield from _keep(template, node, "its NodePool wants it again")
+    elif node.removal is not None:
+        yield from _leaving(template, node)
+    elif node.booting and node.booted:
+        yield registered(template, node)
+    elif node.booting and node.boot_fault:
+        yield registration_failed(template, node, node.boot_fault)
+
+
+def _leaving(template: NodeTemplate, node: Node) -> Iterator[Says]:
     match node.phase:
+        case _ if node.overdue:
+            yield deleted(template, node)
         case NodePhase.BOOTING:
             yield deleted(template, node)
         case NodePhase.PRODUCTION:
@@ -41,7 +53,9 @@ def next_step(template: NodeTemplate, node: Node) -> Iterator[Says]:
         case NodePhase.CORDONED:
             yield from _cordoned(template, node)
         case NodePhase.DRAINING:
-            if node.has_answered and not node.workloads:
+            if node.is_to_be_forced:
+                yield from _drained(template, node)
+            elif node.has_answered and not node.workloads:
                 yield deleted(template, node)
         case NodePhase.DELETED:
             return
@@ -62,12 +76,6 @@ def requested(template: NodeTemplate, node: Node) -> Iterator[Says]:
             yield draining(template, node)
 
 
-def cancelled(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    """A Node that was to leave in a scale-down is wanted again; other removals go on."""
-    if node.cordoned and node.removal is RemovalReason.SCALE_DOWN:
-        yield from _keep(template, node, "its NodePool wants it again")
-
-
 def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator[Says]:
     """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes."""
     match event:
@@ -84,22 +92,16 @@ def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator
         case PreemptionInProgress():
             if node.removal is RemovalReason.PREEMPTED:
                 yield from _drained(template, node)
-        case PreemptionOverdue():
-            if node.removal is not None:
-                yield deleted(template, node)
         case _:
             assert_never(event)
 
 
-def observed(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    """What follows from the Pods on a Node: its activity, and the next step of its removal."""
-    if node.booting:
-        return
-    activity = activity_changed(template, node)
+def missing(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    """What is to be said of a Node now: what runs on it, and its next step."""
+    activity = None if node.booting else activity_changed(template, node)
     if activity is not None:
         yield activity
-    if node.cordoned:
-        yield from next_step(template, node)
+    yield from next_step(template, node)
 
 
 def overdue(
@@ -143,5 +145,6 @@ def _drained(template: NodeTemplate, node: Node) -> Iterator[Says]:
 
 
 def _keep(template: NodeTemplate, node: Node, why: str) -> Iterator[Says]:
-    yield updated(template, node, NodePhase.PRODUCTION, None)
+    if node.cordoned:
+        yield updated(template, node, NodePhase.PRODUCTION, None)
     yield kept(template, node, why)

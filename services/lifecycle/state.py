@@ -91,16 +91,16 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)
-        case PreemptionPending() | PreemptionInProgress():
+        case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return _changed(state, message, context)
         case NodeUpdateFailed():
             return _failed(state, message, context)
         case NodeRemovalRecovered(key=key):
             work, failures = state.work.succeeded(key), state.failures
             return replace(state, work=work, failures=failures.delete(key))
-        case MachineBooted() | MachineFailed() | NodeRemovalCancelled():
-            return state
-        case PreemptionOverdue() | NodeKept() | CWNodePoolNodesRemoveError():
+        case MachineBooted() | MachineFailed() | NodeRemovalCancelled() | NodeKept():
+            return _changed(state, message, context)
+        case CWNodePoolNodesRemoveError():
             return state
         case _:
             assert_never(message)

@@ -10,6 +10,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -29,5 +30,6 @@ Says = (
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
+    | PreemptionFailed
     | DeletedForPreemption
 )

@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -20,7 +21,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Reconciler, Service
+from nodepool.service import Context, Failure, Reconciler, Service
 from preemption import Hears, Says
 from preemption.state import Node, State, evolve
 from preemption.timetable import GONE_AFTER, Stage, stage
@@ -37,8 +38,8 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             node = state.node(message)
             if node is not None and node.is_stranded:
                 yield _pending(node, context)
-        case CWNodeDeleted():
-            yield from _deleted(state, message)
+        case CWNodeDeleted(node_key=key):
+            yield from map(_deleted, state.ended(key))
         case CWNodeAssigned() | CWNodeRegistrationFailed() | CWNodeDeletionRequestSuccess():
             return
         case _:
@@ -46,9 +47,16 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
 
 
 def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
-    """The last stage that is due for a preempted Node, unless it was said already."""
+    """The last stage that is due for a preempted Node, unless it was said already.
+
+    Before that, what an earlier try failed to say.
+    """
+    yield from map(_deleted, state.ended(key))
     node = state.nodes.get(key)
     if node is None or node.pending_since is None:
+        return
+    if node.is_stranded:
+        yield _pending(node, context)
         return
     due = stage(node.pending_since, context.time)
     if due > node.reached:
@@ -111,12 +119,36 @@ def _overdue(node: Node) -> PreemptionOverdue:
     )
 
 
-def _deleted(state: State, event: CWNodeDeleted) -> Iterator[Says]:
-    node = state.node(event)
-    # Where nothing is to be announced, the Node is not in the state any more.
+def _deleted(node: Node) -> DeletedForPreemption:
+    message = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
+    return DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
+
+
+def on_failure(state: State, failure: Failure) -> Iterator[Says]:
+    """A Node of which the next stage could not be published; that is tried again later."""
+    node = _failed(state, failure)
     if node is not None:
-        message = f"Reason: Deleted for preemption. Node {node.name} left its NodePool"
-        yield DeletedForPreemption(**pool_fields(node.pool), node=node.name, message=message)
+        yield PreemptionFailed(
+            **pool_fields(node.pool),
+            node=node.name,
+            zone=node.zone,
+            assignment=node.assignment,
+            message=f"internal error during a preemption: {failure.cause}",
+        )
+
+
+def _failed(state: State, failure: Failure) -> Node | None:
+    """The Node that a failure is about; None where nothing is to be said of any."""
+    if failure.key:
+        key = NodeKey(failure.key)
+        return next(state.ended(key), None) or state.nodes.get(key)
+    stranded = (node for node in state.nodes.values() if node.is_stranded)
+    undone = [
+        node
+        for node in (*state.departed.values(), *stranded)
+        if node.pool == failure.pool and node.key not in state.work.failures
+    ]
+    return min(undone, key=lambda node: node.assignment, default=None)
 
 
 SERVICE: Service[State, Hears, Says] = Service(
@@ -127,4 +159,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     evolve=evolve,
     decide=decide,
     reconciler=Reconciler(reconcile),
+    on_failure=on_failure,
 )

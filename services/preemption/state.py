@@ -1,5 +1,6 @@
 """The state of the preemption service: the spot Nodes, and how far their preemptions have come."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
@@ -16,11 +17,12 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import NodeKey, PoolKey, node_key
+from nodepool.contract.keys import NodeKey, PoolKey, node_key, pool_path
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.service import Context
@@ -65,6 +67,12 @@ class Node:
         return self.pending_since is not None and not (self.has_timetable or self.is_going)
 
     @property
+    def key(self) -> NodeKey:
+        """Its key in its cluster."""
+        org, cluster, _ = pool_path(self.pool)
+        return node_key(org, cluster, self.name)
+
+    @property
     def due(self) -> datetime | None:
         """When the next stage of its preemption is due; None where there is none."""
         if self.pending_since is None:
@@ -74,14 +82,26 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[NodeKey]):
-    """The spot Nodes; the work queue holds each when the next stage of its preemption is due."""
+    """The spot Nodes, and those that left for a preemption of which the end was not published yet.
+
+    The work queue holds each when the next stage of its preemption is due, or is tried again.
+
+    departed: those that left, by the number of their stay.
+    """
 
     nodes: Map[NodeKey, Node] = Map()
+    departed: Map[int, Node] = Map()
 
     def node(self, message: OfNode) -> Node | None:
         """The spot Node that a message is about; None where it is about another stay."""
         node = self.nodes.get(message.node_key)
         return node if node is not None and node.assignment == message.assignment else None
+
+    def ended(self, key: NodeKey) -> Iterator[Node]:
+        """The stays of this Node of which the end is still to be published, the first one first."""
+        for assignment in sorted(self.departed):
+            if self.departed[assignment].key == key:
+                yield self.departed[assignment]
 
 
 Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept
@@ -106,7 +126,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case PreemptionInProgress() | PreemptionOverdue():
             return _reached(state, message, context)
         case DeletedForPreemption(org=org, cluster=cluster, node=node):
-            return _forgotten(state, node_key(org, cluster, node))
+            return _ended(state, node_key(org, cluster, node))
+        case PreemptionFailed(node_key=key):
+            return replace(state, work=state.work.failed(key, context.time))
         case PreemptNode():
             return state
         case _:
@@ -138,6 +160,7 @@ def _seen(state: State, event: Seen) -> State:
 def _reached(state: State, event: Stages, context: Context) -> State:
     """The state with a Node that has come to this stage of its preemption."""
     node = state.nodes[event.node_key]
+    state = replace(state, work=state.work.succeeded(event.node_key))
     match event:
         case NodePreempted():
             # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
@@ -162,20 +185,31 @@ def is_announced(node: Node, event: CWNodeDeleted) -> bool:
 
 
 def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
-    """A preempted Node stays until `DeletedForPreemption`, which is said in the same step."""
+    """A preempted Node is known until `DeletedForPreemption`, which is said in the same step."""
     node = state.node(event)
     if node is None:
         return state
+    state = replace(state, nodes=state.nodes.delete(node.key))
     if isinstance(event, CWNodeDeleted) and is_announced(node, event):
-        return replace(state, work=state.work.drop(event.node_key))
-    return _forgotten(state, event.node_key)
+        state = replace(state, departed=state.departed.set(node.assignment, node))
+    return _in_step(state, node.key)
+
+
+def _ended(state: State, key: NodeKey) -> State:
+    """The state in which the end of the first of these stays is published."""
+    node = next(state.ended(key))
+    return _in_step(replace(state, departed=state.departed.delete(node.assignment)), key)
 
 
 def _stored(state: State, key: NodeKey, node: Node) -> State:
-    """The state with this Node, and its deadline in step with it."""
-    work = state.work.drop(key) if node.due is None else state.work.put_at(key, node.due)
-    return replace(state, nodes=state.nodes.set(key, node), work=work)
+    return _in_step(replace(state, nodes=state.nodes.set(key, node)), key)
 
 
-def _forgotten(state: State, key: NodeKey) -> State:
-    return replace(state, nodes=state.nodes.delete(key), work=state.work.drop(key))
+def _in_step(state: State, key: NodeKey) -> State:
+    """The state with the deadline of a Node in step with it; what is tried again stays so."""
+    if any(state.ended(key)):
+        return state
+    node = state.nodes.get(key)
+    due = node.due if node is not None else None
+    work = state.work.drop(key) if due is None else state.work.put_at(key, due)
+    return replace(state, work=work)

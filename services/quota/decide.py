@@ -170,7 +170,19 @@ def _unset(state: State, command: DeleteQuota) -> Iterator[Says | CommandOutcome
 
 
 def released(state: State, pool: Pool) -> QuotaReleased:
-    """What a NodePool gives back: all that it has reserved and does not need any more."""
+    """What a NodePool gives back: all that it has reserved and does not need any more.
+
+    Where an earlier one of its name counted against another limit, that is said first.
+    """
+    if pool.former is not None:
+        _, zone, instance_type = ledger_parts(pool.former)
+        return QuotaReleased(
+            **pool_fields(pool.key),
+            granted=0,
+            zone=zone,
+            instance_type=instance_type,
+            used=state.ledger(pool.former).used,
+        )
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaReleased(
         **pool_fields(pool.key),

@@ -43,6 +43,8 @@ class Pool:
     fault: why its last check failed; empty where it did not.
     shrinks: whether its grant is still to shrink to what it holds, because its check failed when
         the limit was lowered below what is reserved.
+    former: the other limit that an earlier NodePool of this name counted against; None once it is
+        published that nothing does any more, which may have failed before.
     """
 
     key: PoolKey
@@ -60,6 +62,7 @@ class Pool:
     warned: Warned | None = None
     fault: str = ""
     shrinks: bool = False
+    former: LedgerKey | None = None
 
     @property
     def granted(self) -> int:
@@ -78,7 +81,12 @@ class Pool:
 
     @property
     def is_releasable(self) -> bool:
-        """Whether it has more reserved than it needs, or may not get anything and needs nothing."""
+        """Whether it has more reserved than it needs, or may not get anything and needs nothing.
+
+        Or whether an earlier one of its name has not given back what it had.
+        """
+        if self.former is not None:
+            return True
         return self.needed < self.reserved or not (self.needed or self.eligible)
 
     @property

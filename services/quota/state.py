@@ -70,8 +70,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _acknowledged(state, state.pool(key, uid), message, context)
         case QuotaChecked(key=key):
             return _checked(state, state.pools.get(key), message, context)
-        case QuotaReleased(key=key, granted=granted):
-            return _released(state, state.pools.get(key), granted, context)
+        case QuotaReleased(key=key):
+            return _released(state, state.pools.get(key), message, context)
         case QuotaSet(limit=limit):
             return _limited(state, message, limit, context)
         case QuotaDeleted():
@@ -92,7 +92,8 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
     if known is None and not is_valid:
         return state
     key = ledger_key(event.org, event.zone, event.spec.instance_type)
-    before = known or Pool(event.key, event.uid, key)
+    state, former = (state, None) if known else _without_former(state, event.key, key, context)
+    before = known or Pool(event.key, event.uid, key, former=former)
     target = event.spec.target_nodes
     pool = replace(
         before,
@@ -107,6 +108,21 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
     is_smaller = before.eligible and target < before.target
     ledger = state.ledger(pool.ledger).joined(pool, keeps_place=is_smaller)
     return _with_ledger(state, pool.ledger, ledger, context)
+
+
+def _without_former(
+    state: State, key: PoolKey, ledger: LedgerKey, context: Context
+) -> tuple[State, LedgerKey | None]:
+    """The state in which no earlier NodePool of this name counts against another limit.
+
+    Its release failed so far; the limit is returned, for that is still to be published.
+    """
+    pool = state.pools.get(key)
+    if pool is None or pool.ledger == ledger:
+        return state, pool.former if pool is not None else None
+    state = _stored(state, replace(pool, eligible=False, grants=(), held=0, reserved=0), context)
+    state = replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
+    return _served(state, pool.ledger), pool.ledger
 
 
 def _deleting(state: State, pool: Pool | None, context: Context) -> State:
@@ -145,9 +161,12 @@ def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Co
     return replace(state, work=state.work.succeeded(pool.key))
 
 
-def _released(state: State, pool: Pool | None, granted: int, context: Context) -> State:
+def _released(state: State, pool: Pool | None, event: QuotaReleased, context: Context) -> State:
     if pool is None:
         return state
+    if pool.former is not None:
+        return _stored(state, replace(pool, former=None), context)
+    granted = event.granted
     state = _stored(state, replace(pool, reserved=granted), context)
     if not granted and not pool.eligible:
         state = replace(state, pools=state.pools.delete(pool.key))

@@ -14,6 +14,7 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
     NodePoolDeleting,
+    NodePoolUpdateFailed,
     NodePoolValidated,
 )
 
@@ -22,6 +23,7 @@ Says = (
     ClusterRegistered
     | NodePoolValidated
     | NodePoolDeleting
+    | NodePoolUpdateFailed
     | CWNodePoolCreated
     | CWNodePoolDeleted
     | CWInvalidInstanceType

@@ -19,13 +19,13 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
     NodePoolDeleting,
+    NodePoolUpdateFailed,
     NodePoolValidated,
 )
 from nodepool.contract.keys import PoolKey, cluster_key
 from nodepool.contract.messages import Command, path_fields
-from nodepool.contract.model import RemovalReason
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Reconciler, Service
+from nodepool.service import Context, Failure, Reconciler, Service
 from validator import Hears, Says
 from validator.conflict import (
     apply_conflict,
@@ -51,8 +51,8 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from _scale(state, message, context)
         case DeleteNodePool():
             yield from _delete(state, message, context)
-        case CWNodePoolNodesRemoved():
-            yield from _deleted(state, message)
+        case CWNodePoolNodesRemoved(key=key):
+            yield from _deleted(state.pools.get(key))
         case _:
             assert_never(message)
 
@@ -151,23 +151,30 @@ def _delete(
         )
 
 
-def _deleted(state: State, event: CWNodePoolNodesRemoved) -> Iterator[Says]:
+def _deleted(pool: Pool | None) -> Iterator[Says]:
     """A NodePool that is being deleted goes when its last Nodes have gone."""
-    pool = state.pools.get(event.key)
-    if event.removal is not RemovalReason.POOL_DELETED or pool is None:
-        return
-    if pool.deleting is not None and pool.stored.uid == event.uid:
-        message = f"NodePool {event.pool} is deleted"
-        yield CWNodePoolDeleted(**path_fields(event), uid=event.uid, message=message)
+    if pool is not None and pool.emptied:
+        message = f"NodePool {pool.stored.pool} is deleted"
+        yield CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
 
 
 def reconcile(state: State, key: PoolKey, _context: Context) -> Iterator[Says]:
-    """A new verdict on a NodePool that could not be checked."""
+    """A new verdict on a NodePool that could not be checked, or the end of a deletion."""
     pool = state.pools.get(key)
+    yield from _deleted(pool)
     if pool is not None and pool.is_unchecked:
         after = checked_again(pool.stored)
         yield after
         yield from _warning(after)
+
+
+def on_failure(state: State, failure: Failure) -> Iterator[Says]:
+    """A NodePool that waits for nothing but the step that failed, which is tried again later."""
+    key = PoolKey(failure.key) if failure.key else failure.pool
+    pool = state.pools.get(key) if key is not None else None
+    if pool is not None and (pool.emptied or pool.is_unchecked):
+        text = f"internal error while updating the NodePool: {failure.cause}"
+        yield NodePoolUpdateFailed(**path_fields(pool.stored), message=text)
 
 
 def _existing(state: State, command: ScaleNodePool | DeleteNodePool) -> Pool | Refusal:
@@ -195,5 +202,6 @@ SERVICE: Service[State, Hears, Says] = Service(
     evolve=evolve,
     decide=decide,
     reconciler=Reconciler(reconcile),
+    on_failure=on_failure,
     commands=COMMANDS,
 )

@@ -21,9 +21,11 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
     NodePoolDeleting,
+    NodePoolUpdateFailed,
     NodePoolValidated,
 )
 from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key
+from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from validator import Hears, Says
@@ -35,10 +37,12 @@ class Pool:
 
     stored: its spec and metadata, with the verdict on them, as published last.
     deleting: since when it is being deleted; None while it is to stay.
+    emptied: whether its last Nodes have gone, so that it can go itself.
     """
 
     stored: NodePoolValidated
     deleting: datetime | None = None
+    emptied: bool = False
 
     @property
     def is_unchecked(self) -> bool:
@@ -48,7 +52,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[PoolKey]):
-    """Every registered cluster and every NodePool; in the work queue those that are unchecked.
+    """Every registered cluster and every NodePool.
+
+    The work queue holds those that are unchecked, or could not be brought up to date.
 
     clusters: the zone of each cluster.
     pools: the NodePools, those that are being deleted included.
@@ -72,14 +78,17 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodePoolDeleting(key=key, since=since):
             pool = replace(state.pools[key], deleting=since)
             return replace(state, pools=state.pools.set(key, pool), work=state.work.drop(key))
+        case CWNodePoolNodesRemoved():
+            return _emptied(state, message)
+        case NodePoolUpdateFailed(key=key):
+            return replace(state, work=state.work.failed(key, context.time))
         case CWNodePoolDeleted(key=key):
-            return replace(state, pools=state.pools.delete(key))
+            return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
         case (
             RegisterCluster()
             | ApplyNodePool()
             | ScaleNodePool()
             | DeleteNodePool()
-            | CWNodePoolNodesRemoved()
             | CWNodePoolCreated()
             | CWInvalidInstanceType()
             | CWInstanceTypeNotInZone()
@@ -87,3 +96,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return state
         case _:
             assert_never(message)
+
+
+def _emptied(state: State, event: CWNodePoolNodesRemoved) -> State:
+    pool = state.pools.get(event.key)
+    if event.removal is not RemovalReason.POOL_DELETED or pool is None:
+        return state
+    if pool.deleting is None or pool.stored.uid != event.uid:
+        return state
+    return replace(state, pools=state.pools.set(event.key, replace(pool, emptied=True)))

@@ -71,12 +71,14 @@ from nodepool.contract.events import (
     NodeKept,
     NodeObserved,
     NodePoolDeleting,
+    NodePoolUpdateFailed,
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeUpdated,
     NodeUpdateFailed,
+    PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -472,6 +474,14 @@ SAMPLES: tuple[Message, ...] = (
     ),
     GrantAcknowledged(**OF, uid=UID, generation=2, granted=1, number=2),
     GrantAcknowledged(**OF, uid=UID, generation=2, granted=0, number=2, final=True),
+    NodePoolUpdateFailed(**OF, message="internal error while updating the NodePool: KeyError"),
+    PreemptionFailed(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        message="internal error during a preemption: KeyError",
+    ),
 )
 
 

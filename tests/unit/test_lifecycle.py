@@ -1060,6 +1060,7 @@ def test_a_step_of_a_removal_that_failed_is_found_again_from_the_state_of_its_no
         "CWNodeDeleted answered",
         "NodeUpdated asked cordoned",
         "CWNodeDeleted boots",
+        "NodeActivityChanged drained",
         "CWNodeDeleted drained",
         "NodeRemovalRecovered",
     ]

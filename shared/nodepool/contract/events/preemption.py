@@ -51,6 +51,14 @@ class PreemptionOverdue(Event, OfNode):
     message: str
 
 
+class PreemptionFailed(Event, OfNode):
+    """The next stage of a preemption could not be published; this is tried again later."""
+
+    speaker: ClassVar[str] = "preemption"
+
+    message: str
+
+
 class DeletedForPreemption(KubernetesEvent):
     """A Node has left its cluster and its NodePool, drained or at minute 7."""
 

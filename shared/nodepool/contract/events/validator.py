@@ -61,6 +61,14 @@ class NodePoolDeleting(Event, OfPool):
     since: datetime
 
 
+class NodePoolUpdateFailed(Event, OfPool):
+    """A NodePool could not be checked again, or its deletion not be ended; it is tried again."""
+
+    speaker: ClassVar[str] = "validator"
+
+    message: str
+
+
 class CWNodePoolCreated(KubernetesEvent):
     """A NodePool is created."""
 
