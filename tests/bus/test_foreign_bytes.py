@@ -219,7 +219,7 @@ def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
 
 
 async def over_quota(connection: Connection, message: str) -> None:
-    event = CWOverQuota(org="demo", cluster="demo", pool="p", generation=1, message=message)
+    event = CWOverQuota(org="demo", cluster="demo", pool="p", message=message)
     envelope = envelope_of(CWOverQuota).model_construct(
         id="1", type="CWOverQuota", source="quota", data=event
     )

@@ -37,10 +37,9 @@ def certificates(folder: Path) -> Certificates:
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
     _openssl("req", "-x509", *curve, "-subj", "/CN=ca", "-keyout", ca_key, "-out", made.ca)
-    _openssl(
-        *("req", "-x509", *curve, "-subj", "/CN=bus", "-CA", made.ca, "-CAkey", ca_key),
-        *("-addext", names, "-keyout", made.key, "-out", made.certificate),
-    )
+    signed_by = ["-CA", str(made.ca), "-CAkey", str(ca_key), "-addext", names]
+    files = ["-keyout", str(made.key), "-out", str(made.certificate)]
+    _openssl("req", "-x509", *curve, "-subj", "/CN=bus", *signed_by, *files)
     return made
 
 

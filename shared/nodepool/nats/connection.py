@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.msg import Msg
-from nats.aio.transport import TcpTransport
+from nats.aio.transport import TcpTransport, Transport
 from nats.errors import ConnectionReconnectingError, NoServersError, UnexpectedEOF
 from nats.errors import Error as NatsError
 
@@ -29,8 +29,9 @@ Listener = Callable[[], None]
 ErrorListener = Callable[[Exception], None]
 FaultListener = Callable[[str], None]
 RETRY_S = 0.05
-RETRY_MAX_S = 0.6
-"""The pauses between two attempts to reach a server: the first, and the longest."""
+RETRY_MAX_S = 0.4
+"""The pauses between two attempts to reach a server: the first, and the longest. A longer one would
+be seen in how late a service is at work again after its server is."""
 STABLE_S = 2.0
 """A connection that lasts longer ends the series of attempts that the pauses are counted in."""
 CONNECT_S = 2
@@ -137,7 +138,7 @@ class Connection(Client):
             await super()._close(status, do_cbs)
         finally:
             if transport is not None:
-                transport.close()
+                transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
 
     async def _attempt_reconnect(self) -> None:
         while True:
@@ -199,14 +200,18 @@ class Connection(Client):
 
     async def _connect_to_server(self, s: Srv) -> None:
         is_web = s.uri.scheme in ("ws", "wss")
-        transport = WebSocketTransport(lambda: self.ssl_context) if is_web else TcpTransport()
+        if is_web:
+            transport: Transport = WebSocketTransport(lambda: self.ssl_context)
+        else:
+            transport = TcpTransport()  # type: ignore[no-untyped-call]  # As nats-py has it.
         try:
             await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, CONNECT_S)
         except BaseException:
-            transport.close()
+            transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
             raise
+        # That of a server that was connected and has not replied is still open.
         if self._transport is not None:
-            self._transport.close()  # Of a server that was connected and has not replied.
+            self._transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
         self._transport = transport
 
     async def _process_connect_init(self) -> None:
