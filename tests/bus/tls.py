@@ -4,13 +4,14 @@ import json
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.harness import BINARY
+from bus.harness import BINARY, PAUSE_S
 
 OPENSSL = shutil.which("openssl")
 START_S = 20.0
@@ -75,7 +76,7 @@ def _wait_for(port: int) -> None:
             return
         except OSError:
             assert time.monotonic() < end, "the server does not start"
-            time.sleep(0.02)
+            threading.Event().wait(PAUSE_S)
 
 
 def encrypted(made: Certificates) -> str:

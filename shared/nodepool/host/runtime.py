@@ -21,6 +21,7 @@ from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.back_off import pause_s
+from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal
 from nodepool.service import I, O, S, Service
@@ -178,15 +179,14 @@ class Reports:
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
     """The result of some work; None where `stop` came first, and then it is cancelled."""
-    working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
         stopping.cancel()
-        if working.cancel():
-            await asyncio.wait((working,))
+        await cancel(working)
 
 
 def _version() -> str:

@@ -9,17 +9,18 @@ no longer do so.
 import asyncio
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport, Transport
-from nats.errors import ConnectionReconnectingError, NoServersError, UnexpectedEOF
+from nats.errors import ConnectionReconnectingError, UnexpectedEOF
 from nats.errors import Error as NatsError
 
 from nodepool.nats.addresses import split_addresses, without_password
 from nodepool.nats.back_off import pause_s
+from nodepool.nats.cancelling import cancel
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.reasons import reason_of
@@ -76,24 +77,35 @@ class Connection(Client):
         server = self._current_server
         return "" if server is None else without_password(server.uri.geturl())
 
+    async def look_for(
+        self, addresses: Sequence[str], name: str, silence_s: float, tls: ssl.SSLContext | None
+    ) -> None:
+        """Connects to one of these servers; tries until it succeeds. See `connect`."""
+        await self.connect(
+            servers=list(addresses),
+            name=name,
+            max_reconnect_attempts=-1,
+            pending_size=8 << 20,
+            allow_reconnect=True,
+            ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # Any number will do.
+            max_outstanding_pings=PINGS,
+            connect_timeout=CONNECT_S,
+            tls=tls,
+            disconnected_cb=self.disconnected,
+            reconnected_cb=self.reconnected,
+            error_cb=self.failed,
+        )
+
     # What arrives.
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Msg:
-        return Msg(
-            subject=text(subject),
-            reply=text(reply),
-            data=data,
-            headers=headers,
-            _client=self,
-            _sid=sid,
-        )
+        return Msg(self, text(subject), text(reply), data, headers, _sid=sid)
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         # Parsing headers is a tenth of what receiving a message costs, and readers need none of
-        # those that a commit puts on its outputs. A reply to a direct get names its sequence in a
-        # header, and is parsed.
+        # those that a commit puts on its outputs; a reply to a direct get names its sequence there.
         if headers is None or (headers.startswith(_BATCH) and _SEQUENCE not in headers):
             return None
         return parse_headers(headers)
@@ -261,31 +273,21 @@ async def connect(
     ca_file: the certificates to trust, as PEM; empty for those of the system.
     on_fault: called with the reason whenever one could not be reached, now and later.
 
-    Raises Unreachable where no server answers in time.
+    Raises Unreachable where no server answers in time, OSError for a `ca_file` that is none.
     """
     connection = Connection()
     if on_fault is not None:
         connection.on_fault.append(on_fault)
-    attempt = connection.connect(
-        servers=list(split_addresses(url)),
-        name=name,
-        max_reconnect_attempts=-1,
-        pending_size=8 << 20,
-        allow_reconnect=True,
-        ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # Any number will do.
-        max_outstanding_pings=PINGS,
-        connect_timeout=CONNECT_S,
-        tls=tls_context(ca_file) if ca_file else None,
-        disconnected_cb=connection.disconnected,
-        reconnected_cb=connection.reconnected,
-        error_cb=connection.failed,
-    )
+    tls = tls_context(ca_file) if ca_file else None
+    attempt = asyncio.create_task(connection.look_for(split_addresses(url), name, silence_s, tls))
     try:
-        await asyncio.wait_for(attempt, patience_s)
-    except BaseException as error:
+        await asyncio.wait((attempt,), timeout=patience_s)
+        if not attempt.done():
+            raise Unreachable(without_password(url), connection.reason)
+        attempt.result()
+    except BaseException:
+        await cancel(attempt)
         with suppress(NatsError, OSError):
             await connection.close()
-        if isinstance(error, TimeoutError | NoServersError | OSError):
-            raise Unreachable(without_password(url), connection.reason) from error
         raise
     return connection
