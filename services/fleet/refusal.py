@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fleet.machine import Machine
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
-from nodepool.contract.catalog import INSTANCE_TYPES, offered
+from nodepool.contract.catalog import offered, type_fault, zone_fault
 from nodepool.contract.commands import AddMachines, StopPod
 from nodepool.contract.model import Pod
 
@@ -23,8 +23,10 @@ class Refusal:
 
 def unfit(command: AddMachines) -> Refusal | None:
     """Why these machines cannot be added; None where they can."""
-    if command.instance_type not in INSTANCE_TYPES:
-        return Refusal("instanceType", f"{command.instance_type} is not a known instance type")
+    if reason := type_fault(command.instance_type):
+        return Refusal("instanceType", reason)
+    if reason := zone_fault(command.zone):
+        return Refusal("zone", reason)
     if not offered(command.instance_type, command.zone):
         return Refusal("zone", f"{command.instance_type} is not offered in {command.zone}")
     for key, value in command.labels.items():

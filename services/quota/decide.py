@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import assert_never
 
 from nodepool.contract import grammar
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.catalog import type_fault, zone_fault
 from nodepool.contract.commands import DeleteQuota, SetQuota
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -146,10 +146,10 @@ def _malformed(command: SetQuota) -> CommandOutcome | None:
         return refused(command, "org", f"{FLEET} is a reserved word, not an organisation")
     if reason := grammar.dns1123_label(command.org):
         return refused(command, "org", reason)
-    if command.zone not in ZONES:
-        return refused(command, "zone", f"{command.zone} is not known")
-    if command.instance_type not in INSTANCE_TYPES:
-        return refused(command, "instanceType", f"{command.instance_type} is not known")
+    if reason := zone_fault(command.zone):
+        return refused(command, "zone", reason)
+    if reason := type_fault(command.instance_type):
+        return refused(command, "instanceType", reason)
     return None
 
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodepool.contract import grammar
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.catalog import INSTANCE_TYPES, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import FLEET
 from nodepool.contract.model import MANAGED_TAINTS, ManifestMetadata, NodePoolSpec, Taint
-from nodepool.contract.suggest import did_you_mean
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 """The message for a Node label in a reserved namespace, as the public documentation words it."""
@@ -38,9 +37,8 @@ class Refusal:
 
 def malformed_cluster(command: RegisterCluster) -> Refusal | None:
     """The first fault in the registration of a cluster; None where it has none."""
-    if command.zone not in ZONES:
-        suggestion = did_you_mean(command.zone, ZONES)
-        return Refusal("zone", f"{command.zone} is not a known zone{suggestion}")
+    if reason := zone_fault(command.zone):
+        return Refusal("zone", reason)
     if command.org == FLEET:
         return Refusal("org", f"{FLEET} is a reserved word, not an organisation")
     if reason := grammar.dns1123_label(command.org):

@@ -4,11 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodepool.contract import affinity
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, InstanceType, offered
+from nodepool.contract.catalog import (
+    INSTANCE_TYPES,
+    ZONES,
+    Access,
+    InstanceType,
+    offered,
+    type_fault,
+)
 from nodepool.contract.conditions import HEALTHY, Validated
 from nodepool.contract.events import SpecFault
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-from nodepool.contract.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,7 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
     """Whether a NodePool with this spec can ever be delivered in the zone of its cluster."""
     instance = INSTANCE_TYPES.get(spec.instance_type)
     if instance is None:
-        suggestion = did_you_mean(spec.instance_type, INSTANCE_TYPES)
-        message = f"instance type {spec.instance_type} is not a known instance type{suggestion}"
+        message = f"instance type {type_fault(spec.instance_type)}"
         return Verdict(Validated.INVALID, message, "InstanceType")
     if spec.region is not None and spec.region != zone:
         message = f"region {spec.region} is not the cluster's zone {zone}"

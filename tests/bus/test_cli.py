@@ -306,11 +306,31 @@ def test_an_organisation_or_cluster_that_is_not_known_is_an_error(nodepool: Node
     assert (cluster, events) == ((1, "", unknown), (1, "", unknown))
 
 
+def test_organisations_and_their_clusters_are_completed(up: Up, nodepool: Nodepool) -> None:
+    nodepool("register", "cluster", "spare", "--zone", ZONE)
+    nodepool("register", "cluster", "theirs", "--zone", ZONE, "--org", "other")
+
+    def offered(*words: str) -> list[str]:
+        url = f"nats://127.0.0.1:{up.port}"
+        return nodepool("__complete", "--", "--url", url, *words).out.split()
+
+    assert offered("get", "np", "--org", "") == ["demo", "other"]
+    assert offered("get", "np", "--cluster=sp") == ["--cluster=spare"]
+    assert offered("--org", "other", "--cluster", "") == ["theirs"]
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "delete np --all",
         "delete np a --ignore-not-found",
+        "get np a --ignore-not-found",
+        "get all",
+        "get no,cap",
+        "events -w",
+        "get events -w",
+        "wait np --all --for condition=AtTarget",
+        "wait no -l a=b --for jsonpath={.spec}",
         "label np -l a=b c=d",
         "wait np a --for delete",
         "wait np a --for create --timeout 1s",
@@ -400,6 +420,21 @@ def test_states_of_nodes_and_values_of_nodepools_are_awaited(nodepool: Nodepool)
     assert value == created == (0, f"{FULL}/batch condition met\n", "")
     assert none == (1, "", "error: no resources found that could be waited for\n")
     assert never == (3, "", "error: timed out waiting for nodepool/nosuch to be created\n")
+
+
+def test_what_manifests_name_is_described_awaited_and_followed(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    path = manifest("in-a-file", target=0)
+    nodepool("apply", "-f", path)
+
+    awaited = nodepool("wait", "-f", path, "--for", "condition=AtTarget")
+    described = nodepool("describe", "-f", path)
+    followed = nodepool("rollout", "status", "-f", path)
+
+    assert awaited == (0, f"{FULL}/in-a-file condition met\n", "")
+    assert (described.code, described.out.splitlines()[0]) == (0, "Name:         in-a-file")
+    assert followed == (0, 'nodepool "in-a-file" successfully rolled out\n', "")
 
 
 def test_a_rollout_is_followed_to_its_end(nodepool: Nodepool, manifest: Callable[..., str]) -> None:

@@ -1,5 +1,6 @@
 """The commands that change NodePools, against a control plane that `nodepool up` runs."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,11 @@ from bus.test_cli import (
     started,
 )
 from nodepool.cli.app import run
+from nodepool.client import Client, Object
 from support.ports import free_port
 
 H200 = "gd-8xh200ib-i128"
+PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -315,9 +319,22 @@ def test_a_diff_shows_what_apply_would_change_and_exits_with_1(
     assert refused.err.endswith("InstanceType cannot be changed (Invalid)\n")
 
 
-def test_a_limit_is_unset_once(nodepool: Nodepool) -> None:
+async def limit_listed(port: int, key: str) -> None:
+    """Waits until the read model has this quota."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        Client(f"nats://127.0.0.1:{port}") as client,
+        aclosing(client.watch("quotas")) as changes,
+    ):
+        async for change in changes:
+            if isinstance(change, Object) and change.key == key:
+                return
+
+
+def test_a_limit_is_unset_once(port: int, nodepool: Nodepool) -> None:
     key = f"{ZONE}.{H200}"
     nodepool("set", "quota", H200, "5", "--zone", ZONE)
+    asyncio.run(limit_listed(port, key))
 
     tried = nodepool("delete", "quota", H200, "--dry-run=client")
     done = nodepool("delete", "quota", key)

@@ -89,6 +89,7 @@ def test_verbs_files_and_conditions_are_completed(
         for typed, completed in (
             ("nodepool repl\t", "replace"),
             ("-f deep/po\t", "pools.yaml"),
+            ("\x15nodepool get np,mach\t", "np,machines"),
             ("\x15nodepool wait np a --for=condition=NodesR\t", "NodesRemoved"),
         ):
             terminal.type(typed)

@@ -66,15 +66,27 @@ REFUSED = {
     ),
     "an unknown field": (
         manifest(targetNode=1),
-        "Invalid spec.targetNode: is not a known field",
+        "Invalid spec.targetNode: is not a known field; did you mean targetNodes?",
+    ),
+    "a misspelt field that is required": (
+        {**manifest(), "spec": {"instanceType": H100, "targetNode": 1}},
+        "Invalid spec.targetNode: is not a known field; did you mean targetNodes?",
+    ),
+    "a misspelt field in a list": (
+        manifest(nodeTaints=[{"key": "a", "efect": "NoSchedule"}]),
+        "Invalid spec.nodeTaints[0].efect: is not a known field; did you mean effect?",
+    ),
+    "an unknown field that is like no other": (
+        manifest(banana=1),
+        "Invalid spec.banana: is not a known field",
     ),
     "an unknown field further in": (
         manifest(lifecycle={"scaleDown": "IdleOnly"}),
-        "Invalid spec.lifecycle.scaleDown: is not a known field",
+        "Invalid spec.lifecycle.scaleDown: is not a known field; did you mean scaleDownStrategy?",
     ),
     "an unknown field beside the spec": (
         {**manifest(), "spek": {}},
-        "Invalid spek: is not a known field",
+        "Invalid spek: is not a known field; did you mean spec?",
     ),
     "an unknown strategy": (
         manifest(lifecycle={"scaleDownStrategy": "Idle"}),

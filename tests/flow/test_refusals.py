@@ -170,14 +170,19 @@ def test_a_wrong_quota_is_refused_naming_its_field(harness: Harness) -> None:
 
     commands = [
         harness.send("SetQuota", (ORG, "_", "_"), {**content, **wrong})
-        for wrong in ({"zone": "MOON-01A"}, {"instanceType": "gd-9x"}, {"limit": -1}, {"limits": 1})
+        for wrong in (
+            {"zone": "MOON-01A"},
+            {"instanceType": "gd-9xh100"},
+            {"limit": -1},
+            {"limits": 1},
+        )
     ]
 
     assert [harness.outcomes(command) for command in commands] == [
-        ["Invalid zone: MOON-01A is not known"],
-        ["Invalid instanceType: gd-9x is not known"],
+        ["Invalid zone: MOON-01A is not a known zone"],
+        [f"Invalid instanceType: gd-9xh100 is not a known instance type; did you mean {H100}?"],
         ["Invalid limit: input should be greater than or equal to 0"],
-        ["Invalid limits: is not a known field"],
+        ["Invalid limits: is not a known field; did you mean limit?"],
     ]
 
 

@@ -94,6 +94,11 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["bogus"], "error: No such command 'bogus' (see nodepool --help)"),
         (["get"], "error: TYPE: is required;"),
         (["get", "np", "-o", "xml"], "error: --output: 'xml' is not a format; use json, yaml"),
+        (
+            ["get", "np", "-o", "foo"],
+            "error: --output: 'foo' is not a format; use json, yaml, wide, name,"
+            " jsonpath=TEMPLATE, custom-columns=TITLE:PATH,... (see nodepool get --help)",
+        ),
         (["get", "np", "-o", "jsn"], "error: --output: 'jsn' is not a format; did you mean json?"),
         (["get", "np", "--field-selector", "spec"], "error: --field-selector: 'spec' is not a f"),
         (
@@ -162,6 +167,22 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["label", "np", "a", "x=y z"], "error: x=y z: value 'y z' must be letters"),
         (["edit", "np"], "error: NAME: is required; write nodepool NAME"),
         (["aply"], "error: No such command 'aply'; did you mean apply? (see nodepool --help)"),
+        (["help", "get"], "error: No such command 'help'; use 'nodepool --help' or 'nodepool VE"),
+        (["options"], "error: No such command 'options'; use 'nodepool --help' or 'nodepool VERB"),
+        (["get", "np", "--all"], "error: No such option '--all'; name the objects, or leave it"),
+        (["get", "np", "--raw", "/"], "error: No such option '--raw' (see nodepool get --help)"),
+        (["edit", "np", "--quiet"], "error: No such option '--quiet' (see nodepool edit --help)"),
+        (["version", "--short"], "error: No such option '--short' (see nodepool version --help)"),
+        (["create", "x", "y", "--image=z"], "error: No such option '--image' (see nodepool crea"),
+        (["get", "np", "--wathc"], "error: No such option '--wathc'; did you mean --watch? (see"),
+        (["get", "np", "-l"], "error: Option '-l' requires an argument (see nodepool get --help)"),
+        (
+            ["get", "np", "-w=maybe"],
+            "error: -w: 'maybe' is neither true nor false (see nodepool ge",
+        ),
+        (["describe", "np", "a", "-f", "x"], "error: NAME: write either TYPE or -f FILE"),
+        (["wait", "np/a", "-f", "x", "--for", "delete"], "error: NAME: write either TYPE or -f FI"),
+        (["rollout", "status", "np/a", "-f", "x"], "error: NAME: write either TYPE or -f FILE"),
         (["logs", "x"], "error: No such command 'logs'; Pods are not part of the control plane"),
         (["exec", "x"], "error: No such command 'exec'; use kubectl for the Pods of a cluster"),
         (

@@ -18,9 +18,16 @@ RED, YELLOW, END = "\x1b[31m", "\x1b[33m", "\x1b[0m"
 
 
 def pool(
-    name: str, type: str, *, in_progress: int = 0, quota: str = "Under", **metadata: object
+    name: str,
+    type: str,
+    *,
+    in_progress: int = 0,
+    validated: str = "Valid",
+    capacity: str = "Sufficient",
+    quota: str = "Under",
+    **metadata: object,
 ) -> Document:
-    reasons = {"Validated": "Valid", "Capacity": "Sufficient", "Quota": quota}
+    reasons = {"Validated": validated, "Capacity": capacity, "Quota": quota}
     conditions = [
         {"type": kind, "reason": reason, "status": "True"} for kind, reason in reasons.items()
     ]
@@ -63,6 +70,22 @@ def test_a_column_is_left_out_only_where_it_says_nothing_new() -> None:
     assert " ".join(lines[0].split()) == titles
 
 
+def test_columns_stand_closest_where_each_says_something_new() -> None:
+    busy = [
+        *EXAMPLES,
+        pool("typo", "gd-8xh100", validated="Invalid"),
+        pool("research", "gd-8xh100ib-i128", in_progress=3, capacity="Partial", quota="Over"),
+    ]
+    table = Table(header(NODEPOOL, wide=False), Screen(84))
+
+    lines = table.lines(rows(busy))
+
+    assert max(map(len, lines)) <= 84
+    assert lines[0] == (
+        "NAME     INSTANCE TYPE     TARGET INPROGRESS CURRENT VALIDATED CAPACITY   QUOTA AGE"
+    )
+
+
 def test_nothing_is_left_out_where_there_is_room_or_no_limit() -> None:
     wide = Table(header(NODEPOOL, wide=False), Screen(120)).lines(rows(EXAMPLES))
     piped = Table(header(NODEPOOL, wide=False)).lines(rows(EXAMPLES))
@@ -80,7 +103,7 @@ def test_a_watch_shows_a_left_out_column_below_a_new_header_once_it_says_somethi
 
     assert first == ["NAME    LAST", "a-name  long"]
     assert same == ["a-name  long"]
-    assert then == ["NAME    BUSY  LAST", "a-name  7     long"]
+    assert then == ["NAME   BUSY  LAST", "a-name 7     long"]
 
 
 def test_a_table_without_headers_gets_none_later() -> None:
@@ -88,7 +111,7 @@ def test_a_table_without_headers_gets_none_later() -> None:
     table.without_header()
 
     assert table.lines([["a-long-name", "0", "l"]]) == ["a-long-name  l"]
-    assert table.lines([["a-long-name", "1", "l"]]) == ["a-long-name  1     l"]
+    assert table.lines([["a-long-name", "1", "l"]]) == ["a-long-name 1     l"]
 
 
 def test_a_nodepool_that_is_being_deleted_looks_like_it() -> None:

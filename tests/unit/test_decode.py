@@ -59,7 +59,7 @@ def fault(kind: type[Message], subject: str, content: object) -> tuple[str, str]
     ("content", "field"),
     [
         pytest.param({"targetNodes": 3, "later": 1}, "later", id="at the top"),
-        pytest.param({"target_nodes": 3}, "targetNodes", id="the Python name of a field"),
+        pytest.param({"target_nodes": 3}, "target_nodes", id="the Python name of a field"),
     ],
 )
 def test_an_unknown_field_of_a_command_is_refused_by_its_name(content: object, field: str) -> None:
@@ -67,24 +67,30 @@ def test_an_unknown_field_of_a_command_is_refused_by_its_name(content: object, f
 
 
 @pytest.mark.parametrize(
-    ("spec", "field"),
+    ("spec", "field", "meant"),
     [
-        ({"targetnodes": 1}, "spec.targetnodes"),
-        ({"image": {"tag": "x"}}, "spec.image.tag"),
-        ({"lifecycle": {"scaledownstrategy": "IdleOnly"}}, "spec.lifecycle.scaledownstrategy"),
+        ({"targetnodes": 1}, "spec.targetnodes", "targetNodes"),
+        ({"image": {"tag": "x"}}, "spec.image.tag", None),
+        (
+            {"lifecycle": {"scaledownstrategy": "IdleOnly"}},
+            "spec.lifecycle.scaledownstrategy",
+            "scaleDownStrategy",
+        ),
         (
             {"nodeTaints": [{"key": "a", "effect": "NoSchedule", "x": 1}]},
             "spec.nodeTaints[0].x",
+            None,
         ),
-        ({"affinity": {"podAffinity": {}}}, "spec.affinity.podAffinity"),
+        ({"affinity": {"podAffinity": {}}}, "spec.affinity.podAffinity", "nodeAffinity"),
     ],
 )
 def test_an_unknown_field_deep_in_a_manifest_is_refused_by_its_path(
-    spec: dict[str, object], field: str
+    spec: dict[str, object], field: str, meant: str | None
 ) -> None:
     manifest = {**MANIFEST, "spec": {"instanceType": "x", "targetNodes": 3, **spec}}
 
-    assert fault(ApplyNodePool, APPLY, manifest) == (field, "is not a known field")
+    hint = f"; did you mean {meant}?" if meant else ""
+    assert fault(ApplyNodePool, APPLY, manifest) == (field, f"is not a known field{hint}")
 
 
 # Three ways to send a command.

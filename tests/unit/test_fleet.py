@@ -251,7 +251,16 @@ def test_names_are_distinct() -> None:
             {"instance_type": "none-such"},
             "Invalid instanceType: none-such is not a known instance type",
         ),
-        ({"zone": "MARS-01A"}, f"Invalid zone: {H100} is not offered in MARS-01A"),
+        (
+            {"instance_type": "gd-8xh100"},
+            f"Invalid instanceType: gd-8xh100 is not a known instance type; did you mean {H100}?",
+        ),
+        ({"zone": "MARS-01A"}, "Invalid zone: MARS-01A is not a known zone"),
+        (
+            {"zone": "US-EAST-4A"},
+            "Invalid zone: US-EAST-4A is not a known zone; did you mean US-EAST-04A?",
+        ),
+        ({"zone": "EU-NORTH-01A"}, f"Invalid zone: {H100} is not offered in EU-NORTH-01A"),
         ({"labels": {"team": "ml"}}, "Invalid labels[team]: is not a topology label of machines"),
     ],
 )

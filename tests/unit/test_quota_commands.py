@@ -68,9 +68,16 @@ def test_a_command_that_is_delivered_twice_is_carried_out_once() -> None:
 @pytest.mark.parametrize(
     ("zone", "instance_type", "field", "message"),
     [
-        ("MARS-01A", KIND, "zone", "MARS-01A is not known"),
-        (ZONE, "none-such", "instanceType", "none-such is not known"),
-        ("MARS-01A", "none-such", "zone", "MARS-01A is not known"),
+        ("MARS-01A", KIND, "zone", "MARS-01A is not a known zone"),
+        (ZONE, "none-such", "instanceType", "none-such is not a known instance type"),
+        ("MARS-01A", "none-such", "zone", "MARS-01A is not a known zone"),
+        ("US-EAST-4A", KIND, "zone", "US-EAST-4A is not a known zone; did you mean US-EAST-04A?"),
+        (
+            ZONE,
+            "gd-8xh100",
+            "instanceType",
+            "gd-8xh100 is not a known instance type; did you mean gd-8xh100ib-i128?",
+        ),
     ],
 )
 def test_a_limit_for_an_unknown_zone_or_instance_type_is_refused(

@@ -99,9 +99,12 @@ def run(args: Sequence[str]) -> int:
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "nodepool"
-    hint = _hint(error)
-    message = error.message if hint else error.format_message()
-    return f"{message.rstrip('.')}{hint} (see {path} --help)"
+    is_unknown = isinstance(error, click.NoSuchCommand | click.NoSuchOption)
+    # What click would suggest itself is often like nothing that was written.
+    message = error.message if is_unknown else error.format_message()
+    if not message.endswith("..."):
+        message = message.removesuffix(".")
+    return f"{message}{_hint(error)} (see {path} --help)"
 
 
 def _hint(error: click.ClickException) -> str:

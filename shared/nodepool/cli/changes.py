@@ -15,7 +15,7 @@ class Changes:
 
     def __init__(self, view: View, *, only_changes: bool = False) -> None:
         self.view = view
-        self._only_changes = only_changes
+        self.only_changes = only_changes
         self._table = view.table()
         self._known: dict[str, Item] = {}
         self._is_listed = False
@@ -43,7 +43,7 @@ class Changes:
         """Prints the list; or nothing, and returns the names that no object has."""
         self._is_listed = True
         missing = self.view.missing([item.document or {} for item in self._known.values()])
-        if not missing and not self._only_changes:
+        if not missing and not self.only_changes:
             self._print(self.view.chosen([item for _, item in sorted(self._known.items())]))
         return missing
 

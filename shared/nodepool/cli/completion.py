@@ -9,7 +9,17 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete
 
 from nodepool.cli.documents import Document
-from nodepool.cli.names import EVENT, INSTANCE_TYPE, MACHINE, NODEPOOL, WITH_EVENTS, ZONE, Kind
+from nodepool.cli.documents import text as field_text
+from nodepool.cli.names import (
+    CLUSTER,
+    EVENT,
+    INSTANCE_TYPE,
+    MACHINE,
+    NODEPOOL,
+    WITH_EVENTS,
+    ZONE,
+    Kind,
+)
 from nodepool.cli.options import Objects
 from nodepool.cli.output import is_named, name_of
 from nodepool.cli.settings import Settings, from_environment
@@ -89,6 +99,8 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
             return _machines(context, text)
         case "path":
             return _fields(text)
+        case "org" | "cluster" if isinstance(param, click.Option):
+            return _places(context, param.name)
     return VALUES.get(param.name or "")
 
 
@@ -99,7 +111,9 @@ def _objects(
     if "/" in text or any("/" in word for word in words):
         yield from (pair for pair in _pairs(context, kinds, text) if pair not in words)
     elif not words:
-        yield from (kind.plural for kind in kinds)
+        others = text.rpartition(",")[0].split(",") if "," in text else []
+        chosen = [kind for spelling in others for kind in _spelt(spelling, kinds)]
+        yield from (",".join([*others, kind.plural]) for kind in kinds if kind not in chosen)
     else:
         for kind in _spelt(words[0], kinds):
             yield from (name for name in _names(context, kind) if name not in words)
@@ -130,7 +144,7 @@ def _names(context: click.Context, kind: Kind) -> Sequence[str]:
     return [name_of(kind, document) for document in _read(context, kind)]
 
 
-def _read(context: click.Context, kind: Kind) -> Sequence[Document]:
+def _read(context: click.Context, kind: Kind, *, everywhere: bool = False) -> Sequence[Document]:
     """The objects of a type; none where the server does not return them in time."""
     import asyncio
 
@@ -138,12 +152,21 @@ def _read(context: click.Context, kind: Kind) -> Sequence[Document]:
 
     async def read_all(client: "ReadingClient") -> Sequence[Document]:
         async with asyncio.timeout(PATIENCE_S):
-            return [item.document or {} for item in await read(client, kind)]
+            return [item.document or {} for item in await read(client, kind, everywhere=everywhere)]
 
     settings = context.find_object(Settings) or from_environment()
     with suppress(TimeoutError, ClientError, OSError):
         return replace(settings, timeout_s=PATIENCE_S).read(read_all)
     return ()
+
+
+def _places(context: click.Context, part: str) -> list[str]:
+    """The organisations that have clusters, or the clusters of the organisation (`part`)."""
+    clusters = _read(context, CLUSTER, everywhere=True)
+    if part == "org":
+        return sorted({field_text(each, "spec", "org") for each in clusters})
+    own = (context.find_object(Settings) or from_environment()).org
+    return [name_of(CLUSTER, each) for each in clusters if field_text(each, "spec", "org") == own]
 
 
 def _zones() -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodepool.contract.suggest import did_you_mean
+from nodepool.contract.suggest import closest, did_you_mean
 
 VERBS = {
     "logs": "Pods are not part of the control plane; the logs of its services are in the folder"
@@ -18,6 +18,8 @@ VERBS = {
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
     "auth": "there is no authentication yet; whoever reaches the server may do everything",
     "kustomize": "render it with 'kubectl kustomize DIR | nodepool apply -f -'",
+    "help": "use 'nodepool --help' or 'nodepool VERB --help'",
+    "options": "use 'nodepool --help' or 'nodepool VERB --help'",
     "start": "use 'nodepool up'",
     "list": "use 'nodepool get'",
     "show": "use 'nodepool describe'",
@@ -41,6 +43,7 @@ _NO_ACCESS_CONTROL = "there is no authentication yet; leave it out"
 FLAGS = {
     "-n": _ORGANISATION,
     "--namespace": _ORGANISATION,
+    "--all": "name the objects, or leave it out where none are named",
     "-A": _ORGANISATION,
     "--all-namespaces": _ORGANISATION,
     "--context": _ADDRESS,
@@ -88,4 +91,7 @@ def about_flag(flag: str, known: Iterable[str]) -> str:
     hint = FLAGS.get(flag)
     if hint:
         return f"; {hint}"
-    return did_you_mean(flag, [name for name in known if name.startswith("--")])
+    # Without the dashes, which all have in common.
+    names = [name.removeprefix("--") for name in known if name.startswith("--")]
+    close = closest(flag.lstrip("-"), names)
+    return f"; did you mean --{close}?" if close else ""

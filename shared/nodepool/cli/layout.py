@@ -9,7 +9,7 @@ Line = Sequence[str]
 
 TABLE_MIN_WIDTH = 6
 TABLE_PADDING = 3
-NARROW_PADDING = 2
+NARROW_PADDING, NARROWEST_PADDING = 2, 1
 DESCRIBE_PADDING = 2
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -80,8 +80,8 @@ class Table:
     """A table that can be printed in parts: its columns may become wider, and never narrower.
 
     Where the first part is too wide for the screen, the columns move closer together, and those
-    are left out that say nothing new. A column that was left out appears, below a new header, as
-    soon as it says something.
+    are left out that say nothing new; where that is not enough, they move as close as they can. A
+    column that was left out appears, below a new header, as soon as it says something.
     """
 
     def __init__(self, headings: Sequence[Heading | str], screen: Screen | None = None) -> None:
@@ -140,6 +140,8 @@ class Table:
                 return
             if self._is_usual(column, cells):
                 self._hidden.add(column)
+        if self._width() > limit:
+            self._padding = NARROWEST_PADDING
 
     def _width(self) -> int:
         *columns, last = self._shown()

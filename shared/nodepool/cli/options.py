@@ -11,7 +11,7 @@ import click
 
 from nodepool.cli.arguments import OptionalValue
 from nodepool.cli.formats import FORMATS, TABLE, Format, parse_format
-from nodepool.cli.names import Kind, listed
+from nodepool.cli.names import KINDS, NODEPOOL, Kind, Selection, listed, parse_selections
 from nodepool.cli.output import print_text
 from nodepool.cli.times import duration_s
 
@@ -194,6 +194,18 @@ class Files:
 
 
 NO_FILES = Files()
+
+
+def selected(
+    words: Sequence[str], files: Files, allowed: Sequence[Kind] = KINDS
+) -> list[Selection]:
+    """The objects that words or manifests name; raises a usage error for both, and for neither."""
+    if not files.names:
+        return parse_selections(words, allowed)
+    if words:
+        raise click.UsageError("NAME: write either TYPE or -f FILE")
+    names = [manifest.command.metadata.name for manifest in files.manifests()]
+    return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
 
 
 def _separated(names: Sequence[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.core import augment_usage_errors
 
 from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.arguments import normalised
@@ -193,7 +194,9 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Takes the words of the line into the context; returns those that are left."""
-        return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
+        # An error that knows its command says where the help is.
+        with augment_usage_errors(ctx):
+            return super().parse_args(ctx, normalised(args, self.get_params(ctx)))
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command and returns its exit code; click would end the program at a pipe."""

@@ -52,16 +52,17 @@ async def read(
 
 
 async def watch(
-    client: "ReadingClient", kind: Kind, *, everywhere: bool = False
+    client: "ReadingClient", kind: Kind, *, everywhere: bool = False, past: bool = True
 ) -> AsyncGenerator[Item | EndOfList, None]:
     """Every object of a type, `EndOfList`, then each change; it never ends by itself.
 
     kind: one of those in `WATCHED`.
+    past: whether the events of the last hour are changes too; of other types, nothing is.
     """
     from nodepool.client import Listed
 
     if kind is EVENT:
-        async with aclosing(_new_events(client)) as items:
+        async with aclosing(_new_events(client, past=past)) as items:
             async for item in items:
                 yield item
         return
@@ -79,11 +80,16 @@ def _item(kind: Kind, change: "Object", *, everywhere: bool) -> Item:
     return Item(change.key, change.document, place)
 
 
-async def _new_events(client: "ReadingClient") -> AsyncGenerator[Item | EndOfList, None]:
-    """The events of the last hour, and each new one."""
-    since = datetime.now(UTC) - EVENTS_KEPT
+async def _new_events(
+    client: "ReadingClient", *, past: bool
+) -> AsyncGenerator[Item | EndOfList, None]:
+    """The events of the last hour, unless `past` is false, and each new one."""
+    if past:
+        stream = client.events(since=datetime.now(UTC) - EVENTS_KEPT, follow=True)
+    else:
+        stream = client.events(after=await client.newest_position(), follow=True)
     yield EndOfList()
-    async with aclosing(client.events(since=since, follow=True)) as events:
+    async with aclosing(stream) as events:
         async for event in events:
             document = event_document(occurred_once(event))
             yield Item(text(document, "metadata", "name"), document)

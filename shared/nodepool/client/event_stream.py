@@ -23,18 +23,20 @@ class EventStream(Session):
         pool: str = "",
         node: str = "",
         since: datetime | None = None,
+        after: int = 0,
         follow: bool = False,
     ) -> "AsyncGenerator[ObjectEvent, None]":
         """The events of the cluster's NodePools and Nodes, in the order of the log.
 
         pool, node: only the events of this NodePool or of this Node.
-        since: the time of the first event; None for the beginning of the log.
+        since: the time of the first event; None for any.
+        after: only events that lie in the log after this position; has no meaning with `since`.
         follow: whether to continue with new events, without end.
         """
         # Imported here, because the models of all events take long to load.
         from nodepool.client.events import object_events, regards
 
-        start = 1 if since is None else await self._position_at(since)
+        start = after + 1 if since is None else await self._position_at(since)
         filters = self._event_filters(pool)
         async with self._reader(STREAM, filters, start=start) as reader:
             while follow or reader.pending:
@@ -42,6 +44,11 @@ class EventStream(Session):
                     for event in object_events(entry):
                         if regards(event, pool, node) and (since is None or event.time >= since):
                             yield event
+
+    async def newest_position(self) -> int:
+        """The position of the newest message in the log; 0 while there is none."""
+        with translated(self.url):
+            return await self._last_position(STREAM)
 
     def _event_filters(self, pool: str) -> Sequence[str]:
         from nodepool.client.events import KINDS

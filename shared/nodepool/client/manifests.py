@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.decode import explain
 from nodepool.contract.model import API_VERSION, KIND
+from nodepool.contract.suggest import did_you_mean
 
 try:
     from yaml import CSafeLoader as _SafeLoader
@@ -140,7 +141,8 @@ def parse_manifest(body: object, place: str) -> ApplyNodePool:
     _check_type(body, place)
     for field in body:
         if field not in _FIELDS:
-            raise ManifestError(f"{place}: {field}: is not a known field; remove it")
+            hint = did_you_mean(str(field), sorted(_FIELDS)) or "; remove it"
+            raise ManifestError(f"{place}: {field}: is not a known field{hint}")
     try:
         text = json.dumps(body)
     except (TypeError, ValueError, RecursionError):
@@ -149,7 +151,7 @@ def parse_manifest(body: object, place: str) -> ApplyNodePool:
         # From JSON and strict, as the control plane itself parses a command.
         command = ApplyNodePool.model_validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
-        field, cause = explain(error)
+        field, cause = explain(error, ApplyNodePool)
         raise ManifestError(f"{place}: {field}: {cause}") from None
     return command.model_copy(update={"pool": command.metadata.name})
 

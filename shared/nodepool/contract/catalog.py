@@ -8,6 +8,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+from nodepool.contract.suggest import did_you_mean
+
 
 class Kind(StrEnum):
     """What a machine computes with, and the value of the label `node.coreweave.cloud/class`."""
@@ -80,6 +82,18 @@ def offered(instance_type: str, zone: str) -> bool:
     """
     entry = INSTANCE_TYPES.get(instance_type)
     return entry is not None and zone in entry.zones
+
+
+def type_fault(name: str) -> str | None:
+    """Why this is no instance type, with a close one where there is one; None for one that is."""
+    if name in INSTANCE_TYPES:
+        return None
+    return f"{name} is not a known instance type{did_you_mean(name, INSTANCE_TYPES)}"
+
+
+def zone_fault(name: str) -> str | None:
+    """As `type_fault`, of an availability zone."""
+    return None if name in ZONES else f"{name} is not a known zone{did_you_mean(name, ZONES)}"
 
 
 def _instance_type(entry: Mapping[str, Any]) -> InstanceType:

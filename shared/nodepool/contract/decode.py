@@ -1,7 +1,8 @@
 """Messages from the bytes in the log; content that cannot be read becomes a value, not an error."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -19,7 +20,9 @@ from nodepool.contract.messages import (
     OfZone,
     envelope_of,
 )
+from nodepool.contract.reference import Field, described
 from nodepool.contract.subjects import Address, address_of, subject_of
+from nodepool.contract.suggest import did_you_mean
 
 COMMAND_BYTES_MAX = 256 << 10
 """The largest command that is accepted; what follows from it is larger and must fit the bus too."""
@@ -93,9 +96,14 @@ def unknown_command(
     return Unreadable(address, id, "type", cause, id)
 
 
-def explain(error: ValidationError) -> tuple[str, str]:
-    """The first fault of a validation: the field as a manifest writes it, and one sentence."""
-    fault = error.errors(include_url=False, include_context=False)[0]
+def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[str, str]:
+    """The fault of a validation: the field as a manifest writes it, and one sentence.
+
+    It is the first, or an unknown field where there is one: one that is misspelt is missing too.
+    For that a field of the message `kind` is suggested.
+    """
+    faults = error.errors(include_url=False, include_context=False)
+    fault = next((each for each in faults if each["type"] == "extra_forbidden"), faults[0])
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
     field = "".join(parts).removeprefix(".")
     text = fault["msg"].removeprefix("Value error, ")
@@ -103,11 +111,31 @@ def explain(error: ValidationError) -> tuple[str, str]:
         case "missing":
             return field, "is required"
         case "extra_forbidden":
-            return field, "is not a known field"
+            return field, f"is not a known field{_suggestion(kind, fault['loc'])}"
         case "json_invalid":
             return "", f"the content is not JSON: {text}"
         case _:
             return field, text[:1].lower() + text[1:]
+
+
+def _suggestion(kind: type[Message] | None, place: Sequence[int | str]) -> str:
+    """The end of a sentence that suggests a field of `kind` for the unknown one at a place."""
+    if kind is None:
+        return ""
+    *path, unknown = place
+    field = _described(kind)
+    for name in path:
+        if isinstance(name, str):
+            inner = next((each for each in field.fields if each.name == name), None)
+            if inner is None:
+                return ""
+            field = inner
+    return did_you_mean(str(unknown), [each.name for each in field.fields])
+
+
+@cache
+def _described(kind: type[Message]) -> Field:
+    return described(kind, "")
 
 
 def _address(subject: str) -> Address:
@@ -131,7 +159,7 @@ def _decode_command(
     try:
         data = kind.model_validate_json(to_json(body), strict=True, extra="forbid", by_name=False)
     except ValidationError as error:
-        field, cause = explain(error)
+        field, cause = explain(error, kind)
         return Unreadable(address, id, field, cause, id)
     identified = _identified(data, address)
     if isinstance(identified, _Misplaced):

@@ -19,8 +19,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     name that holds the whole of what was written is closer than any other; of several, the first
     is suggested.
     """
+    best = closest(name, known)
+    return f"; did you mean {best}?" if best else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that `did_you_mean` suggests; empty where none is close."""
     best = max(known, key=lambda other: _closeness(name, other), default="")
-    return f"; did you mean {best}?" if best and _closeness(name, best) >= CLOSE else ""
+    return best if best and _closeness(name, best) >= CLOSE else ""
 
 
 def _closeness(name: str, other: str) -> float:

@@ -11,8 +11,8 @@ from nodepool.cli.documents import Document, text
 from nodepool.cli.errors import DONE
 from nodepool.cli.event_table import CountedEvent, counted
 from nodepool.cli.missing import check_place, report_missing
-from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, parse_selections
-from nodepool.cli.options import objects_argument
+from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS
+from nodepool.cli.options import Files, files_options, objects_argument, selected
 from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, Item, read
@@ -27,20 +27,22 @@ SELECTOR_HELP = "Show only objects with these labels, as in `get`."
 
 @click.command(cls=Command)
 @objects_argument(DESCRIBED, "TYPE[,TYPE] [NAME]... | TYPE/NAME...")
+@files_options("Show the NodePools that are named in these manifests.")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help=SELECTOR_HELP)
 @click.option(
     "--show-events/--hide-events", default=True, show_default=True, help="Show the events too."
 )
 @click.pass_obj
-def describe(settings: Settings, what: tuple[str, ...], selector: str, show_events: bool) -> int:
+def describe(
+    settings: Settings, what: tuple[str, ...], files: Files, selector: str, show_events: bool
+) -> int:
     """Show objects in detail.
 
     TYPE is one of those that `get` lists. The events of the last hour of a NodePool or Node are
     shown too.
     """
-    views = [
-        View(kind, names, selector=selector) for kind, names in parse_selections(what, DESCRIBED)
-    ]
+    selections = selected(what, files, DESCRIBED)
+    views = [View(kind, names, selector=selector) for kind, names in selections]
     for view in views:
         view.check()
     return settings.read(lambda client: _describe(client, views, show_events=show_events))

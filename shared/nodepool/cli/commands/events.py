@@ -143,6 +143,8 @@ async def _list(client: "ReadingClient", query: Query, printer: Printer) -> int:
 
 
 async def _follow(client: "ReadingClient", query: Query, printer: Printer) -> int:
+    # In a cluster that does not exist nothing will ever happen.
+    await check_place(client, EVENT)
     since = datetime.now(UTC) - query.since
     stream = client.events(pool=query.pool, node=query.node, since=since, follow=True)
     async with aclosing(stream) as events:

@@ -11,13 +11,14 @@ from nodepool.cli.changes import Changes
 from nodepool.cli.errors import DONE
 from nodepool.cli.formats import Format
 from nodepool.cli.missing import check_place, report_missing
-from nodepool.cli.names import KINDS, NODEPOOL, Selection, parse_selections
+from nodepool.cli.names import KINDS, NODEPOOL, Selection
 from nodepool.cli.options import (
     Files,
     files_options,
     format_option,
     no_headers_option,
     objects_argument,
+    selected,
 )
 from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings
@@ -85,11 +86,7 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     (ma), zones (zo), instancetypes (it), events (ev), or all. The NAME of a quota or capacity is
     ZONE.INSTANCE_TYPE, or either part of it.
     """
-    files = options["files"]
-    if what and files.names:
-        raise click.UsageError("NAME: write either TYPE or -f FILE")
-    selections = _selected_in(files) if files.names else parse_selections(what)
-    views = _views(selections, options)
+    views = _views(selected(what, options["files"]), options)
     if not (options["watches"] or options["watch_only"]):
         return settings.read(lambda client: _get(client, views, ignore=options["ignore_not_found"]))
     if len(views) > 1:
@@ -123,11 +120,6 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
     return views
 
 
-def _selected_in(files: Files) -> list[Selection]:
-    names = [manifest.command.metadata.name for manifest in files.manifests()]
-    return [Selection(NODEPOOL, list(dict.fromkeys(names)))]
-
-
 async def _get(client: "ReadingClient", views: Sequence[View], *, ignore: bool) -> int:
     """Prints the objects of the views; `ignore`: whether a missing one is no error."""
     shown: list[tuple[View, list[Item]]] = []
@@ -137,9 +129,9 @@ async def _get(client: "ReadingClient", views: Sequence[View], *, ignore: bool) 
         shown.append((view, view.chosen(existing)))
         missing.append((view, view.missing([item.document or {} for item in existing])))
     has_missing = any(names for _, names in missing)
-    is_empty = not has_missing and not any(items for _, items in shown)
-    if is_empty and not views[0].everywhere:
-        await check_place(client, views[0].kind)
+    for view, items in shown:
+        if not (items or view.everywhere) and (ignore or not has_missing):
+            await check_place(client, view.kind)
     _print(shown, has_missing=has_missing)
     codes = [
         DONE if ignore else await report_missing(client, view.kind, names)
@@ -176,8 +168,10 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
 
 async def _watch(client: "ReadingClient", changes: Changes) -> int:
     view = changes.view
-    async with aclosing(watch(client, view.kind, everywhere=view.everywhere)) as stream:
-        async for change in stream:
+    past = not changes.only_changes
+    stream = watch(client, view.kind, everywhere=view.everywhere, past=past)
+    async with aclosing(stream) as items:
+        async for change in items:
             if not isinstance(change, EndOfList):
                 changes.take(change)
                 continue

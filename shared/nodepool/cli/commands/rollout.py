@@ -8,8 +8,8 @@ import click
 from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.layout import escaped
 from nodepool.cli.missing import report_missing
-from nodepool.cli.names import NODEPOOL, parse_required_names
-from nodepool.cli.options import objects_argument, seconds
+from nodepool.cli.names import NODEPOOL
+from nodepool.cli.options import Files, files_options, objects_argument, seconds, selected
 from nodepool.cli.output import print_error, print_text
 from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
@@ -25,6 +25,7 @@ def rollout() -> None:
 
 @rollout.command(cls=Command)
 @objects_argument((NODEPOOL,), "nodepool NAME... | nodepool/NAME...")
+@files_options("Follow the NodePools in these manifests.")
 @click.option(
     "-w/-W",
     "--watch/--no-watch",
@@ -41,12 +42,16 @@ def rollout() -> None:
     help="How long to wait; 0 for no limit.",
 )
 @click.pass_obj
-def status(settings: Settings, what: tuple[str, ...], watches: bool, timeout: str) -> int:
+def status(
+    settings: Settings, what: tuple[str, ...], files: Files, watches: bool, timeout: str
+) -> int:
     """Print how far NodePools are, until each has reached its target.
 
     Ends with 1 for a NodePool that is invalid or deleted, and with 3 after the timeout.
     """
-    _, names = parse_required_names(what, (NODEPOOL,))
+    ((_, names),) = selected(what, files, (NODEPOOL,))
+    if not names:
+        raise click.UsageError("NAME: is required; write nodepool NAME or -f FILE")
     timeout_s = seconds("--timeout", timeout) or None
 
     async def work(client: "ReadingClient") -> int:

@@ -1,7 +1,7 @@
 """`nodepool wait`: waits until NodePools or Nodes are in a state, are there, or are gone."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -9,8 +9,8 @@ from nodepool.cli.awaited import FORMS, Awaited, parse_awaited
 from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, REFUSED, report
 from nodepool.cli.missing import check_place
-from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection, parse_selections
-from nodepool.cli.options import objects_argument, seconds
+from nodepool.cli.names import NODE, NODEPOOL, Kind, Selection
+from nodepool.cli.options import Files, files_options, objects_argument, seconds, selected
 from nodepool.cli.output import name_of, print_error, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import read
@@ -23,8 +23,20 @@ if TYPE_CHECKING:
 AWAITED = (NODEPOOL, NODE)
 
 
+class Options(TypedDict):
+    """The options of `wait`, by the names of its parameters."""
+
+    files: Files
+    until: str
+    everything: bool
+    selector: str
+    fields: str
+    timeout: str
+
+
 @click.command(cls=Command)
 @objects_argument(AWAITED, "TYPE NAME... | TYPE/NAME...")
+@files_options("Wait for the NodePools in these manifests.")
 @click.option("--for", "until", required=True, metavar="STATE", help=f"What to wait for: {FORMS}.")
 @click.option("--all", "everything", is_flag=True, help="Wait for all objects of the type.")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="Wait for these, as in get.")
@@ -37,29 +49,22 @@ AWAITED = (NODEPOOL, NODE)
     help="How long to wait for all of them together.",
 )
 @click.pass_obj
-def wait(
-    settings: Settings,
-    what: tuple[str, ...],
-    until: str,
-    everything: bool,
-    selector: str,
-    fields: str,
-    timeout: str,
-) -> int:
+def wait(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -> int:
     """Wait until NodePools (np) or Nodes (no) have a condition or a value, exist or are gone."""
-    selections = parse_selections(what, AWAITED)
+    selector, fields = options["selector"], options["fields"]
+    selections = selected(what, options["files"], AWAITED)
     views = [View(kind, names, selector=selector, fields=fields) for kind, names in selections]
     for view in views:
         view.check()
-        chosen = everything or selector or fields
+        chosen = options["everything"] or selector or fields
         if not view.names and not chosen:
             raise click.UsageError(
                 f"NAME: is required; write {view.kind.singular} NAME, --all or -l SELECTOR"
             )
         if view.names and chosen:
             raise click.UsageError("NAME: write either names, or --all or a selector")
-    awaited = parse_awaited(until)
-    timeout_s = seconds("--timeout", timeout)
+    awaited = parse_awaited(options["until"])
+    timeout_s = seconds("--timeout", options["timeout"])
     return settings.read(lambda client: _wait(client, views, awaited, timeout_s), patient=True)
 
 
@@ -75,10 +80,10 @@ async def _wait(
     from nodepool.client.errors import ClientError
 
     deadline = asyncio.get_running_loop().time() + timeout_s
-    if awaited.event != "change":
+    selections = [await _selection(client, view) for view in views]
+    if awaited.event != "change" or not all(names for _, names in selections):
         # In a cluster that does not exist nothing exists, and nothing will.
         await check_place(client, views[0].kind)
-    selections = [await _selection(client, view) for view in views]
     if awaited.event != "delete" and not any(names for _, names in selections):
         print_error("no resources found that could be waited for")
         return REFUSED
