@@ -236,6 +236,27 @@ def test_what_was_tried_is_said_without_passwords() -> None:
     asyncio.run(story())
 
 
+def test_a_refused_password_is_named_as_the_reason_and_right_ones_connect(tmp_path: Path) -> None:
+    async def story() -> None:
+        # given a server that asks for a password
+        port = free_port()
+        users = 'authorization { user: "user", password: "right" }'
+        with running(tmp_path, port, users):
+            # when a wrong one is given
+            faults: list[str] = []
+            wrong = f"nats://user:wrong@{HOST}:{port}"
+            with pytest.raises(Unreachable):
+                await connect(wrong, "test", patience_s=1, on_fault=faults.append)
+
+            # then that is the reason, the attempts are few, and the right one connects
+            assert set(faults) == {f"cannot reach nats://{HOST}:{port}: Authorization Violation"}
+            assert len(faults) <= 10
+            connection = await connect(f"nats://user:right@{HOST}:{port}", "test")
+            await connection.close()
+
+    asyncio.run(story())
+
+
 # --- encrypted ------------------------------------------------------------------------------------
 
 needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificates")
