@@ -12,15 +12,15 @@ import pytest
 from bus.harness import connected, fill, outcome, read, send, serving
 from bus.raw import RawSender, raw_sender
 from nodepool.contract.commands import SetQuota
-from nodepool.contract.events import CWOverQuota
-from nodepool.contract.messages import envelope_of
+from nodepool.contract.events import ClusterRegistered, CWOverQuota
+from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import BEHIND, Reader
 from nodepool.nats.snapshots import restore
-from nodepool.nats.streams import SNAPSHOTS, STREAM
+from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
 
@@ -172,7 +172,8 @@ def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_is(
             assert entry is not None
             assert manifest is not None
             assert (entry.subject, entry.content, manifest.content) == (key, b"{}", b"{}")
-            assert (await restore(connection, QUOTA)).committed == 0
+            replica, _ = await restore(connection, QUOTA, await provision(connection))
+            assert replica.committed == 0
 
     asyncio.run(story())
 
@@ -218,12 +219,15 @@ def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
     asyncio.run(story())
 
 
-async def over_quota(connection: Connection, message: str) -> None:
-    event = CWOverQuota(org="demo", cluster="demo", pool="p", message=message)
-    envelope = envelope_of(CWOverQuota).model_construct(
-        id="1", type="CWOverQuota", source="quota", data=event
-    )
-    await api.publish(connection, subject_of(event, "quota"), envelope.encode())
+async def say(connection: Connection, event: Event) -> None:
+    """Stores an event of the service that is its speaker."""
+    kind = type(event)
+    envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
+    await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
+
+
+def over_quota(message: str) -> CWOverQuota:
+    return CWOverQuota(org="demo", cluster="demo", pool="p", message=message)
 
 
 def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> None:
@@ -234,19 +238,19 @@ def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> Non
         assert watch.stdout is not None
         async with connected(server.url) as connection, raw_sender(server.url) as sender:
             # given a watch of all events of a cluster, and one that it has shown
-            await over_quota(connection, "before")
+            await say(connection, over_quota("before"))
             lines = [await asyncio.to_thread(watch.stdout.readline) for _ in range(2)]
 
             # when strange events are stored, and a good one
             await store_strange(sender, b"np.evt.quota.demo.demo.", b".CWOverQuota")
-            await over_quota(connection, "after")
+            await say(connection, over_quota("after"))
 
             # then it is shown
             return [*lines, await asyncio.to_thread(watch.stdout.readline)]
 
     async def provisioned() -> None:
-        async with connected(server.url):
-            pass
+        async with connected(server.url) as connection:
+            await say(connection, ClusterRegistered(org="demo", cluster="demo", zone=ZONE))
 
     asyncio.run(provisioned())
     with subprocess.Popen(

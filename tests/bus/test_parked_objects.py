@@ -12,6 +12,7 @@ from bus.harness import connected, read_all, until
 from nodepool.contract.events import MachineRepaired
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
+from nodepool.nats.buckets import Bus
 from nodepool.nats.connection import Connection
 from nodepool.nats.parking import Parking
 from nodepool.nats.publisher import Publisher
@@ -108,7 +109,8 @@ async def writing(
         await publisher.open()
         parked: list[str] = []
         parking = Parking("test", publisher, lambda key, _cause: parked.append(key[1]))
-        writer = ReadModelWriter(connection, publisher, rendering, parking)
+        bus = Bus(connection, publisher, await provision(connection))
+        writer = ReadModelWriter(bus, rendering, parking, lambda _cause, _count: None)
         task = asyncio.create_task(writer.run())
         try:
             yield Writing(connection, writer, parked)

@@ -90,8 +90,8 @@ def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
             # when there is none, then it says so at once, and not twenty times a second
             await says(replica, f"not ready: {refused}")
             await until(lambda: len(replica.lines()) >= 4)
-            assert events(replica) == ["started", *["cannot connect"] * 3]
-            started, first, second, _ = replica.lines()
+            assert events(replica)[:4] == ["started", *["cannot connect"] * 3]
+            started, first, second, *_ = replica.lines()
             assert (started["url"], started["version"]) == (server.url, "0.1.0")
             assert first["cause"] == refused
             assert 1 <= int(str(second["left_out"])) < 20
@@ -110,9 +110,10 @@ def test_a_service_says_what_it_waits_for_and_each_change_of_its_life(
             await asyncio.to_thread(server.kill)
             await says(replica, f"not ready: {refused}")
             lost = line_of(replica, "lost connection")
-            assert lost["cause"] == f"lost {server.url}: the server closed the connection"
+            assert str(lost["cause"]).startswith(f"lost {server.url}: ")
             await asyncio.to_thread(server.start)
             await says(replica, "ok")
+            await until(lambda: "reconnected" in events(replica))
             assert line_of(replica, "reconnected").keys() >= {"server", "seconds"}
 
             # when it is told to stop, then it says so, and stops

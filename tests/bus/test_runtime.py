@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from bus.harness import (
     connected,
     crash,
+    fill,
     outcome,
     outcomes,
     read,
@@ -23,7 +25,7 @@ from bus.harness import (
 )
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import QuotaSet
-from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome, accepted
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
@@ -35,7 +37,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
-from nodepool.service import Context, I, O, Reconciler, S, Service
+from nodepool.service import Context, Failure, I, O, Reconciler, S, Service
 from nodepool.state.work import WithWork
 from quota.decide import SERVICE as QUOTA
 from support.constants import H100, ZONE
@@ -141,6 +143,34 @@ def test_a_replica_that_starts_after_a_crash_processes_the_rest_once(
     asyncio.run(story())
 
 
+def test_a_service_that_is_ready_has_processed_all_that_waited_for_it(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a service that has committed something, and commands that came while it was gone
+            async with serving(QUOTA, server, tmp_path / "one.log"):
+                await send(connection, limit(1), "c1")
+                await all_processed(connection, 1)
+            envelope = command_envelope(limit(2))
+            await fill(connection, [(SUBJECT, envelope)] * 3_000)
+            last = await api.last_position(connection, STREAM)
+
+            # when it is ready again
+            async with serving(QUOTA, server, tmp_path / "two.log") as runtime:
+                # then it has processed all of them
+                assert runtime.replica.committed >= last
+                assert runtime.replica.open == 0
+
+    asyncio.run(story())
+
+
+def command_envelope(command: SetQuota) -> bytes:
+    """A command as a client sends it, which others may send too."""
+    kind = envelope_of(type(command))
+    return kind.model_construct(id="x", type="SetQuota", source="test", data=command).encode()
+
+
 def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
     server: NatsServer, tmp_path: Path
 ) -> None:
@@ -154,7 +184,7 @@ def test_a_restart_from_a_snapshot_equals_a_replay_from_the_start_byte_for_byte(
                 await send_several(connection, 40, 60)
 
             # when one starts from the snapshot, and one from the start of the log
-            saved = await restore(connection, QUOTA)
+            saved = (await restore(connection, QUOTA, await provision(connection))).replica
             async with serving(QUOTA, server, tmp_path / "three.log") as third:
                 await until(lambda: third.replica.open == 0)
                 again = third.replica
@@ -240,7 +270,7 @@ def test_a_snapshot_that_cannot_be_used_is_ignored_and_replaced(
 
             # then its state is that of the log, and the next snapshot is usable
             assert state_of(after) == state_of(await replayed(connection, QUOTA))
-            again = await restore(connection, QUOTA)
+            again = (await restore(connection, QUOTA, await provision(connection))).replica
             assert 0 < again.committed <= after.committed
 
     asyncio.run(story())
@@ -373,6 +403,26 @@ ALARM = Service(
 )
 
 
+def evolve_stuck(alarm: Alarm, message: SetQuota | QuotaSet, _now: Context) -> Alarm:
+    match message:
+        case SetQuota() | QuotaSet():
+            return Alarm(alarm.work.put(ALARM_KEY))
+
+
+def reconcile_stuck(_alarm: Alarm, _key: str, _now: Context) -> Iterator[QuotaSet]:
+    raise LookupError("no such rack")
+
+
+def report_stuck(_alarm: Alarm, _failure: Failure) -> Iterator[QuotaSet]:
+    yield QuotaSet(org="acme", zone=ZONE, instance_type=H100, limit=1, granted=0)
+
+
+STUCK = replace(
+    ALARM, evolve=evolve_stuck, reconciler=Reconciler(reconcile_stuck), on_failure=report_stuck
+)
+"""A service with a bug: what has failed is due again immediately, for ever."""
+
+
 async def first_event(connection: Connection, name: str) -> Envelope[Message]:
     """The first event of the alarm with this name, as soon as there is one."""
     reader = Reader(connection, STREAM, [f"np.evt.alarm.*.*.*.{name}"])
@@ -460,6 +510,36 @@ def test_a_service_that_became_due_while_it_was_stopped_is_woken_at_its_start(
                 # then its event follows
                 event = await first_event(connection, "QuotaSet")
                 assert isinstance(event.data, QuotaSet)
+
+    asyncio.run(story())
+
+
+def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(STUCK, server, tmp_path / "one.log"),
+        ):
+            # given a service that is due, fails, and is due again
+            await send(connection, limit(1), "c1")
+
+            # when it was woken several times
+            async def several() -> bool:
+                return await fired(connection) >= 4
+
+            await until(several)
+
+            # then the pauses between have doubled
+            log = await read_all(connection)
+            times = [entry.time for entry in log if ".Wake" in entry.subject]
+            pauses = [(later - time).total_seconds() for time, later in pairwise(times)]
+            assert [pause >= 0.5 * 2**number for number, pause in enumerate(pauses)] == [True] * 3
+
+            # and commands are processed meanwhile
+            await send(connection, limit(1), "c2")
+            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
 
     asyncio.run(story())
 

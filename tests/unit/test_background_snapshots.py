@@ -2,28 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import pytest
 
 from nodepool.host.logs import ServiceLog
 from nodepool.host.settings import Settings
-from nodepool.host.snapshots import Snapshots
+from nodepool.host.snapshots import LOOK_S, RETRY_S, Job, Snapshots
 from nodepool.nats.errors import InDoubt
 
 EVERY = 100
-Save = Callable[[asyncio.Event], Coroutine[None, None, int]]
-
-
-async def succeed(enough: asyncio.Event) -> int:
-    await enough.wait()
-    return 1
-
-
-async def fail(enough: asyncio.Event) -> int:
-    await enough.wait()
-    raise InDoubt("no reply")
 
 
 @pytest.fixture
@@ -33,85 +22,160 @@ def log(tmp_path: Path) -> Iterator[ServiceLog]:
     opened.close()
 
 
-async def saving(snapshots: Snapshots, save: Save) -> asyncio.Event:
-    """A snapshot that is being saved until the event is set."""
-    snapshots.count(EVERY)
-    assert snapshots.is_due()
-    enough = asyncio.Event()
-    snapshots.start(save(enough))
-    await asyncio.sleep(0)
-    return enough
+class Bench:
+    """Snapshots of a replica at a committed position; each job runs until `end` is called."""
+
+    def __init__(self, log: ServiceLog, stored: int) -> None:
+        self.snapshots = Snapshots(EVERY, log.logger)
+        self.snapshots.restored(stored)
+        self.jobs: list[str] = []
+        self.now = 0.0
+        self._ends = asyncio.Event()
+        self._result: int | InDoubt = 0
+
+    def work(self, committed: int, *, leads: bool = True) -> list[str]:
+        """The jobs that were started so far."""
+        save, look = self._job("save"), self._job("look")
+        self.snapshots.work(committed, self.now, save=save if leads else None, look=look)
+        return self.jobs
+
+    def _job(self, name: str) -> Job:
+        async def run() -> int:
+            await self._ends.wait()
+            self._ends.clear()
+            if isinstance(self._result, InDoubt):
+                raise self._result
+            return self._result
+
+        def start() -> Coroutine[None, None, int]:
+            self.jobs.append(name)
+            return run()
+
+        return start
+
+    async def end(self, result: int | InDoubt) -> None:
+        """Lets the job end; the position of the snapshot that is stored then, or an error."""
+        self._result = result
+        self._ends.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
 
-def test_a_snapshot_is_due_after_so_many_inputs(log: ServiceLog) -> None:
-    # given snapshots after every hundred inputs
-    snapshots = Snapshots(EVERY, log.logger)
-
-    # when fewer are processed
-    snapshots.count(EVERY - 1)
-
-    # then none is due, and one is with the hundredth
-    assert not snapshots.is_due()
-    snapshots.count(1)
-    assert snapshots.is_due()
+def logged(log: ServiceLog, folder: Path) -> list[tuple[object, object]]:
+    """The event of each line with its cause or position."""
+    log.flush()
+    lines = map(json.loads, (folder / "quota.log").read_text().splitlines())
+    return [(line["event"], line.get("cause") or line.get("position")) for line in lines]
 
 
-def test_only_one_snapshot_is_saved_at_a_time(log: ServiceLog) -> None:
+def test_a_snapshot_is_saved_when_the_stored_one_lies_far_behind(log: ServiceLog) -> None:
     async def story() -> None:
-        # given a snapshot that is being saved
-        snapshots = Snapshots(EVERY, log.logger)
-        enough = await saving(snapshots, succeed)
+        # given a replica whose stored snapshot goes to 1,000, and which has looked for it
+        bench = Bench(log, stored=1_000)
+        assert bench.work(1_099) == ["look"]
+        await bench.end(1_000)
 
-        # when as many inputs are processed in the meantime
-        snapshots.count(EVERY)
+        # when it has committed as much as that lies behind at most
+        # then it saves, once
+        assert bench.work(1_099) == ["look"]
+        assert bench.work(1_100) == ["look", "save"]
+        assert bench.work(5_000) == ["look", "save"]
 
-        # then the next one is due only when the first is saved
-        assert not snapshots.is_due()
-        enough.set()
-        await snapshots.finish()
-        assert snapshots.is_due()
+        # and again only as much later
+        await bench.end(1_100)
+        assert bench.work(1_199) == ["look", "save"]
+        assert bench.work(1_200) == ["look", "save", "save"]
 
     asyncio.run(story())
 
 
-def test_a_snapshot_starts_the_count_anew(log: ServiceLog) -> None:
+def test_what_another_process_has_handled_counts(log: ServiceLog) -> None:
     async def story() -> None:
-        # given a snapshot that was saved
-        snapshots = Snapshots(EVERY, log.logger)
-        enough = await saving(snapshots, succeed)
-        enough.set()
-        await snapshots.finish()
+        # given a replica that has just started, far from the snapshot that is stored
+        bench = Bench(log, stored=0)
 
-        # when nothing was processed since
-        # then no other is due
-        assert not snapshots.is_due()
+        # when it has handled nothing itself
+        # then a snapshot is saved
+        assert bench.work(100) == ["save"]
 
     asyncio.run(story())
 
 
-def test_a_snapshot_that_failed_is_logged_and_the_next_one_is_due_as_ever(
+def test_a_follower_leaves_saving_to_the_leader(log: ServiceLog) -> None:
+    async def story() -> None:
+        # given a follower far from the snapshot that is stored
+        bench = Bench(log, stored=0)
+
+        # when time passes, then it looks for the one that the leader saves
+        assert bench.work(500, leads=False) == ["look"]
+        await bench.end(450)
+
+        # and when it leads, it saves when that one is far behind
+        assert bench.work(549) == ["look"]
+        assert bench.work(550) == ["look", "save"]
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_that_is_gone_is_reported_and_saved_again(
+    log: ServiceLog, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a snapshot that is stored
+        bench = Bench(log, stored=1_000)
+        bench.work(1_010)
+        await bench.end(1_000)
+
+        # when it is gone at the next look
+        bench.now = LOOK_S - 1
+        assert bench.work(1_010) == ["look"]
+        bench.now = LOOK_S
+        assert bench.work(1_010) == ["look", "look"]
+        await bench.end(0)
+
+        # then that is reported, and it is saved again
+        assert bench.work(1_010) == ["look", "look", "save"]
+        assert logged(log, tmp_path) == [("snapshot lost", 1_000)]
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_that_failed_is_reported_and_saved_again_after_a_pause(
     log: ServiceLog, tmp_path: Path
 ) -> None:
     async def story() -> None:
         # given a snapshot that fails
-        snapshots = Snapshots(EVERY, log.logger)
-        enough = await saving(snapshots, fail)
-        enough.set()
+        bench = Bench(log, stored=0)
+        bench.work(100)
+        await bench.end(InDoubt("no reply"))
+
+        # when it is still due
+        assert bench.work(100) == ["save", "look"]
+        await bench.end(0)
+        bench.now = RETRY_S - 1
+        assert bench.work(100) == ["save", "look", "look"]
+        await bench.end(0)
+
+        # then that is reported, and it is saved again after a while
+        bench.now = RETRY_S
+        assert bench.work(100) == ["save", "look", "look", "save"]
+        assert logged(log, tmp_path) == [("snapshot failed", "no reply")]
+
+    asyncio.run(story())
+
+
+def test_finish_waits_for_the_snapshot_that_is_being_saved(log: ServiceLog) -> None:
+    async def story() -> None:
+        # given a replica that stops while it saves
+        bench = Bench(log, stored=0)
+        bench.work(100)
+        finishing = asyncio.create_task(bench.snapshots.finish())
         await asyncio.sleep(0)
 
-        # when as many inputs were processed again
-        snapshots.count(EVERY)
-        due = snapshots.is_due()
-
-        # then the failure is logged, and the next one is due
-        log.flush()
-        (line,) = map(json.loads, (tmp_path / "quota.log").read_text().splitlines())
-        assert (line["event"], line["level"], line["cause"]) == (
-            "snapshot failed",
-            "warning",
-            "no reply",
-        )
-        assert due
+        # when the snapshot is saved, then it is done
+        assert not finishing.done()
+        await bench.end(100)
+        assert finishing.done()
 
     asyncio.run(story())
 

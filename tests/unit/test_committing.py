@@ -15,6 +15,7 @@ from nodepool.host.metrics import Source
 from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.telemetry import Telemetry
+from nodepool.host.timers import Timers
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from quota import Hears, Says
 from quota.decide import SERVICE
@@ -38,6 +39,7 @@ class Bench:
         self.leadership = Leadership()
         self.leadership.caught_up(self.now)
         self.telemetry = telemetry
+        self.timers = Timers()
         self.committing = self._committing()
 
     def _committing(self) -> Committing[State, Hears, Says]:
@@ -48,6 +50,7 @@ class Bench:
             Projector(None),
             self.telemetry,
             lambda: self.now,
+            self.timers,
         )
 
     async def _commit(self, proposal: Proposal[State, Hears]) -> int:

@@ -8,12 +8,13 @@ from aggregator import Hears
 from aggregator.decide import SERVICE as AGGREGATOR
 from aggregator.state import State
 from nodepool.contract.events import QuotaSet
-from nodepool.contract.log import Entry
+from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.projector import SWEEP_AFTER_S, Projector, writer_for
+from nodepool.nats.buckets import Bus
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
@@ -27,12 +28,20 @@ def ignored(_key: ObjectKey, _cause: str) -> None:
     """Does nothing about an object that cannot be stored."""
 
 
+def unreported(_cause: str, _count: int) -> None:
+    """Does nothing about objects that another program has changed."""
+
+
 @pytest.fixture
 def writer() -> ReadModelWriter[State, Hears]:
     """What writes the aggregator's read model, on a connection that is not connected."""
     connection = Connection()
     made = writer_for(
-        AGGREGATOR, connection, Publisher(connection), show_deprecated=False, on_parked=ignored
+        AGGREGATOR,
+        Bus(connection, Publisher(connection), LogId("log")),
+        show_deprecated=False,
+        on_parked=ignored,
+        on_wrong=unreported,
     )
     assert made is not None
     return made
@@ -133,7 +142,11 @@ def test_a_service_without_a_projection_has_nothing_to_write() -> None:
     # given a service that shows nothing in the read model
     connection = Connection()
     writer = writer_for(
-        QUOTA, connection, Publisher(connection), show_deprecated=False, on_parked=ignored
+        QUOTA,
+        Bus(connection, Publisher(connection), LogId("log")),
+        show_deprecated=False,
+        on_parked=ignored,
+        on_wrong=unreported,
     )
     projector, replica = Projector(writer), Replica(QUOTA)
 

@@ -1,5 +1,7 @@
 """What is known of the objects that lie in the read model's buckets."""
 
+from random import Random
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,11 +13,16 @@ from nodepool.nats.stored_objects import (
     NOTHING,
     TOMBSTONE_S,
     VERSION,
+    Extent,
+    Finding,
     StoredObject,
     StoredObjects,
+    examine,
     headers_of,
+    is_same_document,
     key_fault,
     key_of_object,
+    replaces,
     stored_object,
     subject_of_object,
 )
@@ -197,3 +204,121 @@ def test_clear_forgets_everything() -> None:
 
     # then nothing is known
     assert stored.get(POOL) == NOTHING
+
+
+# What another program may have written.
+
+OURS = StoredObject(position=0, version=40, rendering="r", log="l")
+
+
+@pytest.mark.parametrize(
+    ("stored", "finding"),
+    [
+        pytest.param(OURS, Finding.RIGHT, id="what is wanted"),
+        pytest.param(OURS._replace(rendering="s"), Finding.RIGHT, id="another rendering"),
+        pytest.param(OURS._replace(version=39), Finding.RIGHT, id="older"),
+        pytest.param(OURS._replace(version=39, deleted=True), Finding.RIGHT, id="deleted before"),
+        pytest.param(OURS._replace(version=40, deleted=True), Finding.WRONG, id="deleted then"),
+        pytest.param(OURS._replace(version=41), Finding.WRONG, id="never changed then"),
+        pytest.param(OURS._replace(version=60), Finding.WRONG, id="not since"),
+        pytest.param(OURS._replace(version=61), Finding.NEWER, id="not read so far"),
+        pytest.param(OURS._replace(version=80), Finding.NEWER, id="the log's end"),
+        pytest.param(OURS._replace(version=81), Finding.WRONG, id="beyond the log's end"),
+        pytest.param(OURS._replace(log="m"), Finding.WRONG, id="another log"),
+        pytest.param(OURS._replace(log=""), Finding.WRONG, id="no log"),
+    ],
+)
+def test_a_stored_object_is_found_wrong_where_no_writer_of_the_log_can_have_written_it(
+    stored: StoredObject, finding: Finding
+) -> None:
+    # given an object of version 40, in a state of position 60, in a log that ends at 80
+    # when something is found in its place, then it is right, wrong, or newer than the state
+    assert examine(stored, OURS, committed=60, log_end=80) is finding
+
+
+objects = st.builds(
+    StoredObject,
+    position=st.integers(0, 3),
+    version=st.integers(0, 3),
+    deleted=st.booleans(),
+    rendering=st.sampled_from(["r", "s"]),
+    log=st.sampled_from(["l", "m"]),
+)
+
+
+@given(objects, objects)
+def test_two_writers_of_one_log_never_replace_each_others_objects_in_turn(
+    one: StoredObject, other: StoredObject
+) -> None:
+    # given two objects of one log and rendering, neither of them deleted
+    one = one._replace(log="l", rendering="r", deleted=False)
+    other = other._replace(log="l", rendering="r", deleted=False)
+
+    # when each is written over the other, then at most one of them is
+    assert not (replaces(one, other) and replaces(other, one))
+
+
+@given(objects)
+def test_what_was_written_is_not_written_again(written: StoredObject) -> None:
+    assert not replaces(written, written._replace(position=9))
+
+
+@given(objects, objects)
+def test_an_object_of_another_log_is_replaced_whatever_its_version(
+    wanted: StoredObject, stored: StoredObject
+) -> None:
+    assert replaces(wanted._replace(log="l", deleted=False), stored._replace(log="m"))
+
+
+@given(st.lists(st.booleans(), max_size=30), st.randoms(), st.integers(0, 30))
+def test_what_others_have_written_is_never_taken_for_known(
+    own: list[bool], chance: Random, examined: int
+) -> None:
+    # given writes of a bucket of which some are of this writer, which learns of them in any order
+    extent, positions = Extent(), [number for number, is_own in enumerate(own, 1) if is_own]
+    chance.shuffle(positions)
+
+    # when some were examined meanwhile
+    for position in positions[: len(positions) // 2]:
+        extent.note(position)
+    extent.examined(min(examined, len(own)))
+    for position in positions[len(positions) // 2 :]:
+        extent.note(position)
+
+    # then what is known ends before the first that is neither examined nor its own
+    known = min(examined, len(own))
+    others = (n for n, is_own in enumerate(own, 1) if n > known and not is_own)
+    assert extent.known == next(others, len(own) + 1) - 1
+    assert all(extent.is_own(position) for position in positions if position > extent.known)
+
+
+@pytest.mark.parametrize(
+    ("content", "same"),
+    [
+        (b'{"a":1,"b":[1,2]}', True),
+        (b'{ "b": [1, 2], "a": 1 }', True),
+        (b'{"a":1,"b":[2,1]}', False),
+        (b'{"a":true,"b":[1,2]}', False),
+        (b'{"a":1}', False),
+        (b"", False),
+        (b"\xff", False),
+        (b"[" * 100_000, False),
+    ],
+)
+def test_documents_are_the_same_whatever_the_order_of_their_fields(
+    content: bytes, same: bool
+) -> None:
+    assert is_same_document(content, b'{"a":1,"b":[1,2]}') is same
+
+
+def test_a_bucket_holds_as_many_messages_as_there_are_objects_and_tombstones() -> None:
+    # given an object, one that was just deleted, and one that was deleted long ago
+    stored = StoredObjects()
+    stored.note(("quotas", "a/b/c"), OURS, now=0)
+    stored.note(("quotas", "a/b/d"), OURS._replace(deleted=True), now=0)
+    stored.note(("quotas", "a/b/e"), OURS._replace(deleted=True), now=3_590)
+    stored.note(POOL, WRITTEN, now=0)
+
+    # when the messages are counted, then an expired tombstone may be there or not
+    assert list(stored.count("quotas", now=3_595)) == [2, 3]
+    assert list(stored.count("quotas", now=10)) == [3]

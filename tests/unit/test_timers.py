@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from nodepool.host.leadership import STANDBY_S
-from nodepool.host.timers import Timers
+from nodepool.host.timers import RETRY_MAX_S, RETRY_S, Timers
 
 DUE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = DUE + timedelta(seconds=10)
@@ -113,3 +113,32 @@ def test_a_wake_that_another_replica_fired_changes_nothing() -> None:
 
     # then there is nothing to wait for
     assert left(timers) == 0
+
+
+def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> None:
+    # given a service that has been due for long
+    timers, pauses = Timers(), list[float]()
+
+    # when each of its wakes fails
+    for _ in range(7):
+        timers.failed(NOW + 100)
+        pauses.append(left(timers, after=100))
+
+    # then the pause before the next one doubles, up to the longest
+    doubled = [RETRY_S * 2**number for number in range(5)]
+    assert pauses == [*doubled, RETRY_MAX_S, RETRY_MAX_S]
+
+    # and one that succeeds ends that
+    timers.succeeded()
+    assert left(timers, after=100) < 0
+    timers.failed(NOW + 100)
+    assert left(timers, after=100) == RETRY_S
+
+
+def test_a_wake_that_failed_delays_none_that_is_due_later() -> None:
+    # given a wake that failed
+    timers = Timers()
+    timers.failed(NOW)
+
+    # when the service is due later than its pause ends, then it is fired when it is due
+    assert left(timers, LATER) == 10

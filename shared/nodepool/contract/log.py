@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, NewType
 
+LogId = NewType("LogId", str)
+"""What tells one log from another: a log that is made anew has another one."""
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 """The media type of every message: a CloudEvent as JSON."""
 

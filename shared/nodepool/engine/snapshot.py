@@ -1,31 +1,35 @@
 """What a replica has folded as lines of canonical JSON, and back; equal values make equal bytes."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
-from enum import Enum
-from types import UnionType
-from typing import Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
-from pydantic import BaseModel
 
+from nodepool.engine.codec import Decoder, Json, decoder, encode
 from nodepool.engine.folded import Folded
-from nodepool.service import S
+from nodepool.engine.schema import Schema, schema
+from nodepool.service import S, describe
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-Decoder = Callable[[Json], object]
+T = TypeVar("T")
+_SCHEMA = "schema"
+"""The path of the first line, which no field has: the names and types of all that follows."""
 
 
 def dump(folded: Folded[S]) -> Iterator[bytes]:
-    """The state and the receipts, a line for each field; a map has a line for each entry.
+    """The schema, then the state and the receipts: a line for each field or entry of a map.
 
     Maps are sorted by key, so that neither history nor hashing shows in the bytes. A field that
     holds maps of its own is taken apart likewise: no line grows with the state.
     """
     assert isinstance(folded, Folded), "a state alone lacks the receipts"
+    yield _line(_SCHEMA, _schema(type(folded.state)))
     yield from _lines(folded, "")
+
+
+def _schema(state: type) -> Schema:
+    return [*schema(state), *schema(Folded)]
 
 
 def _lines(value: object, prefix: str) -> Iterator[bytes]:
@@ -49,18 +53,54 @@ def _holds_maps(hint: object) -> bool:
     return any(get_origin(hint) is Map or _holds_maps(hint) for hint in hints)
 
 
-def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
-    """What was dumped as these lines, with a state of this class.
+def _line(*parts: object) -> bytes:
+    return json.dumps(parts, separators=(",", ":"), sort_keys=True).encode()
 
-    Raises ValueError, TypeError or LookupError for lines of another form.
-    """
-    builder = _Builder(Folded, state=state)
+
+def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
+    """What was dumped as these lines, with a state of this class; raises as `Loader` does."""
+    loader = Loader(state)
     for line in lines:
-        path, *rest = json.loads(line)
-        builder.add(path, rest)
-    folded = builder.build()
-    assert isinstance(folded, Folded)
-    return folded
+        loader.add(line)
+    return loader.folded()
+
+
+class Loader(Generic[S]):
+    """Makes what was dumped from its lines, one after the other.
+
+    Whatever the lines are, each method returns or raises ValueError.
+    """
+
+    def __init__(self, state: type[S]) -> None:
+        self._state = state
+        self._builder = _Builder(Folded, state=state)
+        self._has_schema = False
+
+    def add(self, line: bytes) -> None:
+        """Takes the next line; raises ValueError for one of another form."""
+        try:
+            path, *rest = json.loads(line)
+            if self._has_schema:
+                self._builder.add(path, rest)
+            else:
+                self._check_schema(path, rest)
+        except Exception as error:  # Of a class of a state, or of the parser: any that there is.
+            raise ValueError(f"a line cannot be read: {describe(error)}") from error
+
+    def folded(self) -> Folded[S]:
+        """The whole; raises ValueError where something is missing."""
+        try:
+            folded = self._builder.build()
+        except Exception as error:  # As above.
+            raise ValueError(describe(error)) from error
+        assert isinstance(folded, Folded)
+        return folded
+
+    def _check_schema(self, path: str, rest: list[Json]) -> None:
+        wanted = _schema(self._state)
+        if (path, rest) != (_SCHEMA, [wanted]):
+            raise ValueError("it is of another shape than this release has")
+        self._has_schema = True
 
 
 class _Builder:
@@ -89,12 +129,20 @@ class _Builder:
         name, _, deeper = path.partition(".")
         if deeper and name in self._nested:
             self._nested[name].add(deeper, rest)
-        elif deeper or name not in self._decoders:
+            return
+        if deeper or name not in self._decoders:
             raise ValueError(f"{self._name} has no field {path}")
-        elif name in self._entries:
-            self._entries[name][self._keys[name](rest[0])] = self._decoders[name](rest[1])
+        if name in self._entries:
+            raw_key, raw = rest
+            self._put(self._entries[name], self._keys[name](raw_key), name, raw)
         else:
-            self._values[name] = self._decoders[name](rest[0])
+            (raw,) = rest
+            self._put(self._values, name, name, raw)
+
+    def _put(self, items: dict[T, object], key: T, name: str, raw: Json) -> None:
+        if key in items:
+            raise ValueError(f"{name} is there twice")
+        items[key] = self._decoders[name](raw)
 
     def build(self) -> object:
         """The dataclass; raises ValueError where a field is missing."""
@@ -106,125 +154,3 @@ class _Builder:
         # Which class it is comes from an annotation, which has no static type.
         made: object = self._kind(**self._values, **maps, **nested)  # type: ignore[operator]
         return made
-
-
-def _line(*parts: object) -> bytes:
-    return json.dumps(parts, separators=(",", ":"), sort_keys=True).encode()
-
-
-def encode(value: object) -> Json:
-    """A value of a state as plain JSON."""
-    match value:
-        case Enum():
-            return encode(value.value)
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case Map():
-            return [[encode(key), encode(value[key])] for key in sorted(value)]
-        case Mapping():
-            return {str(key): encode(value[key]) for key in sorted(value)}
-        case tuple() | list():
-            return [encode(item) for item in value]
-        case BaseModel():
-            document: Json = value.model_dump(mode="json", exclude_defaults=True)
-            return document
-        case _ if is_dataclass(value):
-            return [encode(getattr(value, field.name)) for field in fields(value)]
-    raise TypeError(f"a state cannot hold {type(value).__name__}")
-
-
-def decoder(hint: object) -> Decoder:
-    """A function that turns what `encode` made of a value of this type back into it.
-
-    It raises ValueError for what is of another shape.
-    """
-    if isinstance(hint, NewType):
-        return decoder(hint.__supertype__)
-    if isinstance(hint, TypeVar):
-        return decoder(hint.__bound__)
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return _optional(args)
-    if origin is Literal:
-        return _one_of(args)
-    if origin is Map:
-        return _map(*map(decoder, args))
-    if origin is tuple:
-        return _tuple(args)
-    if origin is not None and issubclass(origin, Mapping):
-        return _mapping
-    kind = origin if is_dataclass(origin) else hint
-    assert isinstance(kind, type), f"a state cannot hold {hint}"
-    return _plain(kind)
-
-
-def _items(raw: Json) -> list[Json]:
-    if isinstance(raw, list):
-        return raw
-    raise ValueError(f"{raw!r:.50} is no list")
-
-
-def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
-    """A decoder for a list with one item for each of these."""
-    return lambda raw: tuple(
-        decode(item) for decode, item in zip(decoders, _items(raw), strict=True)
-    )
-
-
-def _mapping(raw: Json) -> object:
-    """Any mapping with text for keys: plain JSON, or a persistent map as a list of pairs."""
-    if isinstance(raw, list):
-        return Map({str(name): value for name, value in map(_items, raw)})
-    return raw
-
-
-def _map(key: Decoder, item: Decoder) -> Decoder:
-    return lambda raw: Map({key(name): item(value) for name, value in map(_items, _items(raw))})
-
-
-def _optional(args: tuple[object, ...]) -> Decoder:
-    (inner,) = (decoder(arg) for arg in args if arg is not type(None))
-    return lambda raw: None if raw is None else inner(raw)
-
-
-def _one_of(values: tuple[object, ...]) -> Decoder:
-    def decode(raw: Json) -> object:
-        if raw not in values:
-            raise ValueError(f"{raw!r:.50} is none of {', '.join(map(str, values))}")
-        return raw
-
-    return decode
-
-
-def _tuple(args: tuple[object, ...]) -> Decoder:
-    if len(args) == 2 and args[1] is Ellipsis:
-        item = decoder(args[0])
-        return lambda raw: tuple(map(item, _items(raw)))
-    return _each(*map(decoder, args))
-
-
-def _plain(kind: type) -> Decoder:
-    if issubclass(kind, tuple):
-        return _named_tuple(kind)
-    if issubclass(kind, datetime):
-        return lambda raw: datetime.fromisoformat(str(raw)).astimezone(UTC)
-    if issubclass(kind, BaseModel):
-        return kind.model_validate
-    if issubclass(kind, Enum):
-        return kind
-    if is_dataclass(kind):
-        return _record(kind)
-    return lambda raw: raw
-
-
-def _named_tuple(kind: type) -> Decoder:
-    parts = _each(*map(decoder, get_type_hints(kind).values()))
-    return lambda raw: kind(*parts(raw))
-
-
-def _record(kind: type) -> Decoder:
-    hints = get_type_hints(kind)
-    parts = _each(*(decoder(hints[field.name]) for field in fields(kind)))
-    return lambda raw: kind(*parts(raw))

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
-from nodepool.engine.proposal import Proposal
+from nodepool.contract.events import Wake
+from nodepool.engine.proposal import Processed, Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.telemetry import Telemetry
+from nodepool.host.timers import Timers
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import I, O, S
 
@@ -38,6 +40,7 @@ class Committing(Generic[S, I, O]):
         projector: Projector[S, I],
         telemetry: Telemetry,
         clock: Callable[[], float],
+        timers: Timers,
     ) -> None:
         self._replica = replica
         self._commit = commit
@@ -45,6 +48,7 @@ class Committing(Generic[S, I, O]):
         self._projector = projector
         self._telemetry = telemetry
         self._clock = clock
+        self._timers = timers
         self._quiet_since = 0.0
         self._processed = 0
         self._in_flight = False
@@ -167,5 +171,15 @@ class Committing(Generic[S, I, O]):
 
     def _note_processed(self, proposal: Proposal[S, I], outcome: str) -> None:
         self._processed += len(proposal.processed)
+        for item in proposal.processed:
+            if isinstance(item.input.message, Wake):
+                self._note_wake(item)
         self._projector.update(self._replica.state, proposal)
         self._telemetry.processed(proposal.processed, outcome)
+
+    def _note_wake(self, item: Processed[I]) -> None:
+        due = self._replica.due()
+        if item.failure is not None and due is not None and due <= item.input.entry.time:
+            self._timers.failed(self._clock())
+        else:
+            self._timers.succeeded()

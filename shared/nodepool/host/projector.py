@@ -8,9 +8,9 @@ from nodepool.contract.events import Wake
 from nodepool.contract.messages import Message
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.engine.replica import Replica
-from nodepool.nats.connection import Connection
+from nodepool.nats.buckets import Bus
+from nodepool.nats.inspection import Report
 from nodepool.nats.parking import Parking
-from nodepool.nats.publisher import Publisher
 from nodepool.nats.read_model import ReadModelWriter
 from nodepool.nats.stored_objects import ObjectKey
 from nodepool.service import I, O, Projection, S, Service
@@ -60,7 +60,8 @@ class Projector(Generic[S, I]):
 
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
         """What has to run in the background."""
-        return () if self._writer is None else (self._writer.run(),)
+        writer = self._writer
+        return () if writer is None else (writer.run(), writer.inspect())
 
     async def finish(self) -> None:
         """Writes what is not written yet; raises as `ReadModelWriter.flush` does."""
@@ -70,21 +71,22 @@ class Projector(Generic[S, I]):
 
 def writer_for(
     service: Service[S, I, O],
-    connection: Connection,
-    publisher: Publisher,
+    bus: Bus,
     *,
     show_deprecated: bool,
     on_parked: Callable[[ObjectKey, str], None],
+    on_wrong: Report,
 ) -> ReadModelWriter[S, I] | None:
     """What writes the projection of a service; None for a service without one.
 
-    `on_parked` hears of each object that cannot be stored, and why.
+    `on_parked` hears of each object that cannot be stored, and why; `on_wrong` of objects that
+    another program has changed or removed.
     """
     projection = service.projection
     if projection is None:
         return None
-    parking = Parking(service.name, publisher, on_parked)
-    return ReadModelWriter(connection, publisher, _rendered(projection, show_deprecated), parking)
+    parking = Parking(service.name, bus.publisher, on_parked)
+    return ReadModelWriter(bus, _rendered(projection, show_deprecated), parking, on_wrong)
 
 
 def _rendered(projection: Projection[S, I], show_deprecated: bool) -> Projection[S, I]:

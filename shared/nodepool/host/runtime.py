@@ -15,18 +15,20 @@ from nats.errors import Error as NatsError
 
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import BACK_OFF_S, Stale
+from nodepool.host.host import Host
 from nodepool.host.metrics import Progress, Source
-from nodepool.host.session import Host, Session, open_session
+from nodepool.host.reports import Reports
+from nodepool.host.session import Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal
+from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
 from nodepool.service import I, O, S, Service
 
-FAULTS = (Stale, InDoubt, ServerRefusal, ConnectionClosed, NatsError, OSError)
+FAULTS = (Stale, InDoubt, LogChanged, ServerRefusal, ConnectionClosed, NatsError, OSError)
 """What ends a session and may not end the next one."""
 BACK_OFF_MAX_S = 2.0
 """The longest pause between two sessions; the first is BACK_OFF_S."""
@@ -85,7 +87,10 @@ class Runtime(Generic[S, I, O]):
                     await self._run_session(stop)
                 except FAULTS as error:
                     self._fault = self._ended = str(error) or type(error).__name__
-                    self.telemetry.log.warning("session restarts", cause=self._fault)
+                    if isinstance(error, LogChanged):
+                        self.telemetry.log.error("log changed", cause=self._fault)
+                    else:
+                        self.telemetry.log.warning("session restarts", cause=self._fault)
                     failures = failures + 1 if clock() - began < STABLE_S else 1
                     pause = pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random())
                     with suppress(TimeoutError):
@@ -146,35 +151,6 @@ class Runtime(Generic[S, I, O]):
     def _note_fault(self, fault: str) -> None:
         self._fault = fault
         self.telemetry.log.warning("cannot connect", cause=fault)
-
-
-class Reports:
-    """Logs when a connection is lost and when it is back, and what the server complains of."""
-
-    def __init__(self, connection: Connection, telemetry: Telemetry) -> None:
-        self._connection = connection
-        self._telemetry = telemetry
-        self._lost_at = 0.0
-        self._clock = asyncio.get_running_loop().time
-        connection.on_disconnect.append(self._lost)
-        connection.on_reconnect.append(self._back)
-        connection.on_error.append(self._complained)
-
-    def end(self) -> None:
-        """Logs no more: that the connection is closed now is no loss."""
-        self._connection.on_disconnect.remove(self._lost)
-
-    def _lost(self) -> None:
-        self._lost_at = self._clock()
-        self._telemetry.log.warning("lost connection", cause=self._connection.fault)
-
-    def _back(self) -> None:
-        seconds = round(self._clock() - self._lost_at, 3)
-        self._telemetry.metrics.reconnected()
-        self._telemetry.log.info("reconnected", server=self._connection.address, seconds=seconds)
-
-    def _complained(self, error: Exception) -> None:
-        self._telemetry.log.error("bus error", cause=str(error))
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Generic
 
 from nats.errors import Error as NatsError
@@ -14,40 +14,25 @@ from nodepool.contract.log import Entry
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import CLOCK, Replica, wake
 from nodepool.host.committing import Committing
+from nodepool.host.host import Host, Start, projector_of
 from nodepool.host.leadership import Leadership
 from nodepool.host.metrics import Progress
-from nodepool.host.projector import Projector, writer_for
-from nodepool.host.settings import Settings
-from nodepool.host.snapshots import Snapshots
-from nodepool.host.telemetry import Telemetry
+from nodepool.host.reports import RoleReports
 from nodepool.host.timers import Timers
-from nodepool.nats.api import last_message, publish
+from nodepool.nats.api import last_message, last_position, publish
+from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, ConnectionClosed, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
-from nodepool.nats.snapshots import restore, save
-from nodepool.nats.streams import STREAM, provision
-from nodepool.service import I, O, S, Service, commit_subject
+from nodepool.nats.snapshots import restore, save, stored_position
+from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.service import I, O, S, commit_subject
 
 IDLE_S = 1.0
 """The longest pause of the loop."""
 _WAKES = f".{Wake.__name__}"
-
-
-@dataclass(frozen=True, slots=True)
-class Host(Generic[S, I, O]):
-    """What outlives a connection.
-
-    ready: set while a session has caught up with the log.
-    """
-
-    service: Service[S, I, O]
-    settings: Settings
-    telemetry: Telemetry
-    snapshots: Snapshots
-    ready: asyncio.Event
 
 
 @asynccontextmanager
@@ -56,10 +41,13 @@ async def open_session(
 ) -> "AsyncIterator[Session[S, I, O]]":
     """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
     service = host.service
-    await provision(connection, host.settings.replicas)
+    log = await provision(connection, host.settings.replicas)
     publisher = Publisher(connection)
     await publisher.open()
-    replica = await restore(connection, service)
+    replica, unused = await restore(connection, service, log)
+    if unused:
+        host.telemetry.log.warning("snapshot not used", cause=unused)
+    host.snapshots.restored(replica.committed)
     last_commit = await last_message(connection, STREAM, commit_subject(service.name))
     reader = Reader(
         connection,
@@ -67,19 +55,24 @@ async def open_session(
         service.filters(),
         start=replica.committed + 1,
         wants=service.wants,
+        verify=partial(verify_log, connection, log),
     )
     try:
         await reader.open()
-        catch_up_to = last_commit.position if last_commit is not None else 0
-        yield Session(host, connection, publisher, reader, replica, catch_up_to)
+        committed = last_commit.position if last_commit is not None else 0
+        start = Start(log, committed, await last_position(connection, STREAM))
+        yield Session(host, connection, publisher, reader, replica, start)
     finally:
+        host.snapshots.abandon()
         await reader.close()
 
 
 class Session(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
-    It has caught up once it has read to `catch_up_to`, its service's last commit at the start.
+    It has caught up once it has read to its service's last commit at the start, and processes
+    inputs from then on. It is ready once none is left of those that lay in the log at the start:
+    what is sent to it after that is processed at once.
     """
 
     def __init__(
@@ -89,27 +82,20 @@ class Session(Generic[S, I, O]):
         publisher: Publisher,
         reader: Reader,
         replica: Replica[S, I, O],
-        catch_up_to: int,
+        start: Start,
     ) -> None:
         self.connection = connection
         self.replica = replica
         self._host = host
         self._publisher = publisher
         self._reader = reader
-        self._catch_up_to = catch_up_to
+        self._start = start
+        self._is_caught_up = False
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
-        self._role = ""
-        show_deprecated = host.settings.deprecated_conditions == "show"
-        self._projector = Projector(
-            writer_for(
-                host.service,
-                connection,
-                publisher,
-                show_deprecated=show_deprecated,
-                on_parked=host.telemetry.parked,
-            )
-        )
+        self._roles = RoleReports(host.telemetry.log)
+        bus = Bus(connection, publisher, start.log, host.settings.replicas)
+        self._projector = projector_of(host, bus)
         self._leadership = Leadership()
         self._timers = Timers()
         self.committing = Committing(
@@ -119,8 +105,10 @@ class Session(Generic[S, I, O]):
             self._projector,
             host.telemetry,
             self._clock,
+            self._timers,
         )
         connection.on_reconnect.append(reader.arrived.set)
+        connection.on_reconnect.append(self._timers.succeeded)
         connection.on_reconnect.append(self._projector.invalidate)
 
     @property
@@ -141,10 +129,12 @@ class Session(Generic[S, I, O]):
         """Why it does not do its work now, as one line; None where it does."""
         if not self.connection.is_connected:
             return self.connection.fault
+        if self.committing.fault:
+            return self.committing.fault
         if not self._host.ready.is_set():
             behind = self._reader.pending + self.replica.open
             return f"reading the log: {behind} messages behind"
-        return self.committing.fault or None
+        return None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then leaves nothing half done.
@@ -158,7 +148,7 @@ class Session(Generic[S, I, O]):
             while not stop.is_set():
                 await self._wait()
                 await self._turn()
-                self._log_role()
+                self._roles.note(self._leadership, self.replica.committed)
                 _raise_errors(tasks)
                 if self.connection.is_closed:
                     raise ConnectionClosed(self.connection.fault)
@@ -174,9 +164,12 @@ class Session(Generic[S, I, O]):
             self._read(entries)
         if not self.connection.is_connected or not self._caught_up():
             return
-        if not self._host.ready.is_set():
+        if not self._is_caught_up:
+            self._is_caught_up = True
             self._projector.compare(self.replica)
             self._leadership.caught_up(self._clock())
+        await self.committing.run()
+        if not self._host.ready.is_set() and self._is_at_work():
             self._host.ready.set()
             seconds = round(self._clock() - self._began, 3)
             self._host.telemetry.log.info(
@@ -185,18 +178,9 @@ class Session(Generic[S, I, O]):
                 read_to=self.replica.read_to,
                 seconds=seconds,
             )
-        self._host.snapshots.count(await self.committing.run())
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
-
-    def _log_role(self) -> None:
-        """Says when this replica begins to lead, and when it begins to follow another."""
-        leadership = self._leadership
-        role = "leading" if leadership.leading else "following" if leadership.following else ""
-        if role and role != self._role:
-            self._role = role
-            self._host.telemetry.log.info(role, committed=self.replica.committed)
 
     async def _wait(self) -> None:
         """Until messages arrive, or something is due."""
@@ -218,7 +202,7 @@ class Session(Generic[S, I, O]):
         return max(0.001, min(waits))
 
     def _read(self, entries: Iterable[Entry]) -> None:
-        now, caught_up = self._clock(), self._host.ready.is_set()
+        now, caught_up = self._clock(), self._is_caught_up
         for entry in entries:
             if not self.replica.open:
                 self._leadership.input_arrived(now)
@@ -228,10 +212,14 @@ class Session(Generic[S, I, O]):
             if entry.subject.endswith(_WAKES):
                 self._timers.wake_read(entry.time, now)
 
+    def _is_at_work(self) -> bool:
+        """Whether what lay in the log at the start is read, and processed or left to the leader."""
+        is_read = self.replica.read_to >= self._start.end or not self._reader.pending
+        return is_read and (not self.replica.open or self._leadership.following)
+
     def _caught_up(self) -> bool:
-        return self.replica.expected_sequence >= self._catch_up_to or (
-            self._reader.last >= self._catch_up_to
-        )
+        last = max(self.replica.expected_sequence, self._reader.last)
+        return last >= self._start.committed
 
     def _timer_left(self, due: datetime, now: float) -> float:
         return self._timers.seconds_left(
@@ -252,15 +240,24 @@ class Session(Generic[S, I, O]):
             return
         envelope = wake(name, due, read_to)
         subject = subject_of(envelope.data, CLOCK)
-        with suppress(InDoubt, Conflict):  # Then it is fired again in the next turn.
+        try:
             position = await publish(self.connection, subject, envelope.encode(), id=envelope.id)
+        except (InDoubt, Conflict, ServerRefusal) as error:  # Then it is fired again.
+            self._timers.failed(self._clock())
+            self._host.telemetry.log.warning("wake failed", cause=str(error))
+        else:
             self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
-        if self._host.snapshots.is_due() and not self._leadership.following:
-            self._host.snapshots.start(
-                save(self.connection, self._publisher, self._host.service, self.replica)
-            )
+        host, connection, log = self._host, self.connection, self._start.log
+        service, copies = host.service, host.settings.replicas
+        saving = partial(save, connection, self._publisher, service, self.replica, log, copies)
+        host.snapshots.work(
+            self.replica.committed,
+            self._clock(),
+            save=None if self._leadership.following else saving,
+            look=partial(stored_position, connection, service.name, log),
+        )
 
     async def _finish(self) -> None:
         if self.connection.is_connected:

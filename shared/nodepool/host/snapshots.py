@@ -1,41 +1,79 @@
 """When to save a snapshot of a replica, and saving it in the background."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 from nodepool.host.logs import Logger
 
-SNAPSHOT_AFTER = 20_000
-"""The most inputs that a restart processes again, and a few seconds' worth more."""
+SNAPSHOT_AFTER = 50_000
+"""How much of the log a restart reads again at most, in positions; and a few seconds' worth."""
+RETRY_S = 10.0
+"""The pause after a snapshot that failed."""
+LOOK_S = 5.0
+"""How often to look whether the snapshot is still there."""
+
+Job = Callable[[], Coroutine[None, None, int]]
+"""Saves a snapshot, or looks for it; the position up to which the stored one goes, 0 for none."""
 
 
 class Snapshots:
-    """Saves a snapshot after every `every` processed inputs, one at a time."""
+    """Saves a snapshot whenever the stored one lies `every` positions behind the committed one.
+
+    What counts is the snapshot that is stored, so that a service which is restarted again and again
+    has one too. One job runs at a time.
+    """
 
     def __init__(self, every: int, log: Logger) -> None:
         self._every = every
         self._log = log
-        self._processed = 0
-        self._saving: asyncio.Task[int] | None = None
+        self._stored = 0
+        self._job: asyncio.Task[int] | None = None
+        self._not_before = 0.0
+        self._look_at = 0.0
 
-    def count(self, processed: int) -> None:
-        """So many more inputs were processed."""
-        self._processed += processed
+    def restored(self, position: int) -> None:
+        """The snapshot that is stored goes up to this position; 0 where none is of use."""
+        self._stored = position
 
-    def is_due(self) -> bool:
-        """Whether to start a snapshot now; logs one that has failed, which is tried again later."""
-        if self._saving is not None and self._saving.done():
-            saving, self._saving = self._saving, None
-            if not saving.cancelled() and (error := saving.exception()) is not None:
-                self._log.warning("snapshot failed", cause=str(error))
-        return self._processed >= self._every and self._saving is None
+    def work(self, committed: int, now: float, *, save: Job | None, look: Job) -> None:
+        """Starts what is to be done, in the background; `save` is None for a follower.
 
-    def start(self, save: Coroutine[None, None, int]) -> None:
-        """Saves in the background."""
-        self._processed = 0
-        self._saving = asyncio.create_task(save)
+        committed: the position up to which the replica's state goes.
+        now: seconds of a monotonic clock.
+        """
+        if self._job is not None and not self._is_done(now):
+            return
+        if save is not None and committed - self._stored >= self._every and now >= self._not_before:
+            self._job = asyncio.create_task(save())
+        elif now >= self._look_at:
+            self._look_at = now + LOOK_S
+            self._job = asyncio.create_task(look())
+
+    def _is_done(self, now: float) -> bool:
+        """Whether the job is over; logs one that has failed, which is tried again later."""
+        job = self._job
+        if job is None or not job.done():
+            return False
+        self._job = None
+        if job.cancelled():
+            return True
+        error = job.exception()
+        if error is not None:
+            self._not_before = now + RETRY_S
+            self._log.warning("snapshot failed", cause=str(error))
+            return True
+        stored, self._stored = self._stored, job.result()
+        if stored > 0 and not self._stored:
+            self._log.warning("snapshot lost", position=stored)
+        return True
 
     async def finish(self) -> None:
         """Waits for a snapshot that is being saved; raises what it raises."""
-        if self._saving is not None:
-            await self._saving
+        if self._job is not None:
+            await self._job
+
+    def abandon(self) -> None:
+        """Saves no further: the log is another one, or the connection is given up."""
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None

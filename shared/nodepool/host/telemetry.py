@@ -61,6 +61,11 @@ class Telemetry:
         self.metrics.parked()
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
 
+    def repaired(self, cause: str, count: int) -> None:
+        """Logs that so many objects of the read model are written again, and why."""
+        self.log.warning("read model repaired", cause=cause, count=count)
+        self._log.flush()
+
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
         """The proposal with a span for each input, which its outputs name as their parent."""
         return self._spans.traced(proposal)

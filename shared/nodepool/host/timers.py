@@ -9,6 +9,9 @@ from datetime import datetime
 
 from nodepool.host.leadership import STANDBY_S
 
+RETRY_S, RETRY_MAX_S = 0.5, 10.0
+"""The pause after the first `Wake` that failed, and the longest; it doubles with each in a row."""
+
 
 class Timers:
     """When to fire the `Wake` of one replica.
@@ -22,6 +25,8 @@ class Timers:
         self._fired: tuple[datetime, int] | None = None
         self._position = 0
         self._not_before = 0.0
+        self._failures = 0
+        self._retry_at = 0.0
 
     def seconds_left(
         self, due: datetime, read_to: int, *, leading: bool, wall: datetime, now: float
@@ -32,7 +37,8 @@ class Timers:
         """
         if self._fired == (due, read_to):
             return STANDBY_S
-        seconds = max((due - wall).total_seconds(), self._not_before - now)
+        not_before = max(self._not_before, self._retry_at)
+        seconds = max((due - wall).total_seconds(), not_before - now)
         return seconds if leading else seconds + STANDBY_S
 
     def in_flight(self, read_to: int) -> bool:
@@ -50,3 +56,12 @@ class Timers:
         early_s = (self._fired[0] - time).total_seconds()
         if early_s > 0:
             self._not_before = now + early_s
+
+    def failed(self, now: float) -> None:
+        """A `Wake` could not be stored, or failed and left something due: the next one waits."""
+        self._retry_at = now + min(RETRY_S * 2**self._failures, RETRY_MAX_S)
+        self._failures = min(self._failures + 1, 30)
+
+    def succeeded(self) -> None:
+        """A `Wake` did what it was fired for, or there is no reason any more to wait."""
+        self._failures, self._retry_at = 0, 0.0

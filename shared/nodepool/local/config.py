@@ -11,9 +11,18 @@ LOG_LIMIT = 16 * 1024 * 1024
 
 
 def server_config(
-    name: str, data_dir: Path, log_file: Path, port: int, monitor_port: int | None
+    name: str,
+    data_dir: Path,
+    log_file: Path,
+    port: int,
+    monitor_port: int | None,
+    *,
+    enabled: bool = True,
 ) -> str:
-    """The text of the file; `monitor_port` None means no monitoring over HTTP."""
+    """The text of the file; `monitor_port` None means no monitoring over HTTP.
+
+    enabled: whether the server stores anything; a reload changes it.
+    """
     settings: list[tuple[str, str | int]] = [
         ("server_name", name),
         ("listen", f"{HOST}:{port}"),
@@ -28,7 +37,8 @@ def server_config(
     # The server itself appends "jetstream" to this path.
     store = _quoted(str(data_dir))
     # "always": a message is on the disk before it is acknowledged, so it survives a power cut.
-    lines.append(f"jetstream {{\n  store_dir: {store}\n  sync_interval: always\n}}")
+    switch = "" if enabled else "  enabled: false\n"
+    lines.append(f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n}}")
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import secrets
+import signal
 import socket
 import subprocess
 import time
@@ -34,6 +35,7 @@ class NatsServer:
         self._monitor_port = monitor_port
         self._lock: DirectoryLock | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._name = ""
         self._guard: Guard | None = None
 
     @property
@@ -55,6 +57,11 @@ class NatsServer:
             return True
         self._dismiss_guard()
         return False
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder with all that it stores."""
+        return self._data_dir
 
     @property
     def log_file(self) -> Path:
@@ -98,6 +105,22 @@ class NatsServer:
             self._process.kill()
         self._clean_up()
 
+    def restart_storage(self, timeout_s: float = 10) -> None:
+        """Has the running server stop its storage and start it again from what is on the disk.
+
+        Clients stay connected. Raises `ServerError` where that is not done within `timeout_s`
+        seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        for enabled in (False, True):
+            try:
+                self._write_config(enabled=enabled)
+            except OSError as error:
+                raise _cannot_write(self._data_dir, error) from error
+            if self._process is not None and self.running:
+                self._process.send_signal(signal.SIGHUP)
+            self._wait_for_storage(deadline, enabled=enabled)
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -120,15 +143,21 @@ class NatsServer:
         self._lock = DirectoryLock(self._data_dir)
         self._lock.acquire(deadline)
         # A new name for each start tells this server from another one on the same port.
-        name = f"nodepool-{secrets.token_hex(4)}"
-        conf = self._data_dir / "nats-server.conf"
-        text = server_config(name, self._data_dir, self.log_file, self._port, self._monitor_port)
-        conf.write_text(text, encoding="utf-8")
+        self._name = f"nodepool-{secrets.token_hex(4)}"
+        conf = self._write_config(enabled=True)
         log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._process = self._spawn(conf, self._lock.descriptor)
         self._guard = Guard(self._process.pid)
         self._lock.note(server=self._process.pid)
-        self._wait_until_ready(name, deadline, log_start)
+        self._wait_until_ready(deadline, log_start)
+
+    def _write_config(self, *, enabled: bool) -> Path:
+        conf, where = self._data_dir / "nats-server.conf", (self._data_dir, self.log_file)
+        text = server_config(self._name, *where, self._port, self._monitor_port, enabled=enabled)
+        new = conf.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(conf)
+        return conf
 
     def _spawn(self, conf: Path, lock: int) -> subprocess.Popen[bytes]:
         # What the server prints before it opens its log, or in a panic, belongs in the log too.
@@ -143,15 +172,26 @@ class NatsServer:
                 start_new_session=True,
             )
 
-    def _wait_until_ready(self, name: str, deadline: float, log_start: int) -> None:
+    def _wait_until_ready(self, deadline: float, log_start: int) -> None:
         while time.monotonic() < deadline:
             if not self.running:
                 raise self._failed_start(log_start)
-            info = _server_info(self._port)
-            if info.get("server_name") == name and info.get("jetstream") is True:
+            if self._stores() is True:
                 return
             time.sleep(POLL_S)
         raise ServerError(f"nats-server was not ready in time: see {self.log_file}")
+
+    def _wait_for_storage(self, deadline: float, *, enabled: bool) -> None:
+        while time.monotonic() < deadline and self.running:
+            if self._stores() is enabled:
+                return
+            time.sleep(POLL_S)
+        raise ServerError(f"nats-server did not restart its storage: see {self.log_file}")
+
+    def _stores(self) -> bool | None:
+        """Whether this server stores messages; None where it does not respond."""
+        info = _server_info(self._port)
+        return info.get("jetstream") is True if info.get("server_name") == self._name else None
 
     def _failed_start(self, log_start: int) -> ServerError:
         """Why the server ended, as its log since `log_start` says."""

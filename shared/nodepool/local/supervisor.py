@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodepool.local.console import report
+from nodepool.local.disk import DiskWatch
 from nodepool.local.errors import ServerError
 from nodepool.local.ports import HOST
 from nodepool.local.server import NatsServer
@@ -22,6 +23,8 @@ READY_S = 1.0
 """How often a service is asked whether it is ready, and how long that may take, in seconds."""
 LINE_BYTES_MAX = 4_000
 """How much of the end of an error log is read, in bytes."""
+DISK_S = 2.0
+"""How often the server's log is read for signs of a full disk, in seconds."""
 WATCH_S = 0.2
 """How often the server's process is looked at, in seconds."""
 
@@ -156,3 +159,23 @@ async def keep_server(server: NatsServer) -> None:
             except ServerError as error:
                 report(f"{error}; trying again")
                 await asyncio.sleep(RESTART_MAX_S)
+
+
+async def keep_storing(server: NatsServer) -> None:
+    """Has the server store again whenever its disk was full and has room, until cancelled."""
+    watch, was_full = DiskWatch(server.data_dir, server.log_file), False
+    while True:
+        await asyncio.sleep(DISK_S)
+        has_room = await asyncio.to_thread(watch.check)
+        if watch.is_full and not was_full:
+            report(f"no space left for {server.data_dir}: nothing is stored until some is free")
+        was_full = watch.is_full
+        if not has_room:
+            continue
+        try:
+            await asyncio.to_thread(server.restart_storage)
+        except ServerError as error:
+            report(f"{error}; trying again")
+        else:
+            watch.relieved()
+            report(f"there is space for {server.data_dir} again")

@@ -17,7 +17,7 @@ from nodepool.local.demo import apply_examples, seed_demo
 from nodepool.local.errors import ServerError, UpError
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
-from nodepool.local.supervisor import keep_server, keep_service
+from nodepool.local.supervisor import keep_server, keep_service, keep_storing
 from nodepool.nats.errors import InDoubt
 
 METRICS_PORT = 9464
@@ -113,7 +113,7 @@ async def _services(
         asyncio.create_task(keep_service(name, {**os.environ, **environment}))
         for name, environment in environments.items()
     ]
-    keepers.append(asyncio.create_task(keep_server(server)))
+    keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
     report(f"the bus listens on {server.url}; data and logs are in {options.data_dir}")
     first = environments[SERVICES[0]]["NODEPOOL_METRICS_PORT"]
     report(f"metrics of {SERVICES[0]} are on http://{HOST}:{first}/metrics, and so on")

@@ -175,6 +175,7 @@ class Connection(Client):
         for pending in tuple(self._resp_map.values()):
             if not pending.done():
                 pending.set_exception(ConnectionReconnectingError())
+                pending.exception()  # What was to await it may have been cancelled.
         for notify in tuple(self.on_disconnect):
             notify()
 

@@ -36,3 +36,11 @@ class ServerRefusal(Exception):
     def __init__(self, code: int, description: str) -> None:
         super().__init__(f"the server refuses: {description} ({code})")
         self.code = code
+
+
+class StreamChanged(Exception):
+    """A stream is gone, or is no longer the one that was read."""
+
+
+class LogChanged(StreamChanged):
+    """The log is gone, is another one, or ends before what was read of it: start from its start."""

@@ -7,22 +7,22 @@ from itertools import chain
 from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
-from pydantic_core import to_json
 
-from nodepool.contract.log import Entry
 from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
-from nodepool.nats.connection import Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.buckets import Bus, read_bucket, restore_bucket
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.inspection import Inspection, Report
 from nodepool.nats.parking import MESSAGE_CODES, Parking
-from nodepool.nats.publisher import Publisher
-from nodepool.nats.reader import Reader
+from nodepool.nats.rendering import Rendering
 from nodepool.nats.stored_objects import (
+    Finding,
     ObjectKey,
     StoredObject,
     StoredObjects,
     headers_of,
     key_fault,
     key_of_object,
+    replaces,
     stored_object,
     subject_of_object,
 )
@@ -33,7 +33,7 @@ WRITES_MAX = 512
 RETRY_S = 0.1
 RETRY_MAX_S = 10.0
 """The pause after the first write that failed, and the longest; it doubles with each in a row."""
-KEYS_PER_TURN = 2_000
+KEYS_PER_TURN = 500
 """After so many compared objects other tasks get a turn, so that no commit is delayed."""
 HEADERS_BYTES = 512
 """What the headers of a write take at most; the server counts them with the content."""
@@ -61,22 +61,23 @@ class ReadModelWriter(Generic[S, I]):
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        publisher: Publisher,
-        projection: Projection[S, I],
-        parking: Parking,
+        self, bus: Bus, projection: Projection[S, I], parking: Parking, report: Report
     ) -> None:
-        self._connection = connection
-        self._publisher = publisher
-        self._projection = projection
+        """`report` hears of objects that are not what some writer of this log has written."""
+        self._bus = bus
+        self._connection = bus.connection
+        self._publisher = bus.publisher
+        self._rendering = Rendering(projection, bus.log)
         self._parking = parking
+        self._report = report
         self._stored = StoredObjects()
+        self._wrong: set[ObjectKey] = set()
+        self._inspection = Inspection(
+            bus.connection, projection.buckets, self._stored, self, report
+        )
         self._changed: dict[ObjectKey, None] = {}
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._state: S | None = None
-        self._committed = 0
         self._is_current = False
         self._suspended = True
 
@@ -100,10 +101,11 @@ class ReadModelWriter(Generic[S, I]):
 
         `committed` is the position up to which the state is committed: the version of a deletion.
         """
+        self._rendering.update(state, committed)
         for message in messages:
-            for key in self._projection.touched(state, message):
+            for key in self._rendering.touched(message):
                 self._changed[key] = None
-        self._state, self._committed, self._suspended = state, committed, False
+        self._suspended = False
         if self._changed:
             self._wake.set()
 
@@ -120,6 +122,15 @@ class ReadModelWriter(Generic[S, I]):
         self._wake.set()
         self._hurry.set()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether it writes, and knows what is stored."""
+        return self._is_current and not self._suspended
+
+    async def inspect(self) -> None:
+        """Finds for ever what other programs have written, and has it written again."""
+        await self._inspection.run()
+
     async def run(self) -> None:
         """Writes for ever; an error of the bus only delays it, each in a row for longer."""
         pause_s = RETRY_S
@@ -133,7 +144,7 @@ class ReadModelWriter(Generic[S, I]):
                 continue
             except ServerRefusal:
                 pass  # Nothing was stored, so what is known to be stored still is.
-            except (InDoubt, NatsError, OSError):
+            except (InDoubt, StreamChanged, NatsError, OSError):
                 self._is_current = False
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), pause_s)
@@ -156,31 +167,42 @@ class ReadModelWriter(Generic[S, I]):
     async def _compare(self) -> None:
         """Reads the buckets, and marks every object that differs from the state as changed."""
         self._stored.clear()
-        now = asyncio.get_running_loop().time()
-        for bucket in self._projection.buckets:
-            for entry in await _read_bucket(self._connection, bucket):
-                key = key_of_object(bucket, entry.subject)
-                self._stored.note(key, stored_object(entry.headers, entry.position), now)
+        others, now = 0, asyncio.get_running_loop().time()
+        for bucket in self._rendering.buckets:
+            if await restore_bucket(self._bus, bucket):
+                self._report(f"bucket {bucket} was gone", 1)
+            async for entries in read_bucket(self._connection, bucket):
+                for number, entry in enumerate(entries, 1):
+                    stored = stored_object(entry.headers, entry.position)
+                    self._stored.note(key_of_object(bucket, entry.subject), stored, now)
+                    others += stored.log not in ("", self._bus.log) and not stored.deleted
+                    if number % KEYS_PER_TURN == 0:
+                        await asyncio.sleep(0)
+        if others:
+            self._report("objects of another log", others)
         self._is_current = True
-        state, projection = self._state, self._projection
-        if state is None:
-            return
-        wanted = ((b, key) for b in projection.buckets for key in projection.keys(state, b))
-        for number, key in enumerate(chain(wanted, self._stored.live()), 1):
-            stored = self._stored.get(key)
-            if (stored.version, stored.rendering) != (self._version(key), projection.rendering):
+        for number, key in enumerate(chain(self._rendering.keys(), self._stored.live()), 1):
+            if self._rendering.differs(key, self._stored.get(key)):
                 self._changed[key] = None
             if number % KEYS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _version(self, key: ObjectKey) -> int | None:
-        """The version of an object; None for one that there is not, or that cannot be made."""
-        assert self._state is not None, "an object is one of a state"
-        try:
-            item = self._projection.get(self._state, *key)
-        except Exception:  # It is parked when it is to be written.
-            return None
-        return None if item is None else item.version
+    def examine(
+        self, key: ObjectKey, stored: StoredObject, content: bytes, log_end: int
+    ) -> Finding:
+        """What an object is that was read from its bucket; a wrong one is written again."""
+        was_right = not self._rendering.differs(key, self._stored.get(key))
+        self._stored.note_read(key, stored, asyncio.get_running_loop().time())
+        finding = self._rendering.examine(key, stored, content, log_end)
+        differs = self._rendering.differs(key, stored)
+        if finding is Finding.RIGHT and was_right and differs:
+            finding = Finding.WRONG  # An older version, or nothing that there should be.
+        if finding is Finding.WRONG:
+            self._wrong.add(key)
+        if finding is Finding.WRONG or differs:
+            self._changed[key] = None
+            self._wake.set()
+        return finding
 
     async def _write_some(self) -> None:
         """Writes up to WRITES_MAX objects; raises the first error once all have ended."""
@@ -198,32 +220,24 @@ class ReadModelWriter(Generic[S, I]):
             raise errors[0]
 
     async def _send(self, key: ObjectKey) -> _Write | None:
-        """Sends an object where it is newer than the stored one; None where nothing is to do."""
-        state = self._state
-        assert state is not None, "an object is written of a state"
-        stored, content = self._stored.get(key), b""
-        version, rendering = self._committed, self._projection.rendering
+        """Sends an object where it replaces the stored one; None where nothing is to do."""
+        stored, content, version = self._stored.get(key), b"", self._rendering.committed
         try:
-            item = self._projection.get(state, *key)
-            if item is not None:
-                version = item.version
-            if version < stored.version or (item is None and stored.deleted):
+            wanted, item = self._rendering.wanted(key)
+            version = wanted.version
+            if key not in self._wrong and not replaces(wanted, stored):
                 self._parking.release(key)
                 return None
-            if (version, rendering) == (stored.version, stored.rendering):
-                return None
-            if item is not None:
-                content = to_json(self._projection.render(item))
+            content = self._rendering.document(item)
         except Exception as error:  # A bug that concerns this object alone.
             await self._parking.park(key, version, content, describe(error))
             return None
         if cause := self._storing_fault(key, content):
             await self._parking.park(key, version, content, cause)
             return None
-        written = StoredObject(0, version, deleted=item is None, rendering=rendering)
         subject = subject_of_object(key)
-        future = await self._publisher.send(subject, content, headers_of(written, stored.position))
-        return _Write(key, subject, content, written, future)
+        future = await self._publisher.send(subject, content, headers_of(wanted, stored.position))
+        return _Write(key, subject, content, wanted, future)
 
     def _storing_fault(self, key: ObjectKey, content: bytes) -> str | None:
         size, most = len(content) + HEADERS_BYTES, self._connection.max_payload
@@ -260,6 +274,8 @@ class ReadModelWriter(Generic[S, I]):
         error = future.exception()
         if error is None:
             self._stored.note(write.key, write.written._replace(position=future.result()), now)
+            self._inspection.wrote(write.key[0], future.result())
+            self._wrong.discard(write.key)
             self._parking.release(write.key)
         elif isinstance(error, Conflict):
             # Another replica wrote this object. It is written again if ours is the newer one.
@@ -278,14 +294,3 @@ class ReadModelWriter(Generic[S, I]):
             self._stored.note_missing(write.key)
         else:
             self._stored.note(write.key, stored_object(entry.headers, entry.position), now)
-
-
-async def _read_bucket(connection: Connection, bucket: str) -> list[Entry]:
-    """The newest write of every object of a bucket."""
-    reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"], newest=True)
-    await reader.open()
-    entries: list[Entry] = []
-    while reader.pending:
-        entries += await reader.next(timeout_s=5)
-    await reader.close()
-    return entries

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nodepool.contract.log import Entry
 from nodepool.nats.api import request
 from nodepool.nats.connection import RETRY_S, Connection
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -54,6 +54,9 @@ class Reader:
     newest: begin with the newest message of each subject instead, as for a key-value bucket.
     wants: the same as `filters`, as a Python function; a reader that has it may leave the filters
       out while it is far behind.
+    verify: awaited with the last position whenever a consumer is there; where it raises
+      StreamChanged, reading ends, and `open`, `take` and `next` raise that. Without it a reader
+      waits for a stream that is gone.
 
     After a gap, a lost connection or silence the consumer is created anew after the last position,
     so a message is neither lost nor seen twice.
@@ -68,6 +71,7 @@ class Reader:
         start: int = 1,
         newest: bool = False,
         wants: Callable[[str], bool] | None = None,
+        verify: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
@@ -75,6 +79,8 @@ class Reader:
         self._last = start - 1
         self._newest = newest
         self._wants = wants
+        self._verify = verify
+        self._changed: StreamChanged | None = None
         self._unfiltered = False
         self._buffer: deque[Entry] = deque()
         self._arrived = asyncio.Event()
@@ -109,6 +115,7 @@ class Reader:
         self._client.on_reconnect.append(self._restart)
         self._creating = asyncio.create_task(self._create())
         await self._creating
+        self._raise_change()
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
@@ -135,11 +142,16 @@ class Reader:
         return await self.take()
 
     async def take(self) -> list[Entry]:
-        """The messages that have arrived, without waiting."""
+        """The messages that have arrived, without waiting; raises what `verify` raised."""
+        self._raise_change()
         entries = list(self._buffer)
         self._buffer.clear()
         await self._pull()
         return entries
+
+    def _raise_change(self) -> None:
+        if self._changed is not None:
+            raise self._changed
 
     def _restart(self) -> None:
         if not self._closed and (self._creating is None or self._creating.done()):
@@ -157,14 +169,31 @@ class Reader:
         """Creates a consumer that starts after the last position; tries until it succeeds."""
         while not self._closed:
             try:
-                await self._create_consumer(self._filters)
-                self._unfiltered = self._wants is not None and self._remaining > BEHIND
-                if self._unfiltered:
-                    await self._create_consumer([])
-                await self._pull()
+                await self._begin()
                 return
+            except StreamChanged as change:
+                self._changed = change
+                self._closed = True
+                self._arrived.set()
             except (Conflict, ServerRefusal, InDoubt, NatsError, OSError):
                 await asyncio.sleep(RETRY_S)
+
+    async def _begin(self) -> None:
+        try:
+            await self._create_consumer(self._filters)
+            self._unfiltered = self._wants is not None and self._remaining > BEHIND
+            if self._unfiltered:
+                await self._create_consumer([])
+        except ServerRefusal:
+            await self._check()  # Perhaps there is no stream any more.
+            raise
+        # A consumer goes with its stream, so this one is of the stream that is checked, or is gone.
+        await self._check()
+        await self._pull()
+
+    async def _check(self) -> None:
+        if self._verify is not None:
+            await self._verify(self._last)
 
     async def _create_consumer(self, filters: Sequence[str]) -> None:
         name = f"r{os.urandom(8).hex()}"

@@ -1,50 +1,71 @@
 """Snapshots of a service's state on the bus, so that a restart need not read the whole log.
 
 A snapshot is any number of chunks and, stored last, a manifest. Until the manifest is stored, the
-snapshot before it is the valid one.
+snapshot before it is the valid one. Whatever lies there was written by some program, so that every
+size is checked before anything of that size is read.
 """
 
 import asyncio
 import hashlib
-import json
 import os
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from typing import Annotated, Generic, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nodepool.contract.log import LogId
 from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import committed_position
 from nodepool.engine.replica import Replica
-from nodepool.engine.snapshot import dump, load
+from nodepool.engine.snapshot import Loader, dump
 from nodepool.nats.api import last_message, message_at, publish, request
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
-from nodepool.nats.streams import SNAPSHOTS, STREAM
+from nodepool.nats.streams import SNAPSHOTS, STREAM, provision_stream, stream_info, streams
 from nodepool.service import I, O, S, Service, commit_subject
 
 CHUNK_BYTES = 256 << 10
 """The size of a chunk before compression, well below the server's payload limit after it."""
-LINES_PER_TURN = 200
-"""After so many lines other tasks get a turn, so that a snapshot does not delay commits."""
+BYTES_MAX = 512 << 20
+"""The largest snapshot before compression: some six times that of 100,000 Nodes."""
+LINE_BYTES_MAX = 16 << 20
+"""The longest line of a snapshot."""
+MANIFEST_BYTES_MAX = 1_000
+LINES_PER_TURN = 50
+"""After so many lines other tasks get as long as they took, so that no commit is delayed."""
 READS_MAX = 16
 """How many chunks are read at the same time."""
 
+_Position = Annotated[int, Field(ge=0, lt=1 << 63)]
 
-@dataclass(frozen=True, slots=True)
-class _Manifest:
+
+class Manifest(BaseModel):
     """What completes a snapshot.
 
     id: names the chunks of this snapshot.
-    chunks: how many there are.
+    log: the identity of the log that it was made of.
+    chunks, bytes: how many chunks there are, and the bytes in all of them before compression.
     committed, expected_sequence: the replica's, at the moment of the snapshot.
     sha256: the digest of all chunks before compression.
     """
 
-    id: str
-    chunks: int
-    committed: int
-    expected_sequence: int
-    sha256: str
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    id: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+    log: Annotated[str, Field(max_length=100)]
+    chunks: Annotated[int, Field(ge=1)]
+    bytes: Annotated[int, Field(ge=1, le=BYTES_MAX)]
+    committed: _Position
+    expected_sequence: _Position
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Restored(NamedTuple, Generic[S, I, O]):
+    """A replica, and why the snapshot that is stored was not used; empty if it was, or is none."""
+
+    replica: Replica[S, I, O]
+    cause: str
 
 
 async def save(
@@ -52,49 +73,71 @@ async def save(
     publisher: Publisher,
     service: Service[S, I, O],
     replica: Replica[S, I, O],
+    log: LogId,
+    replicas: int = 1,
 ) -> int:
-    """Stores the committed state of a replica; the number of bytes stored.
+    """Stores the committed state of a replica; the position up to which it goes.
 
-    Raises Conflict, InDoubt, ServerRefusal or an error of the client; the snapshot before this one
-    then stays valid.
+    What is left of snapshots before it is removed, also of those that were never completed. Raises
+    Conflict where another replica has saved at the same time, InDoubt, ServerRefusal or an error of
+    the client; the snapshot before this one then stays valid.
     """
-    folded, committed, expected_sequence = (
-        replica.safe,
-        replica.committed,
-        replica.expected_sequence,
-    )
+    folded, committed, expected = replica.safe, replica.committed, replica.expected_sequence
+    await provision_stream(connection, SNAPSHOTS, streams(replicas)[SNAPSHOTS])
     name, id = service.name, os.urandom(6).hex()
-    digest, stored, count = hashlib.sha256(), 0, 0
-    before = await _manifest(connection, name)
+    digest, size, positions = hashlib.sha256(), 0, list[int]()
+    before = await last_message(connection, SNAPSHOTS, _manifest_subject(name))
     async for chunk in _chunks(folded):
         digest.update(chunk)
-        packed = zlib.compress(chunk, 1)
-        await publisher.publish(_chunk_subject(name, id, count), packed)
-        stored, count = stored + len(packed), count + 1
-    manifest = _Manifest(id, count, committed, expected_sequence, digest.hexdigest())
-    await publish(connection, _manifest_subject(name), json.dumps(asdict(manifest)).encode())
-    if before is not None:
-        old = {"filter": f"np-snapshot.{name}.{before.id}.>"}
-        await request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", old)
-    return stored
+        size += len(chunk)
+        subject = _chunk_subject(name, id, len(positions))
+        positions.append(await publisher.publish(subject, zlib.compress(chunk, 1)))
+    manifest = Manifest(
+        id=id,
+        log=log,
+        chunks=len(positions),
+        bytes=size,
+        committed=committed,
+        expected_sequence=expected,
+        sha256=digest.hexdigest(),
+    )
+    # Of two that are saved at the same time only one may become valid: it removes older chunks.
+    condition = {"Nats-Expected-Last-Subject-Sequence": str(before.position if before else 0)}
+    content = manifest.model_dump_json().encode()
+    await publish(connection, _manifest_subject(name), content, headers=condition)
+    older: dict[str, object] = {"filter": f"np-snapshot.{name}.*.*", "seq": positions[0]}
+    await request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", older)
+    return committed
 
 
-async def restore(connection: Connection, service: Service[S, I, O]) -> Replica[S, I, O]:
+async def restore(
+    connection: Connection, service: Service[S, I, O], log: LogId
+) -> Restored[S, I, O]:
     """A replica at the newest usable snapshot; at the log's start where there is none.
 
     A snapshot that is damaged, of another log, or of a state of another shape is not used.
     """
-    manifest = await _manifest(connection, service.name)
-    if manifest is None or not await _is_of_this_log(connection, service.name, manifest):
-        return Replica(service)
-    content = await _content(connection, service.name, manifest)
-    if content is None or hashlib.sha256(content).hexdigest() != manifest.sha256:
-        return Replica(service)
     try:
-        folded = load(type(service.initial), content.splitlines())
-    except (ValueError, TypeError, LookupError, AssertionError):
-        return Replica(service)
-    return Replica(service, folded, manifest.committed, manifest.expected_sequence)
+        manifest = await _manifest(connection, service.name)
+        if manifest is None:
+            return Restored(Replica(service), "")
+        await _check_log(connection, service.name, manifest, log)
+        folded = await _folded(connection, service, manifest)
+    except ValueError as error:
+        return Restored(Replica(service), str(error))
+    committed, expected = manifest.committed, manifest.expected_sequence
+    return Restored(Replica(service, folded, committed, expected), "")
+
+
+async def stored_position(connection: Connection, service: str, log: LogId) -> int:
+    """The position up to which the stored snapshot of a service goes; 0 where none is of use."""
+    if await stream_info(connection, SNAPSHOTS) is None:
+        return 0
+    try:
+        manifest = await _manifest(connection, service)
+    except ValueError:
+        return 0
+    return manifest.committed if manifest is not None and manifest.log == log else 0
 
 
 def _manifest_subject(service: str) -> str:
@@ -107,7 +150,8 @@ def _chunk_subject(service: str, id: str, number: int) -> str:
 
 async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
     """The lines, cut anywhere: a chunk must fit the bus however long a line is."""
-    buffer = bytearray()
+    buffer, clock = bytearray(), asyncio.get_running_loop().time
+    began = clock()
     for number, line in enumerate(dump(folded)):
         buffer += line
         buffer += b"\n"
@@ -115,48 +159,84 @@ async def _chunks(folded: Folded[S]) -> AsyncIterator[bytes]:
             yield bytes(buffer[:CHUNK_BYTES])
             del buffer[:CHUNK_BYTES]
         if number % LINES_PER_TURN == LINES_PER_TURN - 1:
-            await asyncio.sleep(0)
-    yield bytes(buffer)
+            await asyncio.sleep(clock() - began)
+            began = clock()
+    if buffer:
+        yield bytes(buffer)
 
 
-async def _manifest(connection: Connection, service: str) -> _Manifest | None:
+async def _manifest(connection: Connection, service: str) -> Manifest | None:
+    """The manifest that is stored; raises ValueError for what is none."""
     entry = await last_message(connection, SNAPSHOTS, _manifest_subject(service))
     if entry is None:
         return None
+    if len(entry.content) > MANIFEST_BYTES_MAX:
+        raise ValueError(f"its manifest has {len(entry.content)} bytes")
     try:
-        fields = json.loads(entry.content)
-        return _Manifest(
-            id=str(fields["id"]),
-            chunks=int(fields["chunks"]),
-            committed=int(fields["committed"]),
-            expected_sequence=int(fields["expected_sequence"]),
-            sha256=str(fields["sha256"]),
-        )
-    except (ValueError, TypeError, LookupError):
-        return None
+        manifest = Manifest.model_validate_json(entry.content)
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
+        raise ValueError(f"its manifest cannot be read: {fields or 'no JSON'}") from error
+    if manifest.chunks != -(-manifest.bytes // CHUNK_BYTES):
+        raise ValueError(f"its manifest names {manifest.chunks} chunks of {manifest.bytes} bytes")
+    return manifest
 
 
-async def _is_of_this_log(connection: Connection, service: str, manifest: _Manifest) -> bool:
-    """Whether the log holds the commit record after which the snapshot was taken."""
+async def _check_log(connection: Connection, service: str, manifest: Manifest, log: LogId) -> None:
+    """Raises ValueError unless the log holds the commit record that it was taken after."""
+    if manifest.log != log:
+        raise ValueError(f"it is of the log {manifest.log!r}, and this is {log}")
     record = await message_at(connection, STREAM, manifest.expected_sequence)
     if record is None or record.subject != commit_subject(service):
-        return False
-    return committed_position(record) == manifest.committed
+        raise ValueError(f"the log has no commit of {service} at {manifest.expected_sequence}")
+    if committed_position(record) != manifest.committed:
+        raise ValueError(f"the commit at {manifest.expected_sequence} is another one")
 
 
-async def _content(connection: Connection, service: str, manifest: _Manifest) -> bytes | None:
-    """All chunks in one; None where one is missing or cannot be decompressed."""
-    slots = asyncio.Semaphore(READS_MAX)
+async def _folded(
+    connection: Connection, service: Service[S, I, O], manifest: Manifest
+) -> Folded[S]:
+    """What the snapshot holds; raises ValueError where it is not what the manifest says."""
+    loader, digest, size = Loader(type(service.initial)), hashlib.sha256(), 0
+    rest = b""
+    async for chunk in _stored_chunks(connection, service.name, manifest):
+        digest.update(chunk)
+        size += len(chunk)
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            loader.add(line)
+        if len(rest) > LINE_BYTES_MAX:
+            raise ValueError(f"a line has more than {LINE_BYTES_MAX} bytes")
+    if rest or size != manifest.bytes or digest.hexdigest() != manifest.sha256:
+        raise ValueError("its chunks are not those that were saved")
+    return loader.folded()
 
-    async def read(number: int) -> bytes | None:
-        async with slots:
-            subject = _chunk_subject(service, manifest.id, number)
-            entry = await last_message(connection, SNAPSHOTS, subject)
-            return None if entry is None else zlib.decompress(entry.content)
 
+async def _stored_chunks(
+    connection: Connection, service: str, manifest: Manifest
+) -> AsyncIterator[bytes]:
+    """The chunks in their order, some of them ahead; raises ValueError for one that is none."""
+
+    async def read(number: int) -> bytes:
+        subject = _chunk_subject(service, manifest.id, number)
+        entry = await last_message(connection, SNAPSHOTS, subject)
+        if entry is None:
+            raise ValueError(f"chunk {number} of {manifest.chunks} is missing")
+        return _unpacked(entry.content, number)
+
+    for first in range(0, manifest.chunks, READS_MAX):
+        numbers = range(first, min(first + READS_MAX, manifest.chunks))
+        for chunk in await asyncio.gather(*map(read, numbers)):
+            yield chunk
+
+
+def _unpacked(content: bytes, number: int) -> bytes:
+    decompression = zlib.decompressobj()
     try:
-        chunks = await asyncio.gather(*(read(number) for number in range(manifest.chunks)))
-    except zlib.error:
-        return None
-    whole = [chunk for chunk in chunks if chunk is not None]
-    return b"".join(whole) if len(whole) == manifest.chunks else None
+        # One byte more than it may have shows that it has too many.
+        chunk = decompression.decompress(content, CHUNK_BYTES + 1)
+    except zlib.error as error:
+        raise ValueError(f"chunk {number} cannot be decompressed") from error
+    if len(chunk) > CHUNK_BYTES or not decompression.eof:
+        raise ValueError(f"chunk {number} is cut short, or has more than {CHUNK_BYTES} bytes")
+    return chunk

@@ -1,7 +1,9 @@
 """What is known of the objects that lie in the buckets of the read model; pure, without I/O."""
 
+import json
 import re
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import NamedTuple
 
 from nodepool.contract.buckets import PARTS
@@ -10,15 +12,21 @@ ObjectKey = tuple[str, str]
 """An object of the read model: its bucket, and its key with slashes."""
 VERSION = "Nodepool-Version"
 """The header that carries an object's version: the position in the log that touched it last."""
+LOG = "Nodepool-Log"
+"""The header that names the log whose positions the version counts."""
 RENDERING = "Nodepool-Rendering"
 """The header that says how an object was made a document: the same version can look otherwise."""
 TOMBSTONE_S = 3600
 """How long readers can see that an object was deleted; then the server forgets it."""
 
+EXPIRY_S = 60.0
+"""By how much sooner the server may forget a tombstone."""
 _DIGITS = re.compile("[0-9]{1,18}")
 # The characters that https://docs.nats.io/nats-concepts/jetstream/key-value-store allows in a key;
 # the slashes of an object's key become the dots of the stored one.
 _KEY = re.compile(r"[-_=a-zA-Z0-9]+([./][-_=a-zA-Z0-9]+)*")
+_FOREIGN = "\0"
+"""How the key of a subject begins that no object can have; the subject follows as it is."""
 _KEY_MAX = 2_000
 """The longest key, in characters: a whole line of the protocol has at most 4,096."""
 
@@ -27,12 +35,14 @@ class StoredObject(NamedTuple):
     """The last write of an object: its sequence in the bucket, its version, whether it deleted.
 
     rendering: how the object was made a document.
+    log: the identity of the log whose positions the version counts; empty for one of old.
     """
 
     position: int
     version: int
     deleted: bool = False
     rendering: str = ""
+    log: str = ""
 
 
 NOTHING = StoredObject(position=0, version=0, deleted=True)
@@ -41,7 +51,7 @@ NOTHING = StoredObject(position=0, version=0, deleted=True)
 
 def key_fault(key: ObjectKey) -> str | None:
     """Why an object cannot be stored under its key; None where it can."""
-    name = key[1]
+    name = key[1].removeprefix(_FOREIGN)
     if len(name) > _KEY_MAX:
         return f"the key has {len(name)} characters; at most {_KEY_MAX} are stored"
     if not _KEY.fullmatch(name):
@@ -52,13 +62,16 @@ def key_fault(key: ObjectKey) -> str | None:
 def subject_of_object(key: ObjectKey) -> str:
     """The subject of an object in its bucket."""
     bucket, name = key
+    if name.startswith(_FOREIGN):
+        return f"$KV.{bucket}.{name.removeprefix(_FOREIGN)}"
     return f"$KV.{bucket}.{name.replace('/', '.')}"
 
 
 def key_of_object(bucket: str, subject: str) -> ObjectKey:
-    """The key of the object on this subject."""
-    parts = subject.removeprefix(f"$KV.{bucket}.").split(".", PARTS[bucket] - 1)
-    return bucket, "/".join(parts)
+    """The key of the object on this subject; a subject that none has makes a key that none has."""
+    name = subject.removeprefix(f"$KV.{bucket}.")
+    key = bucket, "/".join(name.split(".", PARTS[bucket] - 1))
+    return key if subject_of_object(key) == subject else (bucket, _FOREIGN + name)
 
 
 def stored_object(headers: Mapping[str, str], position: int) -> StoredObject:
@@ -66,7 +79,9 @@ def stored_object(headers: Mapping[str, str], position: int) -> StoredObject:
     text = headers.get(VERSION, "")
     version = int(text) if _DIGITS.fullmatch(text) else 0
     deleted = headers.get("KV-Operation") in ("DEL", "PURGE")
-    return StoredObject(position, version, deleted, headers.get(RENDERING, ""))
+    return StoredObject(
+        position, version, deleted, headers.get(RENDERING, ""), headers.get(LOG, "")
+    )
 
 
 def headers_of(written: StoredObject, replaced: int) -> dict[str, str]:
@@ -75,10 +90,104 @@ def headers_of(written: StoredObject, replaced: int) -> dict[str, str]:
         "Nats-Expected-Last-Subject-Sequence": str(replaced),
         VERSION: str(written.version),
         RENDERING: written.rendering,
+        LOG: written.log,
     }
     if written.deleted:
         headers |= {"KV-Operation": "DEL", "Nats-TTL": f"{TOMBSTONE_S}s"}
     return headers
+
+
+def replaces(wanted: StoredObject, stored: StoredObject) -> bool:
+    """Whether to write what is wanted over what is stored: it is newer, or looks otherwise.
+
+    What is stored is older than all others if it counts the positions of another log.
+    """
+    if wanted.deleted and stored.deleted:
+        return False
+    if stored.log == wanted.log and wanted.version < stored.version:
+        return False
+    return wanted != stored._replace(position=wanted.position)
+
+
+class Finding(Enum):
+    """What a write is that another program may have made."""
+
+    RIGHT = auto()
+    """What this writer would write, or will replace by itself."""
+    WRONG = auto()
+    """What no writer of this log writes at this version."""
+    NEWER = auto()
+    """Of a version that this writer has not come to yet."""
+
+
+def examine(stored: StoredObject, wanted: StoredObject, committed: int, log_end: int) -> Finding:
+    """What a stored object is by its headers.
+
+    wanted: what this writer would write, whose state goes up to `committed`.
+    log_end: the position of the newest message of the log.
+
+    Where it is right and has the version of what is wanted, its content remains to be compared.
+    """
+    if stored.log != wanted.log:
+        return Finding.WRONG
+    if stored.version > max(committed, wanted.version):
+        return Finding.WRONG if stored.version > log_end else Finding.NEWER
+    if wanted.deleted:
+        return Finding.RIGHT
+    is_older = stored.version < wanted.version
+    is_same = stored.version == wanted.version and not stored.deleted
+    return Finding.RIGHT if is_older or is_same else Finding.WRONG
+
+
+def is_same_document(content: bytes, wanted: bytes) -> bool:
+    """Whether two documents say the same, in whatever order their fields come."""
+    if content == wanted:
+        return True
+    try:
+        documents = (json.loads(content), json.loads(wanted))
+    except (ValueError, RecursionError):
+        return False
+    # As text, because True equals 1.
+    first, second = (json.dumps(document, sort_keys=True) for document in documents)
+    return first == second
+
+
+class Extent:
+    """How much of a bucket is known: everything up to a position, and own writes beyond it.
+
+    created: when the bucket was made, as the server writes it; empty while that is unknown.
+    known: the position up to which every write is this writer's or has been examined.
+    """
+
+    def __init__(self) -> None:
+        self.created = ""
+        self.known = 0
+        self._own: set[int] = set()
+
+    def note(self, position: int) -> None:
+        """Takes note of a write of this writer."""
+        self._own.add(position)
+        self._absorb()
+
+    def is_own(self, position: int) -> bool:
+        """Whether this writer has made the write at a position beyond what is known."""
+        return position in self._own
+
+    def examined(self, position: int) -> None:
+        """Everything up to this position has been examined."""
+        self.known = max(self.known, position)
+        self._own = {own for own in self._own if own > self.known}
+        self._absorb()
+
+    def begin(self, created: str) -> None:
+        """The bucket is another one: nothing of it is known."""
+        self.created, self.known = created, 0
+        self._own.clear()
+
+    def _absorb(self) -> None:
+        while self.known + 1 in self._own:
+            self.known += 1
+            self._own.remove(self.known)
 
 
 class StoredObjects:
@@ -109,6 +218,21 @@ class StoredObjects:
         """Remembers that the bucket holds nothing for this key."""
         self._objects.pop(key, None)
         self._tombstones.pop(key, None)
+
+    def note_read(self, key: ObjectKey, written: StoredObject, now: float) -> None:
+        """Remembers a write that was read, unless a later one of the object is known."""
+        if written.position > self.get(key).position:
+            self.note(key, written, now)
+
+    def count(self, bucket: str, now: float) -> range:
+        """How many messages the bucket may hold, when this is all that is known of it.
+
+        The server forgets a tombstone at about the moment at which it expires here.
+        """
+        total = sum(1 for name, _ in self._objects if name == bucket)
+        buried = [expiry for (name, _), expiry in self._tombstones.items() if name == bucket]
+        expiring = sum(1 for expiry in buried if expiry < now + EXPIRY_S)
+        return range(total - expiring, total + 1)
 
     def live(self) -> set[ObjectKey]:
         """Every object that is stored and not deleted."""

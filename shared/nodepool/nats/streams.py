@@ -1,22 +1,54 @@
 """The streams of the control plane: the log, the snapshots, and the buckets of the read model."""
 
+import hashlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from nats.aio.client import Client
 
 from nodepool.contract.buckets import BUCKETS
+from nodepool.contract.log import LogId
 from nodepool.nats.api import request
-from nodepool.nats.errors import ServerRefusal
+from nodepool.nats.errors import LogChanged, ServerRefusal
 
 STREAM = "NODEPOOL"
 """The log."""
 SNAPSHOTS = "NODEPOOL_SNAPSHOTS"
+IDENTITY = "nodepool.log"
+"""The key in the log's metadata under which its identity lies."""
 
 Config = Mapping[str, object]
 """A stream's configuration as the JetStream API takes it."""
 
 _OTHER_SETTINGS = 10058
 """The API's code for a stream that is there under this name with other settings."""
+_NOT_FOUND = 10059
+"""The API's code for a stream that is not there."""
+
+
+class StreamInfo(NamedTuple):
+    """A stream as it is on the server.
+
+    created: the moment at which it was made, as the server writes it.
+    metadata: what programs have noted on it.
+    messages: how many it holds.
+    last: the position of its newest message; 0 for one that never had any.
+    """
+
+    created: str
+    metadata: Mapping[str, str]
+    messages: int
+    last: int
+
+    @property
+    def log(self) -> LogId:
+        """The identity of a log: what its metadata says, else what follows from its creation.
+
+        So a log of an earlier release gets the same identity from every program, and keeps it if
+        such a release, which knows nothing of it, updates the stream.
+        """
+        of_creation = hashlib.sha256(self.created.encode()).hexdigest()[:16]
+        return LogId(self.metadata.get(IDENTITY) or of_creation)
 
 
 def streams(replicas: int = 1) -> dict[str, Config]:
@@ -75,15 +107,69 @@ def _bucket(bucket: str, replicas: int) -> dict[str, object]:
     }
 
 
-async def provision(client: Client, replicas: int = 1) -> None:
+async def provision(client: Client, replicas: int = 1) -> LogId:
     """Creates every stream that is missing, and updates one that has other settings.
 
-    Any number of programs may do so at the same time; nothing that is stored is lost.
+    Returns the identity of the log. Any number of programs may do so at the same time; nothing that
+    is stored is lost.
     """
-    for name, config in streams(replicas).items():
+    configs = streams(replicas)
+    log = await _provision_log(client, configs.pop(STREAM))
+    for name, config in configs.items():
+        await provision_stream(client, name, config)
+    return log
+
+
+async def provision_stream(client: Client, name: str, config: Config) -> None:
+    """Creates one stream, or updates one that has other settings."""
+    try:
+        await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+    except ServerRefusal as refusal:
+        if refusal.code != _OTHER_SETTINGS:
+            raise
+        await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+
+
+async def _provision_log(client: Client, config: Config) -> LogId:
+    """The same for the log; its identity is noted on it, and what others have noted is kept."""
+    info = await stream_info(client, STREAM)
+    while info is None:
         try:
-            await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+            await request(client, f"$JS.API.STREAM.CREATE.{STREAM}", config)
         except ServerRefusal as refusal:
-            if refusal.code != _OTHER_SETTINGS:
+            if refusal.code != _OTHER_SETTINGS:  # Else another program has just created it.
                 raise
-            await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+        info = await stream_info(client, STREAM)
+    kept = {key: text for key, text in info.metadata.items() if not key.startswith("_nats.")}
+    metadata = {**kept, IDENTITY: info.log}
+    await provision_stream(client, STREAM, {**config, "metadata": metadata})
+    return info.log
+
+
+async def stream_info(client: Client, stream: str) -> StreamInfo | None:
+    """A stream as it is now; None where there is none."""
+    try:
+        info = await request(client, f"$JS.API.STREAM.INFO.{stream}")
+    except ServerRefusal as refusal:
+        if refusal.code != _NOT_FOUND:
+            raise
+        return None
+    config, state = info["config"], info["state"]
+    assert isinstance(config, dict), "a stream's info has its configuration"
+    assert isinstance(state, dict), "a stream's info has a state"
+    metadata = config.get("metadata") or {}
+    return StreamInfo(str(info["created"]), metadata, int(state["messages"]), state["last_seq"])
+
+
+async def verify_log(client: Client, log: LogId, read_to: int) -> None:
+    """Returns where the log is still the same one, and reaches what was read of it.
+
+    Raises LogChanged where it is not.
+    """
+    info = await stream_info(client, STREAM)
+    if info is None:
+        raise LogChanged(f"the log {log} is gone")
+    if info.log != log:
+        raise LogChanged(f"the log is {info.log}, and no longer {log}")
+    if info.last < read_to:
+        raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")

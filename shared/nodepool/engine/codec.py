@@ -1,0 +1,226 @@
+"""Values of a state as plain JSON, and back with every type checked."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from immutables import Map
+from pydantic import BaseModel
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Decoder = Callable[[Json], object]
+
+
+_Encoder = Callable[[Any], Json]
+_ENCODERS: dict[type, _Encoder] = {}
+"""How a value of each type is encoded, found out once: a snapshot has millions of values."""
+MODELS_MAX, MODEL_MAX = 4_096, 500
+"""How many documents of a model are remembered, and how long they are: many Nodes have the same."""
+
+
+def encode(value: object) -> Json:
+    """A value of a state as plain JSON; raises TypeError for what a state cannot hold."""
+    kind = type(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is None:
+        encoder = _ENCODERS[kind] = _encoder(kind)
+    return encoder(value)
+
+
+def _encoder(kind: type) -> _Encoder:
+    if issubclass(kind, Enum):
+        return lambda value: encode(value.value)
+    if kind is type(None) or issubclass(kind, bool | int | float | str):
+        return lambda value: value
+    if issubclass(kind, datetime):
+        return lambda value: value.astimezone(UTC).isoformat()
+    if issubclass(kind, Map):
+        return lambda value: [[encode(key), encode(value[key])] for key in sorted(value)]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): encode(value[key]) for key in sorted(value)}
+    if issubclass(kind, tuple | list):
+        return lambda value: [encode(item) for item in value]
+    if issubclass(kind, BaseModel):
+        return lambda value: value.model_dump(mode="json", exclude_defaults=True)
+    if is_dataclass(kind):
+        names = [field.name for field in fields(kind)]
+        return lambda value: [encode(getattr(value, name)) for name in names]
+    raise TypeError(f"a state cannot hold {kind.__name__}")
+
+
+def decoder(hint: object) -> Decoder:
+    """A function that turns what `encode` made of a value of this type back into it.
+
+    It raises ValueError for what `encode` makes of no value of this type.
+    """
+    if isinstance(hint, NewType):
+        return decoder(hint.__supertype__)
+    if isinstance(hint, TypeVar):
+        return decoder(hint.__bound__)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _optional(args)
+    if origin is Literal:
+        return _one_of({(type(value), value): value for value in args})
+    if origin is Map:
+        return _map(*map(decoder, args))
+    if origin is tuple:
+        return _tuple(args)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(*map(decoder, args))
+    kind = origin if is_dataclass(origin) else hint
+    assert isinstance(kind, type), f"a state cannot hold {hint}"
+    return _plain(kind)
+
+
+def _wrong(raw: Json, wanted: str) -> ValueError:
+    return ValueError(f"{raw!r:.50} is no {wanted}")
+
+
+def _items(raw: Json) -> list[Json]:
+    if isinstance(raw, list):
+        return raw
+    raise _wrong(raw, "list")
+
+
+def _each(*decoders: Decoder) -> Callable[[Json], tuple[object, ...]]:
+    """A decoder for a list with one item for each of these."""
+
+    def decode(raw: Json) -> tuple[object, ...]:
+        if type(raw) is not list or len(raw) != len(decoders):
+            raise _wrong(raw, f"list of {len(decoders)}")
+        return tuple([decode(item) for decode, item in zip(decoders, raw, strict=True)])
+
+    return decode
+
+
+def _pairs(key: Decoder, item: Decoder, raw: list[Json]) -> dict[object, object]:
+    """Pairs of a key and an item, none of them twice."""
+    pair = _each(key, item)
+    decoded: dict[object, object] = {}
+    for name, value in map(pair, raw):
+        decoded[name] = value
+    if len(decoded) < len(raw):
+        raise ValueError("a key is there twice")
+    return decoded
+
+
+def _map(key: Decoder, item: Decoder) -> Decoder:
+    return lambda raw: Map(_pairs(key, item, _items(raw)))
+
+
+def _mapping(key: Decoder, item: Decoder) -> Decoder:
+    """Any mapping with text for keys: plain JSON, or a persistent map as a list of pairs."""
+
+    def decode(raw: Json) -> object:
+        if isinstance(raw, dict):
+            return {key(name): item(value) for name, value in raw.items()}
+        return Map(_pairs(key, item, _items(raw)))
+
+    return decode
+
+
+def _optional(args: tuple[object, ...]) -> Decoder:
+    (inner,) = (decoder(arg) for arg in args if arg is not type(None))
+    return lambda raw: None if raw is None else inner(raw)
+
+
+def _one_of(values: Mapping[tuple[type, object], object]) -> Decoder:
+    """A decoder for some plain values, each given by its type too, for True equals 1."""
+
+    def decode(raw: Json) -> object:
+        if not isinstance(raw, str | int) or (type(raw), raw) not in values:
+            raise ValueError(f"{raw!r:.50} is none of {', '.join(str(name) for _, name in values)}")
+        return values[type(raw), raw]
+
+    return decode
+
+
+def _tuple(args: tuple[object, ...]) -> Decoder:
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = decoder(args[0])
+        return lambda raw: tuple(map(item, _items(raw)))
+    return _each(*map(decoder, args))
+
+
+def _plain(kind: type) -> Decoder:
+    if simple := _SIMPLE.get(kind):
+        return simple
+    if issubclass(kind, tuple):
+        return _record(kind, list(get_type_hints(kind).values()))
+    if issubclass(kind, BaseModel):
+        return _model(kind)
+    if issubclass(kind, Enum):
+        return _one_of({(type(member.value), member.value): member for member in kind})
+    assert is_dataclass(kind), f"a state cannot hold {kind.__name__}"
+    hints = get_type_hints(kind)
+    return _record(kind, [hints[field.name] for field in fields(kind)])
+
+
+def _record(kind: type, hints: list[object]) -> Decoder:
+    parts = _each(*map(decoder, hints))
+    return lambda raw: kind(*parts(raw))
+
+
+def _model(kind: type[BaseModel]) -> Decoder:
+    known: dict[str, BaseModel] = {}
+
+    def decode(raw: Json) -> object:
+        document = repr(raw)
+        if (model := known.get(document)) is not None:
+            return model
+        model = kind.model_validate(raw)
+        # A model is lenient with its input: it converts values, and ignores unknown fields.
+        if encode(model) != raw:
+            raise _wrong(raw, kind.__name__)
+        if len(document) <= MODEL_MAX and len(known) < MODELS_MAX:
+            known[document] = model
+        return model
+
+    return decode
+
+
+def _text(raw: Json) -> str:
+    if type(raw) is not str:
+        raise _wrong(raw, "text")
+    if not raw.isascii():
+        raw.encode()  # Raises ValueError for half a character, which nothing could store.
+    return raw
+
+
+def _integer(raw: Json) -> int:
+    if type(raw) is not int:
+        raise _wrong(raw, "integer")
+    return raw
+
+
+def _number(raw: Json) -> float:
+    if type(raw) not in (int, float) or not math.isfinite(raw):  # type: ignore[arg-type]  # A number by then.
+        raise _wrong(raw, "number")
+    return raw  # type: ignore[return-value]  # Likewise.
+
+
+def _truth(raw: Json) -> bool:
+    if type(raw) is not bool:
+        raise _wrong(raw, "truth value")
+    return raw
+
+
+def _moment(raw: Json) -> datetime:
+    moment = datetime.fromisoformat(_text(raw))
+    if moment.tzinfo is not UTC or moment.isoformat() != raw:
+        raise _wrong(raw, "moment in UTC")
+    return moment
+
+
+_SIMPLE: Mapping[object, Decoder] = {
+    str: _text,
+    int: _integer,
+    float: _number,
+    bool: _truth,
+    datetime: _moment,
+}

@@ -1,0 +1,73 @@
+"""The shape of a state as plain text, so that a snapshot of another shape is recognised."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+Schema = list[list[str]]
+"""A list for each class: its name, then its fields or members in their order, with their types."""
+
+
+def schema(state: type) -> Schema:
+    """The classes that a state is made of, in the order in which they are met first.
+
+    Two states with equal schemas are written alike. Defaults of models count, for what has its
+    default is left out when a model is written, and so do the members of enumerations.
+    """
+    found: dict[type, list[str]] = {}
+    _collect(state, found)
+    return list(found.values())
+
+
+def _collect(hint: object, found: dict[type, list[str]]) -> None:
+    if isinstance(hint, NewType):
+        return _collect(hint.__supertype__, found)
+    if isinstance(hint, TypeVar):
+        return _collect(hint.__bound__, found)
+    for argument in () if get_origin(hint) is Literal else get_args(hint):
+        _collect(argument, found)
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or kind in found or not (lines := list(_lines(kind))):
+        return None
+    found[kind] = [kind.__name__, *lines]
+    if not issubclass(kind, Enum):
+        for inner in get_type_hints(kind).values():
+            _collect(inner, found)
+    return None
+
+
+def _lines(kind: type) -> Iterator[str]:
+    """The fields or members of a class; nothing for one that has none, such as `str`."""
+    if issubclass(kind, Enum):
+        yield from (f"{member.name} = {member.value!r}" for member in kind)
+    elif issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            shown = "" if field.is_required() else f" = {default!r}"
+            yield f"{name}: {_text(field.annotation)}{shown}"
+    elif is_dataclass(kind):
+        hints = get_type_hints(kind)
+        yield from (f"{field.name}: {_text(hints[field.name])}" for field in fields(kind))
+    elif issubclass(kind, tuple) and kind is not tuple:
+        yield from (f"{name}: {_text(hint)}" for name, hint in get_type_hints(kind).items())
+
+
+def _text(hint: object) -> str:
+    """A type as it is written in source, whichever form of it was used there."""
+    if hint is None or hint is type(None):
+        return "None"
+    if hint is Ellipsis:
+        return "..."
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _text(arguments[0])
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin in (Union, UnionType):
+        return " | ".join(map(_text, arguments))
+    name = str(getattr(origin or hint, "__name__", hint))
+    return f"{name}[{', '.join(map(_text, arguments))}]" if arguments else name

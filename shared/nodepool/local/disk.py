@@ -1,0 +1,80 @@
+"""A nats-server that has run out of disk, and stores again when there is room, without a restart.
+
+It stops storing for good at the first write that fails for want of space, and refuses before that
+at three quarters of what its own data and the free space make together, a limit that it computes
+when JetStream starts. So both end when JetStream is stopped and started inside the same server.
+"""
+
+import os
+from pathlib import Path
+
+ROOM_BYTES = 4 << 20
+"""How much it must be able to store before it is worth a try."""
+LOG_BYTES_MAX = 1 << 20
+"""The most that is read of the server's log at once."""
+
+_SIGNS = (b"no space left on device", b"disk quota exceeded", b"file resource limits exceeded")
+"""What the server logs, in small letters, when it has no room."""
+
+
+class DiskWatch:
+    """Whether a server has run out of disk, by its log, and whether it has room again.
+
+    store: the folder of its data.
+    log_file: the file that it logs to.
+    """
+
+    def __init__(self, store: Path, log_file: Path) -> None:
+        self._store = store
+        self._log_file = log_file
+        self._read = log_file.stat().st_size if log_file.exists() else 0
+        self._is_full = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it could not store something, at the last check."""
+        return self._is_full
+
+    def check(self) -> bool:
+        """Reads what the server has logged; whether it is full, and storing is worth a try."""
+        lines = self._new_lines().lower()
+        self._is_full = self._is_full or any(sign in lines for sign in _SIGNS)
+        return self._is_full and self._has_room()
+
+    def relieved(self) -> None:
+        """It was made to try again; what it has logged so far counts no more."""
+        self._new_lines()
+        self._is_full = False
+
+    def _new_lines(self) -> bytes:
+        try:
+            size = self._log_file.stat().st_size
+            with self._log_file.open("rb") as log:
+                # A log that was begun anew is shorter.
+                start = self._read if self._read <= size else 0
+                log.seek(max(start, size - LOG_BYTES_MAX))
+                lines = log.read(LOG_BYTES_MAX)
+                self._read = log.tell()
+        except OSError:
+            return b""
+        return lines
+
+    def _has_room(self) -> bool:
+        try:
+            stat = os.statvfs(self._store)
+        except OSError:
+            return False
+        free, own = stat.f_bavail * stat.f_frsize, _size(self._store)
+        return (free + own) * 3 // 4 >= own + ROOM_BYTES
+
+
+def _size(folder: Path) -> int:
+    """How much the files below a folder take; one that goes meanwhile counts as nothing."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += Path(place, name).stat().st_blocks * 512
+            except OSError:
+                continue
+    return total

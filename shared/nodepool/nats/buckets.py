@@ -1,0 +1,58 @@
+"""The buckets of the read model: read whole, and made again."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from nodepool.contract.log import Entry, LogId
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import StreamChanged
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import provision_stream, stream_info, streams
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """Where the read model is written.
+
+    log: the identity of the log whose positions are the versions of the objects.
+    replicas: how many copies of a bucket the servers keep, should it have to be made again.
+    """
+
+    connection: Connection
+    publisher: Publisher
+    log: LogId
+    replicas: int = 1
+
+
+async def restore_bucket(bus: Bus, bucket: str) -> bool:
+    """Makes a bucket again where it is gone; whether it was."""
+    name = f"KV_{bucket}"
+    if await stream_info(bus.connection, name) is not None:
+        return False
+    await provision_stream(bus.connection, name, streams(bus.replicas)[name])
+    return True
+
+
+async def read_bucket(
+    connection: Connection, bucket: str, *, start: int = 1
+) -> AsyncIterator[list[Entry]]:
+    """The newest write of every object of a bucket, from a position on, in the order of writing.
+
+    Raises StreamChanged where the bucket is gone.
+    """
+    verify = partial(_verify, connection, bucket)
+    reader = Reader(connection, f"KV_{bucket}", [f"$KV.{bucket}.>"], start=start, verify=verify)
+    try:
+        await reader.open()
+        while reader.pending:
+            if entries := await reader.next(timeout_s=5):
+                yield entries
+    finally:
+        await reader.close()
+
+
+async def _verify(connection: Connection, bucket: str, _read_to: int) -> None:
+    if await stream_info(connection, f"KV_{bucket}") is None:
+        raise StreamChanged(f"the bucket {bucket} is gone")

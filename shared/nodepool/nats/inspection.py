@@ -1,0 +1,169 @@
+"""What others have written into the buckets of the read model, found while it is written."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from nats.errors import Error as NatsError
+
+from nodepool.contract.log import Entry
+from nodepool.nats.api import last_message
+from nodepool.nats.buckets import read_bucket
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.stored_objects import (
+    Extent,
+    Finding,
+    ObjectKey,
+    StoredObject,
+    StoredObjects,
+    key_of_object,
+    stored_object,
+    subject_of_object,
+)
+from nodepool.nats.streams import STREAM, StreamInfo, stream_info
+
+INSPECT_S = 3.0
+"""The pause between two inspections."""
+SLICE = 100
+"""After so many examined objects other tasks get four times as long as it took."""
+UNDECIDED_MAX = 1_000
+"""How many objects of a newer version are looked at again in one inspection."""
+PATIENCE = 2
+"""How many inspections an object of a newer version outlasts; by then another replica, which alone
+may have written it, has been heard of, and this writer writes no more."""
+
+Report = Callable[[str, int], None]
+"""Takes what is wrong with objects of the read model, and with how many."""
+
+
+class Written(Protocol):
+    """What an inspection needs of the writer."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the writer writes, and knows what is stored."""
+        ...
+
+    def invalidate(self) -> None:
+        """Reads what is stored again and compares it."""
+        ...
+
+    def examine(
+        self, key: ObjectKey, stored: StoredObject, content: bytes, log_end: int
+    ) -> Finding:
+        """What a stored object is; a wrong one is written again."""
+        ...
+
+
+class Inspection:
+    """Compares the buckets, every few seconds, with what one writer knows of them.
+
+    Whatever the server has stored and this writer has not is read once and examined, contents
+    included: when it begins that is everything, and later nothing unless another program writes.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        buckets: Sequence[str],
+        stored: StoredObjects,
+        writer: Written,
+        report: Report,
+    ) -> None:
+        self._connection = connection
+        self._stored = stored
+        self._writer = writer
+        self._report = report
+        self._extents = {bucket: Extent() for bucket in buckets}
+        self._undecided: dict[ObjectKey, int] = {}
+
+    def wrote(self, bucket: str, position: int) -> None:
+        """Takes note of a write of this writer."""
+        self._extents[bucket].note(position)
+
+    async def run(self) -> None:
+        """Inspects for ever; an error of the bus only delays it."""
+        while True:
+            await asyncio.sleep(INSPECT_S)
+            try:
+                await self._inspect()
+            except (StreamChanged, Conflict, InDoubt, ServerRefusal, NatsError, OSError):
+                continue
+
+    async def _inspect(self) -> None:
+        for bucket, extent in self._extents.items():
+            if not self._writer.is_writing:
+                self._undecided = dict.fromkeys(self._undecided, 0)
+                return
+            known = extent.known
+            info = await stream_info(self._connection, f"KV_{bucket}")
+            if info is None or self._has_changed(bucket, known, info):
+                self._writer.invalidate()
+            if info is not None and info.last > extent.known:
+                await self._examine_all(bucket, info.last)
+        await self._examine_undecided()
+
+    def _has_changed(self, bucket: str, known: int, info: StreamInfo) -> bool:
+        """Whether the bucket is another one, or holds less than it should."""
+        extent = self._extents[bucket]
+        if extent.created != info.created or info.last < extent.known:
+            is_first = not extent.created
+            extent.begin(info.created)
+            return not is_first
+        if not known == extent.known == info.last:
+            return False  # Something is being written, so that the count tells nothing.
+        wanted = self._stored.count(bucket, asyncio.get_running_loop().time())
+        if info.messages in wanted:
+            return False
+        self._report(f"objects are missing in {bucket}", max(0, wanted.start - info.messages))
+        return True
+
+    async def _examine_all(self, bucket: str, last: int) -> None:
+        """Examines what lies in a bucket up to `last` and is not known."""
+        extent, log_end, wrong = self._extents[bucket], await self._log_end(), 0
+        async for entries in read_bucket(self._connection, bucket, start=extent.known + 1):
+            for first in range(0, len(entries), SLICE):
+                began = asyncio.get_running_loop().time()
+                for entry in entries[first : first + SLICE]:
+                    if not extent.is_own(entry.position):
+                        wrong += self._examine(bucket, entry, log_end)
+                await asyncio.sleep(4 * (asyncio.get_running_loop().time() - began))
+                if not self._writer.is_writing:
+                    return
+            extent.examined(entries[-1].position)
+        extent.examined(last)
+        if wrong:
+            self._report(f"objects in {bucket} are not what was written", wrong)
+
+    def _examine(self, bucket: str, entry: Entry, log_end: int) -> bool:
+        """Whether an object is wrong; one that this writer has written since is not."""
+        key = key_of_object(bucket, entry.subject)
+        stored = stored_object(entry.headers, entry.position)
+        if entry.position < self._stored.get(key).position:
+            self._undecided.pop(key, None)
+            return False
+        finding = self._writer.examine(key, stored, entry.content, log_end)
+        if finding is Finding.NEWER:
+            self._undecided.setdefault(key, 0)
+        else:
+            self._undecided.pop(key, None)
+        return finding is Finding.WRONG
+
+    async def _examine_undecided(self) -> None:
+        """Examines objects again whose version was newer than the writer's state."""
+        keys = list(self._undecided)[:UNDECIDED_MAX]
+        log_end = await self._log_end() if keys else 0
+        for key in keys:
+            bucket = key[0]
+            self._undecided[key] += 1
+            end = log_end if self._undecided[key] < PATIENCE else 0
+            entry = await last_message(self._connection, f"KV_{bucket}", subject_of_object(key))
+            if entry is None:
+                del self._undecided[key]
+            elif self._writer.is_writing and self._examine(bucket, entry, end):
+                self._report(f"objects in {bucket} are not what was written", 1)
+
+    async def _log_end(self) -> int:
+        info = await stream_info(self._connection, STREAM)
+        return info.last if info is not None else 0

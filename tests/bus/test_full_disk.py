@@ -1,0 +1,168 @@
+"""A real server whose disk is full: nothing is lost, and it stores again when there is room.
+
+The disk is a file system in memory of some megabytes, which only an administrator can mount.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bus.harness import BINARY, connected, outcome, outcomes, send, serving, until
+from bus.test_runtime import ALARM
+from nodepool.contract.commands import SetQuota
+from nodepool.local.server import NatsServer
+from nodepool.local.supervisor import keep_storing
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from quota.decide import SERVICE as QUOTA
+from support.constants import H100, ZONE
+from support.ports import free_port
+
+MEGABYTES = 24
+SUBJECT = "np.cmd.a.b.c.D"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, with room for `MEGABYTES`."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    if done.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@asynccontextmanager
+async def stored_on(disk: Path) -> AsyncIterator[NatsServer]:
+    """A server with its data on this disk, kept as `nodepool up` keeps it."""
+    with NatsServer(disk / "nats", free_port(), BINARY) as server:
+        keeping = asyncio.create_task(keep_storing(server))
+        try:
+            yield server
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+
+def limit(number: int) -> SetQuota:
+    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
+
+
+async def stores(connection: Connection, bytes: int = 1_000) -> bool:
+    """Whether the server stores a message of this size."""
+    try:
+        await api.publish(connection, SUBJECT, b"x" * bytes, timeout_s=1)
+    except (InDoubt, ServerRefusal):
+        return False
+    return True
+
+
+@pytest.mark.timeout(180)
+def test_a_disk_that_others_have_filled_heals_when_there_is_room(
+    disk: Path, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            stored_on(disk) as server,
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "quota.log") as runtime,
+        ):
+            # given a service at work, and another program that fills the disk
+            await send(connection, limit(1), "c1")
+            await outcome(connection, "c1")
+            pid = server.pid
+            filling = disk / "filling"
+            fill(filling)
+
+            # when a command is sent, then it is not stored, and the service lives on
+            await until(lambda: not_stored(connection))
+            sending = asyncio.create_task(send(connection, limit(2), "c2"))
+            assert await not_stored(connection)
+            assert not sending.done()
+            assert runtime.replica.committed > 0
+
+            # and when there is room again
+            filling.unlink()
+
+            # then the command is stored and processed, by the same server
+            await sending
+            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+            assert server.pid == pid
+            assert set(await outcomes(connection)) == {"c1", "c2"}
+
+    asyncio.run(story())
+
+
+def fill(path: Path) -> None:
+    """Writes a file that leaves no room beside it."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4_096))
+
+
+async def not_stored(connection: Connection) -> bool:
+    return not await stores(connection)
+
+
+@pytest.mark.timeout(180)
+def test_a_server_refuses_before_its_own_data_has_filled_the_disk(
+    disk: Path, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            stored_on(disk) as server,
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "quota.log"),
+            serving(ALARM, server, tmp_path / "alarm.log") as alarm,
+        ):
+            # given a service that is to be woken, and a log that has grown until it is full
+            pid, session = server.pid, alarm.replica
+            await send(connection, limit(1_000), "c0")
+            while await stores(connection, 500_000):
+                pass
+            sending = asyncio.create_task(send_until_stored(connection, "c1"))
+            with pytest.raises(ServerRefusal, match="insufficient resources"):
+                await api.publish(connection, SUBJECT, b"")
+            await until(lambda: is_overdue(alarm.replica.due()))
+
+            # when the disk grows
+            grow = ["mount", "-o", f"remount,size={2 * MEGABYTES}m", str(disk)]
+            await asyncio.to_thread(subprocess.run, grow, check=True)
+
+            # then commands are stored and processed, by the same server
+            await sending
+            assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+            assert server.pid == pid
+
+            # and the service is woken, which has gone on all the time
+            await until(lambda: alarm.replica.due() is None)
+            assert alarm.replica is session
+
+    asyncio.run(story())
+
+
+def is_overdue(due: datetime | None) -> bool:
+    """Whether something should have happened a while ago."""
+    return due is not None and due + timedelta(seconds=1) < datetime.now(UTC)
+
+
+async def send_until_stored(connection: Connection, id: str) -> None:
+    while True:
+        try:
+            return await send(connection, limit(3), id)
+        except ServerRefusal:
+            await asyncio.sleep(0.1)
