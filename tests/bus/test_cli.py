@@ -504,6 +504,6 @@ def test_without_a_server_the_exit_code_is_4(capsys: pytest.CaptureFixture[str])
 
     assert run(["get", "np", "--url", f"nats://127.0.0.1:{port}"]) == 4
     assert capsys.readouterr().err == (
-        f"error: no NATS server responds at nats://127.0.0.1:{port}: "
+        f"error: no NATS server responds at nats://127.0.0.1:{port} (Connection refused): "
         "start one with 'nodepool up', or set NODEPOOL_URL\n"
     )

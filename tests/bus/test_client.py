@@ -96,7 +96,7 @@ def test_a_server_that_does_not_run_is_named_with_what_to_do() -> None:
         asyncio.run(story())
 
     assert str(error.value) == (
-        f"no NATS server responds at nats://127.0.0.1:{port}: "
+        f"no NATS server responds at nats://127.0.0.1:{port} (Connection refused): "
         "start one with 'nodepool up', or set NODEPOOL_URL"
     )
 

@@ -441,6 +441,6 @@ def test_an_unreachable_server_is_one_line_with_the_address_and_the_remedy() -> 
 
     # then the message names the address and says what to do
     assert str(error.value) == (
-        "no NATS server answers at nats://127.0.0.1:1: "
+        "no NATS server answers at nats://127.0.0.1:1 (Connection refused): "
         "start one with 'make run', or set NODEPOOL_URL"
     )

@@ -147,8 +147,9 @@ def test_a_leader_that_was_stopped_for_a_while_repeats_nothing(
 
 
 @pytest.mark.timeout(240)
-def test_every_service_is_at_work_a_second_after_the_server_was_killed(
-    tmp_path: Path,
+@pytest.mark.parametrize("away_s", [0, 4], ids=["at once", "after a while"])
+def test_every_service_is_at_work_a_second_after_the_server_is_back(
+    tmp_path: Path, away_s: float
 ) -> None:
     async def story(plane: ControlPlane) -> None:
         async with (
@@ -166,7 +167,10 @@ def test_every_service_is_at_work_a_second_after_the_server_was_killed(
             for number in range(ROUNDS):
                 # when the server is killed and is back, and there is work for every service
                 before = await api.last_position(connection, STREAM)
-                await asyncio.to_thread(plane.kill_server)
+                await asyncio.to_thread(plane.server.kill)
+                gone = time.monotonic()
+                await until(lambda since=gone: time.monotonic() - since >= away_s)
+                await asyncio.to_thread(plane.server.start)
                 began = asyncio.get_running_loop().time()
                 sending = asyncio.create_task(send_work(plane.server.url, number + 2))
 

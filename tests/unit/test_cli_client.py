@@ -6,7 +6,7 @@ import pytest
 from nats.errors import NoServersError
 
 from nodepool.client import Client, Document, Refused, Unreachable
-from nodepool.client.errors import no_outcome, translated, without_password
+from nodepool.client.errors import no_outcome, translated
 from nodepool.client.events import KINDS, object_events, regards
 from nodepool.client.names import checked, misnamed
 from nodepool.client.outcomes import PendingOutcomes, outcome_filters
@@ -26,6 +26,7 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.world import START
+from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader

@@ -15,11 +15,11 @@ from nodepool.host.settings import Settings, SettingsError
 
 @contextmanager
 def serving(
-    ready: Callable[[], bool] = lambda: True, registry: CollectorRegistry | None = None
+    obstacle: Callable[[], str | None] = lambda: None, registry: CollectorRegistry | None = None
 ) -> Iterator[int]:
     """A server on a free port."""
     settings = Settings(metrics_port=0)
-    server = HealthServer(settings, registry or CollectorRegistry(), ready)
+    server = HealthServer(settings, registry or CollectorRegistry(), obstacle)
     try:
         yield server.port
     finally:
@@ -35,17 +35,17 @@ def page(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_readiness_follows_the_service_and_liveness_does_not() -> None:
+def test_readiness_says_what_is_wrong_and_liveness_does_not() -> None:
     # given a service that has not caught up
-    ready = False
-    with serving(lambda: ready) as port:
+    obstacle: str | None = "reading the log:\n7 messages behind"
+    with serving(lambda: obstacle) as port:
         # when its health is requested
-        # then it is alive, and not ready
+        # then it is alive, and not ready, and one line says why
         assert page(port, "/livez") == (200, "ok\n")
-        assert page(port, "/readyz") == (503, "not ready\n")
+        assert page(port, "/readyz") == (503, "not ready: reading the log: 7 messages behind\n")
 
         # and once it has caught up it is ready
-        ready = True
+        obstacle = None
         assert page(port, "/readyz") == (200, "ok\n")
 
 
@@ -78,7 +78,7 @@ def test_a_port_that_is_taken_is_a_settings_error_that_names_it() -> None:
 
         # when the pages are to be served there
         with pytest.raises(SettingsError) as error:
-            HealthServer(Settings(metrics_port=port), CollectorRegistry(), lambda: True)
+            HealthServer(Settings(metrics_port=port), CollectorRegistry(), lambda: None)
 
     # then the message is one line that names the address
     assert str(error.value) == (f"cannot serve metrics on 127.0.0.1:{port}: Address already in use")

@@ -10,9 +10,9 @@ from nodepool.contract.commands import MACHINES_MAX
 from nodepool.local.config import server_config
 from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
-from nodepool.local.errors import ServerError
-from nodepool.local.ports import HOST, free_port, free_ports
-from nodepool.local.up import advice
+from nodepool.local.errors import ServerError, UpError
+from nodepool.local.ports import HOST, claimed_ports, free_port
+from nodepool.local.up import METRICS_PORT, advice
 
 DATA_DIR = Path('/data with "quotes"')
 
@@ -50,14 +50,31 @@ def test_a_taken_port_is_skipped() -> None:
     with socket.create_server((HOST, 0)) as listener:
         taken: int = listener.getsockname()[1]
 
-        ports = free_ports(2, taken)
+        with claimed_ports(2, taken) as ports:
+            assert len(set(ports)) == 2
+            assert min(ports) > taken
 
-    assert len(set(ports)) == 2
-    assert min(ports) > taken
+
+def test_ports_that_are_claimed_are_given_to_nobody_else_before_they_are_listened_on() -> None:
+    # given ports that one has claimed, and that nothing listens on yet
+    with claimed_ports(8, METRICS_PORT) as ours:
+        # when another claims some, from the same number on
+        with claimed_ports(8, METRICS_PORT) as theirs:
+            # then they are others
+            assert not {*ours} & {*theirs}
+
+        # and the first can listen on all of its own
+        for port in ours:
+            socket.create_server((HOST, port)).close()
+
+    # and what nobody claims any more is given away again
+    with claimed_ports(8, METRICS_PORT) as ports:
+        assert ports == ours
 
 
-def test_no_port_is_found_above_the_last_one() -> None:
-    assert free_ports(1, 65_535) == []
+def test_too_few_free_ports_are_an_error_in_one_line() -> None:
+    with pytest.raises(UpError, match="no 8 free ports from 65535"):
+        claimed_ports(8, 65_535).__enter__()
 
 
 def test_a_data_directory_is_locked_by_one_at_a_time(tmp_path: Path) -> None:

@@ -117,6 +117,36 @@ def test_a_level_leaves_out_the_lines_below_it(path: Path, level: str, written: 
     assert log.shows_messages == (level in ("debug", "info"))
 
 
+def test_a_single_line_is_written_out_at_once(path: Path) -> None:
+    # given a log
+    log = opened(path)
+
+    # when a line is logged after which nothing is processed
+    log.logger.warning("commit failed", cause="no room")
+
+    # then it is in the file
+    assert [line["event"] for line in lines(path)] == ["commit failed"]
+    log.close()
+
+
+def test_an_equal_warning_is_written_once_and_every_other_line_is_written(path: Path) -> None:
+    # given a log
+    log = opened(path)
+
+    # when a warning comes again and again, with others between
+    for number in range(3):
+        log.logger.warning("cannot connect", cause="refused")
+        log.logger.warning("cannot connect", cause=f"other {number}")
+        log.logger.info("reconnected")
+    log.close()
+
+    # then it is written once
+    written = [(line["event"], line.get("cause")) for line in lines(path)]
+    assert written.count(("cannot connect", "refused")) == 1
+    assert written.count(("reconnected", None)) == 3
+    assert len(written) == 7
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

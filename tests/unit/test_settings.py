@@ -4,10 +4,26 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from nodepool.cli.settings import from_environment
 from nodepool.host.settings import Settings, SettingsError, read
+
+FORM = "write it as nats://HOST:PORT"
+CERTIFICATE = """-----BEGIN CERTIFICATE-----
+MIIBdDCCARugAwIBAgIUJ/0XhjCIvulk1/2TAGdbNJUGgVYwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjIwMjEzNTJaGA8yMTI2MTAyOTAyMTM1
+MlowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAkS
+KHw2bXtCSTYrIAAVpN4ElC0TLlMMT2tjH52wWZn1SZDlftyLAfHHvOnoyLTFxi/9
+yxJ2ZbTjXxjW8m1qEiOjUzBRMB0GA1UdDgQWBBTU/mZpwuB6ZmBam/98afYvn1rC
+njAfBgNVHSMEGDAWgBTU/mZpwuB6ZmBam/98afYvn1rCnjAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0cAMEQCIF/iskh19nec+D/hS6CYN3DYi8Rt9oi0Xcqh
+dRj9YMcnAiAbM7Tq4C4ExkGHx+pmnd9FXQWJ9SgKPT2QGfK7BBTIwA==
+-----END CERTIFICATE-----
+"""
+"""A certificate that signs itself, as a file holds it."""
 
 
 def refusal(**environment: str) -> str:
@@ -40,7 +56,15 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings == Settings()
 
 
-def test_every_setting_can_be_set() -> None:
+@pytest.fixture
+def ca_file(tmp_path: Path) -> Path:
+    """A file with a certificate."""
+    path = tmp_path / "ca.pem"
+    path.write_text(CERTIFICATE)
+    return path
+
+
+def test_every_setting_can_be_set(ca_file: Path) -> None:
     # given a value for each
     environment = {
         "NODEPOOL_URL": "nats://bus:4222",
@@ -53,6 +77,7 @@ def test_every_setting_can_be_set() -> None:
         "NODEPOOL_STOP_WITH_PARENT": "yes",
         "NODEPOOL_DEPRECATED_CONDITIONS": "show",
         "NODEPOOL_ANSWER_MINUTES": "5",
+        "NODEPOOL_CA_FILE": str(ca_file),
     }
 
     # when they are read
@@ -70,24 +95,32 @@ def test_every_setting_can_be_set() -> None:
         stop_with_parent="yes",
         deprecated_conditions="show",
         answer_minutes=5,
+        ca_file=str(ca_file),
     )
     assert len(environment) == len(Settings.__slots__)
 
 
-def test_the_variables_of_kubernetes_for_a_service_of_that_name_are_ignored() -> None:
-    # given the variables of a Pod beside a Service named nodepool-console
+@pytest.mark.parametrize(
+    "name", ["nodepool", "nodepool-console", "nodepool-metrics", "nodepool-nats", "nodepool-url"]
+)
+def test_the_variables_of_kubernetes_for_a_service_of_any_name_are_ignored(name: str) -> None:
+    # given the variables of a Pod beside a Service
+    prefix = name.upper().replace("-", "_")
     environment = {
-        "NODEPOOL_CONSOLE_SERVICE_HOST": "10.0.0.7",
-        "NODEPOOL_CONSOLE_SERVICE_PORT_HTTP": "80",
-        "NODEPOOL_CONSOLE_PORT": "tcp://10.0.0.7:80",
-        "NODEPOOL_CONSOLE_PORT_80_TCP_ADDR": "10.0.0.7",
+        f"{prefix}_SERVICE_HOST": "10.0.0.7",
+        f"{prefix}_SERVICE_PORT": "80",
+        f"{prefix}_SERVICE_PORT_HTTP": "80",
+        f"{prefix}_PORT": "tcp://10.0.0.7:80",
+        f"{prefix}_PORT_80_TCP": "tcp://10.0.0.7:80",
+        f"{prefix}_PORT_80_TCP_PROTO": "tcp",
+        f"{prefix}_PORT_80_TCP_PORT": "80",
+        f"{prefix}_PORT_80_TCP_ADDR": "10.0.0.7",
     }
 
-    # when it is read
-    settings = read(environment)
-
+    # when a service and the command line read them
     # then all is at its default
-    assert settings == Settings()
+    assert read(environment) == Settings()
+    assert from_environment(environment) == from_environment({})
 
 
 @pytest.mark.parametrize("name", ["ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"])
@@ -130,9 +163,68 @@ def test_a_refused_address_does_not_show_its_password() -> None:
     assert "secret" not in refusal(NODEPOOL_URL="nats://user:secret@host:99999")
 
 
-@pytest.mark.parametrize("value", ["host", "host:4222", "tls://u:p@host:1", "nats://[::1]:4222"])
+def test_a_refused_address_among_several_does_not_show_their_passwords() -> None:
+    text = refusal(NODEPOOL_URL="nats://user:sec,ret@a:1,nats://user:secret@b:x")
+    assert text == "NODEPOOL_URL: address 1 is not the address of a server; " + FORM
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("nats://a:1,", ""),
+        ("a:1,,b:1", ""),
+        ("a:1,http://b", "http://b"),
+        ("nats://a:1/path", "nats://a:1/path"),
+        ("nats://a:1?x=1", "nats://a:1?x=1"),
+        ("nats://a!b", "nats://a!b"),
+        ("a\x00b", "a\x00b"),
+        ("nats://a:1;nats://b:1", "nats://a:1;nats://b:1"),
+    ],
+)
+def test_garbage_is_refused_wherever_it_stands(value: str, shown: str) -> None:
+    text = refusal(NODEPOOL_URL=value)
+    assert text == f"NODEPOOL_URL: {shown!r} is not the address of a server; {FORM}"
+
+
+def test_addresses_of_the_web_stand_alone() -> None:
+    text = refusal(NODEPOOL_URL="wss://a,tls://b")
+    assert text.startswith("NODEPOOL_URL: ws:// and wss:// cannot stand beside other addresses")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "host",
+        "host:4222",
+        "tls://u:p@host:1",
+        "nats://[::1]:4222",
+        "nats://a:1,nats://b:2, nats://c_d.e-f",
+        "wss://host/path",
+    ],
+)
 def test_every_way_to_write_an_address_is_taken(value: str) -> None:
     assert read({"NODEPOOL_URL": value}).url == value
+
+
+def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
+    # given a file that is not there, and one of something else
+    missing, other = tmp_path / "missing.pem", tmp_path / "other.pem"
+    other.write_text("no certificate")
+
+    # when they are to be trusted
+    # then the line says what is wrong
+    assert refusal(NODEPOOL_CA_FILE=str(missing)) == (
+        f"NODEPOOL_CA_FILE: cannot read {missing}: No such file or directory"
+    )
+    assert refusal(NODEPOOL_CA_FILE=str(other)) == (
+        f"NODEPOOL_CA_FILE: {other} holds no certificates; it must be a file of them in PEM"
+    )
+
+
+def test_settings_are_shown_without_secrets() -> None:
+    shown = Settings(url="nats://user:secret@a:1,tls://token@b").shown()
+    assert shown["url"] == "nats://a:1,tls://b"
+    assert shown.keys() == set(Settings.__slots__)
 
 
 @pytest.mark.parametrize("value", ["", "9464x", "-2", "65536", "1.5", "--1", "\u0661"])

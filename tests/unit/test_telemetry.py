@@ -81,7 +81,7 @@ def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path
 
 def test_what_is_counted_is_served(telemetry: Telemetry) -> None:
     # given a service that serves its metrics
-    port = telemetry.serve(lambda: True)
+    port = telemetry.serve(lambda: None)
 
     # when it has processed an input
     telemetry.processed(proposed().processed, "stored")
@@ -98,7 +98,7 @@ def test_settings_without_a_port_serve_nothing(path: Path) -> None:
 
     # when the pages are to be served
     # then there are none
-    assert telemetry.serve(lambda: True) == -1
+    assert telemetry.serve(lambda: None) == -1
     telemetry.close()
 
 

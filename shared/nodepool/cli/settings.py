@@ -13,7 +13,8 @@ from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.arguments import normalised
 from nodepool.cli.output import print_note
 from nodepool.cli.times import duration_s
-from nodepool.host.settings import SettingsError, address_fault, check_names
+from nodepool.host.settings import SettingsError, ca_file_fault, check_names, is_service_link
+from nodepool.nats.addresses import address_fault, without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client, ReadingClient
@@ -31,15 +32,17 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class Settings:
     """The settings of one command.
 
-    url: the NATS server.
+    url: the NATS server, or several of one cluster with commas between.
     org, cluster: the organisation and cluster that the command is about.
     timeout_s: how long a reply or an outcome may take, in seconds.
+    ca_file: the certificates to trust; empty for those of the system.
     """
 
     url: str
     org: str = "demo"
     cluster: str = "demo"
     timeout_s: float = 10.0
+    ca_file: str = ""
 
     def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
         """Runs `work` with a connected client; its exit code, or 0 where it returns None."""
@@ -63,7 +66,6 @@ class Settings:
         patient: whether it may wait for long, and says when the server is gone and when it is back.
         """
         from nodepool.client import ReadingClient
-        from nodepool.client.errors import without_password
 
         address = without_password(self.url)
 
@@ -87,6 +89,7 @@ class Settings:
                 cluster=self.cluster,
                 timeout_s=self.timeout_s,
                 source="nodepool-cli",
+                ca_file=self.ca_file,
             )
             async with client:
                 return await work(client)
@@ -96,9 +99,11 @@ class Settings:
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
     """The port of the server on this machine; raises a usage error for an invalid one."""
-    text = environment.get("NODEPOOL_NATS_PORT") or DEFAULT_PORT
+    name = "NODEPOOL_NATS_PORT"
+    text = environment.get(name) or DEFAULT_PORT
+    text = DEFAULT_PORT if is_service_link(name, text) else text
     if not (text.isdecimal() and 0 < int(text) < 65_536):
-        raise click.UsageError(f"NODEPOOL_NATS_PORT: {text!r} is not a port; use 1 to 65535")
+        raise click.UsageError(f"{name}: {text!r} is not a port; use 1 to 65535")
     return int(text)
 
 
@@ -113,6 +118,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         url=f"nats://127.0.0.1:{port(environment)}" if url is None else _url("NODEPOOL_URL", url),
         org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG", "demo")),
         cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER", "demo")),
+        ca_file=_ca_file(environment.get("NODEPOOL_CA_FILE", "")),
     )
 
 
@@ -121,6 +127,13 @@ def _url(field: str, url: str) -> str:
     if fault is not None:
         raise click.UsageError(f"{field}: {fault}")
     return url
+
+
+def _ca_file(path: str) -> str:
+    fault = ca_file_fault(path)
+    if fault is not None:
+        raise click.UsageError(f"NODEPOOL_CA_FILE: {fault}")
+    return path
 
 
 def _scope(field: str, name: str) -> str:

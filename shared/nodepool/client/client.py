@@ -8,10 +8,11 @@ from nodepool.client.stored import StoredPools
 class Client(Commands, ReadingClient, StoredPools):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
-    url: the NATS server.
+    url: the NATS server, or several of one cluster with commas between.
     org, cluster: the organisation and cluster that it reads and changes.
     timeout_s: how long an outcome or a reply of the server may take, in seconds.
     source: the name of the program, for the `source` of its commands.
+    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; empty for the system's.
 
     Every method may raise `Unreachable`. A method that sends one command may also raise `Refused`,
     or `NoOutcome` where no outcome comes in time.

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from nats.errors import Error as NatsError
 
 from nodepool.nats import errors
+from nodepool.nats.addresses import without_password
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 
@@ -55,12 +56,6 @@ def translated(url: str) -> Iterator[None]:
         ) from None
     except (errors.Unreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
-
-
-def without_password(url: str) -> str:
-    """The address of a server, without the user and password that it may hold."""
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def not_responding(url: str) -> Unreachable:

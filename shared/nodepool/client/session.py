@@ -9,10 +9,11 @@ from typing import Final, Self
 
 from nats.errors import Error as NatsError
 
-from nodepool.client.errors import Unreachable, not_responding, translated, without_password
+from nodepool.client.errors import Unreachable, not_responding, translated
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
 from nodepool.nats import api, errors
+from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import RETRY_S, Connection, connect
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.reader import Reader
@@ -43,12 +44,14 @@ class Session:
         cluster: str = "demo",
         timeout_s: float = TIMEOUT_S,
         source: str = "nodepool-client",
+        ca_file: str = "",
     ) -> None:
         self.url = url
         self.org = checked("org", org)
         self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
         self._source = f"{source}/{_user()}"
+        self._ca_file = ca_file
         self._open_connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
@@ -59,11 +62,12 @@ class Session:
                 self._source,
                 patience_s=min(self.timeout_s, CONNECTING_S),
                 silence_s=self.timeout_s,
+                ca_file=self._ca_file,
             )
-        except errors.Unreachable:
+        except errors.Unreachable as error:
             raise Unreachable(
-                f"no NATS server responds at {address}: start one with 'nodepool up', or set"
-                " NODEPOOL_URL"
+                f"no NATS server responds at {address} ({error.reason}): start one with"
+                " 'nodepool up', or set NODEPOOL_URL"
             ) from None
         except (NatsError, ValueError):
             raise Unreachable(

@@ -53,6 +53,12 @@ class Committing(Generic[S, I, O]):
         self._processed = 0
         self._in_flight = False
         self._inputs_max = 1
+        self._fault = ""
+
+    @property
+    def fault(self) -> str:
+        """Why the last commit was not stored, as one line; empty where it was."""
+        return self._fault
 
     @property
     def in_flight(self) -> bool:
@@ -61,7 +67,7 @@ class Committing(Generic[S, I, O]):
 
     def followed(self, now: float, *, caught_up: bool) -> None:
         """The replica has read a commit of another one: what was quiet counts from now."""
-        self._quiet_since = now
+        self._quiet_since, self._fault = now, ""
         self._leadership.followed(now, caught_up=caught_up)
         self._projector.suspend()
 
@@ -142,18 +148,20 @@ class Committing(Generic[S, I, O]):
         return result == "stored"
 
     def _after_commit(self, proposal: Proposal[S, I], position: int) -> None:
+        self._fault = ""
         self._replica.accepted(proposal, position)
         if self._leadership.committed():
-            self._telemetry.log.info("leading", position=position)
             self._projector.invalidate()
         self._note_processed(proposal, "stored")
 
     def _after_conflict(self) -> None:
+        self._fault = ""
         self._replica.conflicted()
         self._leadership.conflicted(self._clock())
         self._projector.suspend()
 
     def _after_doubt(self, error: InDoubt) -> None:
+        self._fault = f"a commit is in doubt: {error}"
         self._replica.in_doubt()
         self._leadership.in_doubt()
         # Whatever made the server lose a reply may have made it lose writes of the read model.
@@ -161,6 +169,7 @@ class Committing(Generic[S, I, O]):
         self._telemetry.log.warning("commit in doubt", cause=str(error))
 
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
+        self._fault = f"a commit is refused: {refusal}"
         self._replica.in_doubt()
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)

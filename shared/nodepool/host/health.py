@@ -15,15 +15,15 @@ StartResponse = Callable[..., object]
 class HealthServer:
     """Serves the pages in a thread of its own, from the moment it is made until `close`.
 
-    `ready` is called in that thread. Raises SettingsError where it cannot listen, as on a port that
-    is taken.
+    `obstacle` is called in that thread: why the service is not ready; None where it is. Raises
+    SettingsError where it cannot listen, as on a port that is taken.
     """
 
     def __init__(
-        self, settings: Settings, registry: CollectorRegistry, ready: Callable[[], bool]
+        self, settings: Settings, registry: CollectorRegistry, obstacle: Callable[[], str | None]
     ) -> None:
         self._metrics = make_wsgi_app(registry)
-        self._ready = ready
+        self._obstacle = obstacle
         host, port = settings.metrics_host, settings.metrics_port
         try:
             self._server = make_server(host, port, self._respond, handler_class=_Silent)
@@ -44,10 +44,12 @@ class HealthServer:
                 return page
             case "/livez":
                 return _text(start, "200 OK", "ok")
-            case "/readyz" if self._ready():
-                return _text(start, "200 OK", "ok")
             case "/readyz":
-                return _text(start, "503 Service Unavailable", "not ready")
+                obstacle = self._obstacle()
+                if obstacle is None:
+                    return _text(start, "200 OK", "ok")
+                line = " ".join(obstacle.split())
+                return _text(start, "503 Service Unavailable", f"not ready: {line}")
         return _text(start, "404 Not Found", "see /metrics, /livez, /readyz")
 
     def close(self) -> None:
@@ -57,7 +59,7 @@ class HealthServer:
 
 
 def _text(start: StartResponse, status: str, text: str) -> list[bytes]:
-    start(status, [("Content-Type", "text/plain")])
+    start(status, [("Content-Type", "text/plain; charset=utf-8")])
     return [f"{text}\n".encode()]
 
 

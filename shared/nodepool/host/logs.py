@@ -1,6 +1,7 @@
 """The log of a service: one JSON object a line, to standard output or to files of bounded size."""
 
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
@@ -15,6 +16,7 @@ from nodepool.contract.events import Wake
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed
+from nodepool.host.repeats import Repeats
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.service import I
 
@@ -23,6 +25,9 @@ LOG_FILE_BYTES = 16 << 20
 LOG_FILES_KEPT = 2
 """How many closed log files are kept."""
 Logger = structlog.typing.FilteringBoundLogger
+
+LIMITED = frozenset({"warning", "error"})
+"""The levels at which equal lines are limited, see `Repeats`."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _WRITE_ERRORS = (OSError, ValueError)
@@ -56,8 +61,6 @@ class Output:
         """Writes the last lines."""
         self.flush()
 
-    log = debug = info = warning = error = critical = exception = msg
-
 
 class RotatingOutput(Output):
     """A log file, and the files that were full before it; raises OSError if it cannot be opened."""
@@ -88,8 +91,24 @@ class RotatingOutput(Output):
             self._handler.close()
 
 
+class _Immediate:
+    """Where single lines go: nothing may come after one that would write it out."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def msg(self, line: str) -> None:
+        self._output.msg(line)
+        self._output.flush()
+
+    log = debug = info = warning = error = critical = exception = msg
+
+
 class ServiceLog:
     """The log of one service: `logger` for single lines, `message` for each processed input.
+
+    A single line is written out at once. A warning or an error that repeats an earlier one, word
+    for word, comes at growing intervals only, and names as `left_out` how many did not.
 
     Raises SettingsError where the log file cannot be opened.
     """
@@ -97,11 +116,13 @@ class ServiceLog:
     def __init__(self, service: str, settings: Settings) -> None:
         self._service = service
         self._output = _open(settings.log_file)
+        self._repeats = Repeats()
         level = _LEVELS[settings.log_level]
         self.logger: Logger = structlog.wrap_logger(
-            self._output,
+            _Immediate(self._output),
             processors=[
                 structlog.processors.add_log_level,
+                self._limit,
                 _add_timestamp,
                 structlog.processors.dict_tracebacks,
                 _RENDERER,
@@ -109,6 +130,16 @@ class ServiceLog:
             wrapper_class=structlog.make_filtering_bound_logger(level),
         ).bind(service=service)
         self.shows_messages = level <= _LEVELS["info"]
+
+    def _limit(self, _logger: object, _name: str, fields: EventDict) -> EventDict:
+        """Drops a warning that was written lately; says of others how many were dropped."""
+        if fields["level"] in LIMITED:
+            left_out = self._repeats.left_out(_json(fields), time.monotonic())
+            if left_out is None:
+                raise structlog.DropEvent
+            if left_out:
+                fields["left_out"] = left_out
+        return fields
 
     def message(self, item: Processed[I], name: str, outcome: str, age: float, time: str) -> None:
         """Writes the line of one processed input.

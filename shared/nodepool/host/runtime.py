@@ -5,21 +5,37 @@ correctness that does not matter: the condition of each commit does.
 """
 
 import asyncio
-from contextlib import suppress
-from typing import Generic
+import random
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Generic, TypeVar
 
 from nats.errors import Error as NatsError
 
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import BACK_OFF_S, Stale
+from nodepool.host.host import Host
 from nodepool.host.metrics import Progress, Source
-from nodepool.host.session import Host, Session, open_session
+from nodepool.host.reports import Reports
+from nodepool.host.session import Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
+from nodepool.nats.back_off import pause_s
+from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt, LogChanged, ServerRefusal, Unreachable
+from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
 from nodepool.service import I, O, S, Service
+
+FAULTS = (Stale, InDoubt, LogChanged, ServerRefusal, ConnectionClosed, NatsError, OSError)
+"""What ends a session and may not end the next one."""
+BACK_OFF_MAX_S = 2.0
+"""The longest pause between two sessions; the first is BACK_OFF_S."""
+STABLE_S = 10.0
+"""After a session that lasted longer the pauses begin anew."""
+
+T = TypeVar("T")
 
 
 class Runtime(Generic[S, I, O]):
@@ -44,6 +60,8 @@ class Runtime(Generic[S, I, O]):
         self.telemetry = Telemetry(service, settings, source)
         self.ready = asyncio.Event()
         self.port = -1
+        self._fault = "starting"
+        self._ended = ""
         snapshots = Snapshots(snapshot_after, self.telemetry.log)
         self._host = Host(service, settings, self.telemetry, snapshots, self.ready)
         self._session: Session[S, I, O] | None = None
@@ -58,53 +76,97 @@ class Runtime(Generic[S, I, O]):
 
         Raises SettingsError where metrics cannot be served.
         """
-        self.port = self.telemetry.serve(self.is_ready)
+        self.port = self.telemetry.serve(self.obstacle)
+        self.telemetry.log.info("started", version=_version(), **self.settings.shown())
+        saying = asyncio.create_task(self._say_when_stopping(stop))
+        failures, clock = 0, asyncio.get_running_loop().time
         try:
             while not stop.is_set():
+                began = clock()
                 try:
                     await self._run_session(stop)
-                except LogChanged as change:
-                    self.telemetry.log.error("log changed", cause=str(change))
-                    await asyncio.sleep(BACK_OFF_S)
-                except (Stale, InDoubt, ServerRefusal, Unreachable, NatsError, OSError) as error:
-                    self.telemetry.log.warning("session restarts", cause=str(error))
-                    await asyncio.sleep(BACK_OFF_S)
+                except FAULTS as error:
+                    self._fault = self._ended = str(error) or type(error).__name__
+                    if isinstance(error, LogChanged):
+                        self.telemetry.log.error("log changed", cause=self._fault)
+                    else:
+                        self.telemetry.log.warning("session restarts", cause=self._fault)
+                    failures = failures + 1 if clock() - began < STABLE_S else 1
+                    pause = pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random())
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), pause)
         finally:
+            saying.cancel()
             self.telemetry.close()
 
     def is_ready(self) -> bool:
-        """Whether it has caught up with the log and is connected."""
+        """Whether it does its work: it has caught up with the log, is connected, and can commit."""
+        return self.obstacle() is None
+
+    def obstacle(self) -> str | None:
+        """Why it is not ready, as one line; None where it is."""
         session = self._session
-        return self.ready.is_set() and session is not None and session.connection.is_connected
+        return self._fault if session is None else session.obstacle
 
     def _progress(self) -> Progress | None:
         return None if self._session is None else self._session.progress
 
+    async def _say_when_stopping(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self.telemetry.log.info("stopping")
+
     async def _run_session(self, stop: asyncio.Event) -> None:
-        connection = await _connected(self.settings.url, self.service.name, stop)
+        connection = await _unless(stop, self._connected())
         if connection is None:
             return
-        connection.on_error.append(self._log_bus_error)
-        connection.on_reconnect.append(self.telemetry.metrics.reconnected)
+        reports = Reports(connection, self.telemetry)
         try:
-            async with open_session(self._host, connection) as session:
-                self._session, self.replica = session, session.replica
+            async with AsyncExitStack() as stack:
+                opening = open_session(self._host, connection)
+                session = await _unless(stop, stack.enter_async_context(opening))
+                if session is None:
+                    return
+                self._session, self.replica, self._ended = session, session.replica, ""
                 await session.run(stop)
         finally:
+            self._session = None
+            reports.end()
             with suppress(NatsError, OSError):
                 await connection.close()
 
-    def _log_bus_error(self, error: Exception) -> None:
-        self.telemetry.log.error("bus error", cause=str(error))
+    async def _connected(self) -> Connection:
+        """A connection as soon as there is a server."""
+        settings = self.settings
+        connection = await connect(
+            settings.url,
+            self.service.name,
+            patience_s=None,
+            ca_file=settings.ca_file,
+            on_fault=self._note_fault,
+        )
+        self.telemetry.log.info("connected", server=connection.address)
+        self._fault = self._ended or "reading the newest snapshot"
+        return connection
+
+    def _note_fault(self, fault: str) -> None:
+        self._fault = fault
+        self.telemetry.log.warning("cannot connect", cause=fault)
 
 
-async def _connected(url: str, name: str, stop: asyncio.Event) -> Connection | None:
-    """A connection as soon as there is a server; None where `stop` came first."""
-    connecting = asyncio.create_task(connect(url, name, patience_s=None))
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The result of some work; None where `stop` came first, and then it is cancelled."""
+    working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if connecting in done:
-        return connecting.result()
-    connecting.cancel()
-    return None
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        stopping.cancel()
+        await cancel(working)
+
+
+def _version() -> str:
+    try:
+        return version("nodepool")
+    except PackageNotFoundError:  # Run from a checkout.
+        return "unknown"

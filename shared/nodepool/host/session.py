@@ -3,53 +3,36 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import Generic
 
 from nats.errors import Error as NatsError
 
 from nodepool.contract.events import Wake
-from nodepool.contract.log import Entry, LogId
+from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import Committing
+from nodepool.host.host import Host, Start, projector_of
 from nodepool.host.leadership import Leadership
 from nodepool.host.metrics import Progress
-from nodepool.host.projector import Projector, writer_for
-from nodepool.host.settings import Settings
-from nodepool.host.snapshots import Snapshots
-from nodepool.host.telemetry import Telemetry
+from nodepool.host.reports import RoleReports
 from nodepool.host.timers import Timers
 from nodepool.nats.api import check_limits, last_message, last_position
 from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import STREAM, provision, verify_log
 from nodepool.nats.waking import fire
-from nodepool.service import I, O, S, Service, commit_subject
+from nodepool.service import I, O, S, commit_subject
 
 IDLE_S = 1.0
 """The longest pause of the loop."""
 _WAKES = f".{Wake.__name__}"
-
-
-@dataclass(frozen=True, slots=True)
-class Host(Generic[S, I, O]):
-    """What outlives a connection.
-
-    ready: set while a session has caught up with the log.
-    """
-
-    service: Service[S, I, O]
-    settings: Settings
-    telemetry: Telemetry
-    snapshots: Snapshots
-    ready: asyncio.Event
 
 
 @asynccontextmanager
@@ -85,19 +68,6 @@ async def open_session(
         await reader.close()
 
 
-class Start(NamedTuple):
-    """The log when a session begins.
-
-    log: its identity.
-    committed: where the last commit record of the service lies; 0 where there is none.
-    end: the position of the newest message.
-    """
-
-    log: LogId
-    committed: int
-    end: int
-
-
 class Session(Generic[S, I, O]):
     """The loop of one replica: read what has arrived, commit, fire a `Wake`, save.
 
@@ -123,8 +93,10 @@ class Session(Generic[S, I, O]):
         self._start = start
         self._is_caught_up = False
         self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self._roles = RoleReports(host.telemetry.log)
         bus = Bus(connection, publisher, start.log, host.settings.replicas)
-        self._projector = _projector(host, bus)
+        self._projector = projector_of(host, bus)
         self._leadership = Leadership()
         self._timers = Timers()
         self.committing = Committing(
@@ -153,10 +125,22 @@ class Session(Generic[S, I, O]):
             failures=replica.failures,
         )
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why it does not do its work now, as one line; None where it does."""
+        if not self.connection.is_connected:
+            return self.connection.fault
+        if self.committing.fault:
+            return self.committing.fault
+        if not self._host.ready.is_set():
+            behind = self._reader.pending + self.replica.open
+            return f"reading the log: {behind} messages behind"
+        return None
+
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then leaves nothing half done.
 
-        Raises Stale, or an error of the bus that a new session may not meet.
+        Raises Stale, ConnectionClosed, or an error of the bus that a new session may not meet.
         """
         self._reader.arrived.set()
         background = (_set_after(stop, self._reader.arrived), *self._projector.tasks())
@@ -165,7 +149,10 @@ class Session(Generic[S, I, O]):
             while not stop.is_set():
                 await self._wait()
                 await self._turn()
+                self._roles.note(self._leadership, self.replica.committed)
                 _raise_errors(tasks)
+                if self.connection.is_closed:
+                    raise ConnectionClosed(self.connection.fault)
             await self._finish()
         finally:
             self._host.ready.clear()
@@ -185,6 +172,13 @@ class Session(Generic[S, I, O]):
         await self.committing.run()
         if not self._host.ready.is_set() and self._is_at_work():
             self._host.ready.set()
+            seconds = round(self._clock() - self._began, 3)
+            self._host.telemetry.log.info(
+                "caught up",
+                committed=self.replica.committed,
+                read_to=self.replica.read_to,
+                seconds=seconds,
+            )
         await self._fire()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
@@ -273,19 +267,6 @@ class Session(Generic[S, I, O]):
             await self._host.snapshots.finish()
         with suppress(InDoubt, ServerRefusal, NatsError, OSError):
             await self._projector.finish()
-
-
-def _projector(host: Host[S, I, O], bus: Bus) -> Projector[S, I]:
-    settings, telemetry = host.settings, host.telemetry
-    return Projector(
-        writer_for(
-            host.service,
-            bus,
-            show_deprecated=settings.deprecated_conditions == "show",
-            on_parked=telemetry.parked,
-            on_wrong=telemetry.repaired,
-        )
-    )
 
 
 async def _set_after(stop: asyncio.Event, arrived: asyncio.Event) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from nodepool.nats.addresses import address_fault, without_password
+
 PREFIX = "NODEPOOL_"
 Traces = Literal["off", "console", "otlp"]
 Shown = Literal["hide", "show"]
@@ -18,7 +20,8 @@ class SettingsError(Exception):
 class Settings:
     """The settings of one service; the variable of each is its name in capitals after `NODEPOOL_`.
 
-    url: the NATS server.
+    url: the NATS server, or several of one cluster with commas between.
+    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; empty for the system's.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
     log_level: debug, info, warning or error.
     log_file: where to write the log; empty for standard output.
@@ -39,6 +42,12 @@ class Settings:
     stop_with_parent: str = ""
     deprecated_conditions: Shown = "hide"
     answer_minutes: int = 30
+    ca_file: str = ""
+
+    def shown(self) -> Mapping[str, str | int]:
+        """Every setting by its name, without secrets."""
+        values = {name: getattr(self, name) for name in Settings.__slots__}
+        return {**values, "url": without_password(self.url)}
 
 
 _INTEGER = re.compile("-?[0-9]{1,9}")
@@ -55,8 +64,6 @@ _CHOICES = {
     "log_level": ("debug", "info", "warning", "error"),
     "deprecated_conditions": get_args(Shown),
 }
-SCHEMES = ("nats", "tls", "ws", "wss")
-"""How the address of a NATS server may begin; `nats://` may be left out."""
 OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"})
 """Settings of the command line and of `nodepool up`, which a service ignores."""
 
@@ -67,9 +74,8 @@ def read(environment: Mapping[str, str]) -> Settings:
     for variable, value in sorted(environment.items()):
         if not variable.startswith(PREFIX):
             continue
-        name = variable.removeprefix(PREFIX)
-        field = name.lower()
-        if field in Settings.__slots__:
+        field = variable.removeprefix(PREFIX).lower()
+        if field in Settings.__slots__ and not is_service_link(variable, value):
             values[field] = _value(variable, field, value)
     check_names(environment)
     return Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
@@ -81,8 +87,16 @@ def check_names(environment: Mapping[str, str]) -> None:
         name = variable.removeprefix(PREFIX)
         if name == variable or name in OTHERS or name.lower() in Settings.__slots__:
             continue
-        if not _SERVICE_LINK.fullmatch(f"{name}={value}"):
+        if not is_service_link(variable, value):
             raise SettingsError(_unknown(variable))
+
+
+def is_service_link(variable: str, value: str) -> bool:
+    """Whether Kubernetes has set this variable for a Service, whatever it is called.
+
+    One that is called `nodepool-metrics` gets a `NODEPOOL_METRICS_PORT`.
+    """
+    return _SERVICE_LINK.fullmatch(f"{variable}={value}") is not None
 
 
 def _unknown(variable: str) -> str:
@@ -96,19 +110,19 @@ def _unknown(variable: str) -> str:
     return f"{variable} is no setting; the settings are {listed}"
 
 
-def address_fault(url: str) -> str | None:
-    """Why a text is not the address of a NATS server, as one clause; None for one that is."""
-    from urllib.parse import urlsplit
+def ca_file_fault(path: str) -> str | None:
+    """Why a file holds no certificates to trust, as one clause; None for one that does, or ""."""
+    if not path:
+        return None
+    import ssl
 
     try:
-        parts = urlsplit(url if "://" in url else f"nats://{url}")
-        is_address = bool(parts.hostname) and parts.scheme in SCHEMES and parts.port != 0
-    except ValueError:  # The port is no number up to 65535, or the host no address.
-        is_address = False
-    if is_address and not any(character.isspace() for character in url):
-        return None
-    shown = url.rpartition("@")[2]  # Without a user and a password.
-    return f"{shown!r} is not the address of a server; write it as nats://HOST:PORT"
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        return f"{path} holds no certificates; it must be a file of them in PEM"
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    return None
 
 
 def _value(variable: str, field: str, value: str) -> str | int:
@@ -117,7 +131,8 @@ def _value(variable: str, field: str, value: str) -> str | int:
         if not _INTEGER.fullmatch(value) or not least <= int(value) <= most:
             raise SettingsError(f"{variable} is {value!r}; it must be from {least} to {most}")
         return int(value)
-    fault = address_fault(value) if field == "url" else None
+    checks = {"url": address_fault, "ca_file": ca_file_fault}
+    fault = checks[field](value) if field in checks else None
     if fault is not None:
         raise SettingsError(f"{variable}: {fault}")
     if field in _CHOICES and value not in _CHOICES[field]:

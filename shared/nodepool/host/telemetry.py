@@ -60,7 +60,6 @@ class Telemetry:
         """Counts and logs an object of the read model that cannot be stored."""
         self.metrics.parked()
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
-        self._log.flush()
 
     def repaired(self, cause: str, count: int) -> None:
         """Logs that so many objects of the read model are written again, and why."""
@@ -71,14 +70,15 @@ class Telemetry:
         """The proposal with a span for each input, which its outputs name as their parent."""
         return self._spans.traced(proposal)
 
-    def serve(self, ready: Callable[[], bool]) -> int:
+    def serve(self, obstacle: Callable[[], str | None]) -> int:
         """Serves metrics and health pages; the port, -1 where the settings want none.
 
-        Raises SettingsError where it cannot listen there.
+        `obstacle` is why the service is not ready, as one line; None where it is. Raises
+        SettingsError where it cannot listen there.
         """
         if self._settings.metrics_port < 0:
             return -1
-        self._pages = HealthServer(self._settings, self.metrics.registry, ready)
+        self._pages = HealthServer(self._settings, self.metrics.registry, obstacle)
         return self._pages.port
 
     def close(self) -> None:

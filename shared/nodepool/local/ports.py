@@ -1,9 +1,14 @@
 """The loopback address, and finding free TCP ports on it."""
 
 import socket
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from nodepool.local.errors import UpError
 
 HOST = "127.0.0.1"
+BLOCK = 16
+"""How many ports are claimed together; the last of them is held, and not given away."""
 _PORTS_END = 65_000
 
 
@@ -15,14 +20,31 @@ def free_port() -> int:
         return port
 
 
-def free_ports(count: int, first: int) -> list[int]:
-    """The first `count` free ports from `first` upwards; fewer where there are not as many."""
-    ports: list[int] = []
-    port = first
-    while len(ports) < count and port < _PORTS_END:
-        with suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-            ports.append(port)
-        port += 1
-    return ports
+@contextmanager
+def claimed_ports(count: int, first: int) -> Iterator[Sequence[int]]:
+    """So many free ports from `first` upwards, which no other claim gives away meanwhile.
+
+    They are free for whoever listens on them: of their block, this process holds the last port
+    only, and another claim that finds it held goes on to the next block. Raises UpError where too
+    few are free.
+    """
+    for start in range(first, _PORTS_END, BLOCK):
+        with socket.socket() as guard:
+            try:
+                guard.bind((HOST, start + BLOCK - 1))
+            except OSError:
+                continue
+            ports = [port for port in range(start, start + BLOCK - 1) if _is_free(port)]
+            if len(ports) >= count:
+                yield ports[:count]
+                return
+    raise UpError(f"there are no {count} free ports from {first} upwards on {HOST}: free some")
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.socket() as probe:
+        # A port that was closed a moment ago can be listened on, and is none that is taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        return True
+    return False

@@ -59,7 +59,12 @@ async def keep_service(name: str, environment: Mapping[str, str]) -> None:
     loop = asyncio.get_running_loop()
     errors = Path(environment["NODEPOOL_LOG_FILE"]).with_suffix(".err")
     while True:
-        process = await _start(name, environment, errors)
+        try:
+            process = await _start(name, environment, errors)
+        except OSError as error:
+            report(f"cannot start {name}: {error.filename}: {error.strerror}; trying again")
+            await asyncio.sleep(RESTART_MAX_S)
+            continue
         readiness = asyncio.create_task(_ready_at(environment))
         try:
             code = await process.wait()

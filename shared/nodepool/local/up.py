@@ -15,13 +15,13 @@ from nodepool.local.binary import find_server
 from nodepool.local.console import report
 from nodepool.local.demo import apply_examples, seed_demo
 from nodepool.local.errors import ServerError, UpError
-from nodepool.local.ports import HOST, free_ports
+from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_server, keep_service, keep_storing
 from nodepool.nats.errors import InDoubt
 
 METRICS_PORT = 9464
-"""The first of the ports on which services serve metrics; a port that is taken is skipped."""
+"""The first of the ports on which services serve metrics; ports that are taken are skipped."""
 OUTCOME_S = 30.0
 """How long the outcome of a command may take, in seconds."""
 
@@ -57,17 +57,39 @@ def run(options: Options) -> int:
     except ServerError as error:
         raise UpError(str(error)) from error
     try:
-        return asyncio.run(_run_services(options, server))
+        logs = _log_folder(options.data_dir)
+        with claimed_ports(len(SERVICES), METRICS_PORT) as ports:
+            environments = service_environments(server.url, logs, ports)
+            return asyncio.run(_run_services(options, server, environments))
     finally:
         server.stop()
 
 
-async def _run_services(options: Options, server: NatsServer) -> int:
+def _log_folder(data_dir: Path) -> Path:
+    """The folder of the services' logs; raises UpError where they cannot be written."""
+    logs = data_dir / "logs"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        for name in SERVICES:
+            for ending in (".log", ".err"):
+                with (logs / name).with_suffix(ending).open("ab"):
+                    pass
+    except OSError as error:
+        raise UpError(
+            f"cannot write the logs of the services: {error.filename}: {error.strerror}: "
+            "fix that, or choose another directory"
+        ) from error
+    return logs
+
+
+async def _run_services(
+    options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
+) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
-    async with _services(options, server):
+    async with _services(options, server, environments):
         setting_up = asyncio.create_task(_set_up(options, server.url))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((setting_up, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -83,19 +105,18 @@ async def _run_services(options: Options, server: NatsServer) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _services(options: Options, server: NatsServer) -> AsyncIterator[None]:
+async def _services(
+    options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
+) -> AsyncIterator[None]:
     """Keeps the server and every service running inside the context."""
-    logs = options.data_dir / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    ports = free_ports(len(SERVICES), METRICS_PORT)
-    environments = service_environments(server.url, logs, ports)
     keepers = [
         asyncio.create_task(keep_service(name, {**os.environ, **environment}))
         for name, environment in environments.items()
     ]
     keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
     report(f"the bus listens on {server.url}; data and logs are in {options.data_dir}")
-    report(f"metrics of {SERVICES[0]} are on http://{HOST}:{ports[0]}/metrics, and so on")
+    first = environments[SERVICES[0]]["NODEPOOL_METRICS_PORT"]
+    report(f"metrics of {SERVICES[0]} are on http://{HOST}:{first}/metrics, and so on")
     try:
         yield
     finally:

@@ -2,7 +2,21 @@
 
 
 class Unreachable(Exception):
-    """No server answers; the message is one line that names the server and the remedy."""
+    """No server answers; the message is one line that names the server and the remedy.
+
+    `reason` is why the last attempt failed, as a few words.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"no NATS server answers at {address} ({reason}): start one with 'make run', or set"
+            " NODEPOOL_URL"
+        )
+        self.reason = reason
+
+
+class ConnectionClosed(Exception):
+    """The connection is closed for good; only a new one helps. The message is why, as one line."""
 
 
 class Conflict(Exception):

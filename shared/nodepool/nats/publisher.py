@@ -34,6 +34,7 @@ class Publisher:
         for stored in tuple(self._pending.values()):
             if not stored.done():
                 stored.set_exception(InDoubt("the connection was lost"))
+                stored.exception()  # What was to await it may have been cancelled.
 
     async def _receive(self, message: Msg) -> None:
         stored = self._pending.get(int(message.subject[self._prefix :]))

@@ -1,0 +1,54 @@
+"""What a session of a replica is given: what outlives it, and the log at its beginning."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Generic, NamedTuple
+
+from nodepool.contract.log import LogId
+from nodepool.host.projector import Projector, writer_for
+from nodepool.host.settings import Settings
+from nodepool.host.snapshots import Snapshots
+from nodepool.host.telemetry import Telemetry
+from nodepool.nats.buckets import Bus
+from nodepool.service import I, O, S, Service
+
+
+@dataclass(frozen=True, slots=True)
+class Host(Generic[S, I, O]):
+    """What outlives a connection.
+
+    ready: set while a session has caught up with the log.
+    """
+
+    service: Service[S, I, O]
+    settings: Settings
+    telemetry: Telemetry
+    snapshots: Snapshots
+    ready: asyncio.Event
+
+
+class Start(NamedTuple):
+    """The log when a session begins.
+
+    log: its identity.
+    committed: where the last commit record of the service lies; 0 where there is none.
+    end: the position of the newest message.
+    """
+
+    log: LogId
+    committed: int
+    end: int
+
+
+def projector_of(host: Host[S, I, O], bus: Bus) -> Projector[S, I]:
+    """What writes the read model of a session."""
+    settings, telemetry = host.settings, host.telemetry
+    return Projector(
+        writer_for(
+            host.service,
+            bus,
+            show_deprecated=settings.deprecated_conditions == "show",
+            on_parked=telemetry.parked,
+            on_wrong=telemetry.repaired,
+        )
+    )

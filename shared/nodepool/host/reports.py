@@ -1,0 +1,52 @@
+"""The log lines of a replica's life: its connection, and the part that it takes beside others."""
+
+import asyncio
+
+from nodepool.host.leadership import Leadership
+from nodepool.host.logs import Logger
+from nodepool.host.telemetry import Telemetry
+from nodepool.nats.connection import Connection
+
+
+class Reports:
+    """Logs when a connection is lost and when it is back, and what the server complains of."""
+
+    def __init__(self, connection: Connection, telemetry: Telemetry) -> None:
+        self._connection = connection
+        self._telemetry = telemetry
+        self._lost_at = 0.0
+        self._clock = asyncio.get_running_loop().time
+        connection.on_disconnect.append(self._lost)
+        connection.on_reconnect.append(self._back)
+        connection.on_error.append(self._complained)
+
+    def end(self) -> None:
+        """Logs no more: that the connection is closed now is no loss."""
+        self._connection.on_disconnect.remove(self._lost)
+
+    def _lost(self) -> None:
+        self._lost_at = self._clock()
+        self._telemetry.log.warning("lost connection", cause=self._connection.fault)
+
+    def _back(self) -> None:
+        seconds = round(self._clock() - self._lost_at, 3)
+        self._telemetry.metrics.reconnected()
+        self._telemetry.log.info("reconnected", server=self._connection.address, seconds=seconds)
+
+    def _complained(self, error: Exception) -> None:
+        self._telemetry.log.error("bus error", cause=str(error))
+
+
+class RoleReports:
+    """Logs when a replica begins to lead, and when it begins to follow another one."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._role = ""
+
+    def note(self, leadership: Leadership, committed: int) -> None:
+        """Takes the part that it has now, and its committed position."""
+        role = "leading" if leadership.leading else "following" if leadership.following else ""
+        if role and role != self._role:
+            self._role = role
+            self._log.info(role, committed=committed)

@@ -1,0 +1,64 @@
+"""The addresses of NATS servers, as `NODEPOOL_URL` names them: one, or several with commas."""
+
+from collections.abc import Sequence
+
+SCHEMES = ("nats", "tls", "ws", "wss")
+"""How an address may begin; `nats://` may be left out. `tls` and `wss` are encrypted."""
+_WEB = ("ws", "wss")
+_FORM = "write it as nats://HOST:PORT"
+
+
+def split_addresses(url: str) -> Sequence[str]:
+    """The addresses in a text, each without blanks around it."""
+    return [address.strip() for address in url.split(",")]
+
+
+def without_password(url: str) -> str:
+    """The addresses without the user and password that each may hold."""
+    return ",".join(map(_without_password, split_addresses(url)))
+
+
+def _without_password(address: str) -> str:
+    scheme, mark, rest = address.rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+
+
+def address_fault(url: str) -> str | None:
+    """Why a text is not the addresses of NATS servers, as one clause; None where it is."""
+    pieces = url.split(",")
+    for number, piece in enumerate(pieces, 1):
+        if not _is_address(piece.strip()):
+            return f"{_shown(url, piece, number)} is not the address of a server; {_FORM}"
+    if len({piece.strip().partition("://")[0] in _WEB for piece in pieces}) > 1:
+        return "ws:// and wss:// cannot stand beside other addresses; use one kind for all servers"
+    return None
+
+
+def _shown(url: str, piece: str, number: int) -> str:
+    """The piece at fault, unless it may hold a part of a password."""
+    if "@" not in url:
+        return repr(piece)
+    return repr(piece.rpartition("@")[2]) if piece == url else f"address {number}"
+
+
+def _is_address(address: str) -> bool:
+    from urllib.parse import urlsplit
+
+    if not address.isprintable() or any(character.isspace() for character in address):
+        return False
+    try:
+        parts = urlsplit(address if "://" in address else f"nats://{address}")
+        if parts.port == 0 or parts.scheme not in SCHEMES or not parts.hostname:
+            return False
+    except ValueError:  # The port is no number up to 65535, or the host no address.
+        return False
+    if parts.query or parts.fragment or (parts.path.strip("/") and parts.scheme not in _WEB):
+        return False
+    return _is_host(parts.hostname)
+
+
+def _is_host(host: str) -> bool:
+    """Whether a name may be one of a host or an IP address; a scope such as `%eth0` may follow."""
+    from re import fullmatch
+
+    return len(host) <= 253 and fullmatch(r"[\w.-]+|[0-9a-f:.]+(%[\w.-]+)?", host) is not None

@@ -1,0 +1,19 @@
+"""Ending tasks for certain."""
+
+import asyncio
+from typing import TypeVar
+
+T = TypeVar("T")
+AGAIN_S = 0.1
+"""After so long a task that has not ended is cancelled once more."""
+
+
+async def cancel(task: "asyncio.Task[T]") -> None:
+    """Cancels a task, and returns once it has ended; does nothing to one that has.
+
+    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with its result, see
+    https://github.com/python/cpython/issues/86296, so that one may not be enough.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait((task,), timeout=AGAIN_S)

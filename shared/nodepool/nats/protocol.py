@@ -1,0 +1,124 @@
+"""The bytes that a NATS server sends, whatever a sender has put into subjects and headers.
+
+A subject may hold any byte but blanks, tabs and line ends, and headers any byte at all: the server
+does not look at them. The parser of nats-py takes both for text, and splits lines where Python sees
+a blank. The protocol is described at
+https://docs.nats.io/reference/reference-protocols/nats-protocol.
+"""
+
+import json
+
+from nats.errors import ProtocolError
+from nats.protocol.parser import Parser as ClientParser
+
+LINE_BYTES_MAX = 1 << 20
+"""No line of a server is longer: those with a subject have some kilobytes, `INFO` some dozens."""
+VERSION = b"NATS/1.0"
+SEQUENCE = "Nats-Sequence"
+"""The header in which a server names the position of a stored message that was asked for."""
+
+
+def text(raw: bytes) -> str:
+    """Bytes as text: those that are no UTF-8 as `\\xff`, so that different bytes stay different."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def parse_headers(raw: bytes) -> dict[str, str] | None:
+    """The headers of a message by name, None where there are none; raises nothing.
+
+    The status of a message that has one, such as 503, is `Status`, and what follows is
+    `Description`. A stored message has none: what looks like it was written by its sender.
+    """
+    first, *lines = raw.split(b"\r\n")
+    headers = _status(first.removeprefix(VERSION)) if first.startswith(VERSION) else {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        name = name.strip()
+        if colon and name.isascii() and len(name.split()) == 1:
+            headers[name.decode()] = text(value.strip(b" \t"))
+    if SEQUENCE in headers:
+        headers.pop("Status", None)
+        headers.pop("Description", None)
+    return headers or None
+
+
+def _status(words: bytes) -> dict[str, str]:
+    status, _, description = words.strip().partition(b" ")
+    if not status.isdigit():
+        return {}
+    return {"Status": text(status)} | ({"Description": text(description)} if description else {})
+
+
+_Head = tuple[bytes, int, bytes, int, int]
+"""Of the line before a message: subject, subscription, reply subject, and two sizes: that of its
+headers, and that of headers and content together."""
+
+
+class Parser(ClientParser):
+    """Takes what arrives apart, and passes each whole message and operation to the client."""
+
+    def reset(self) -> None:
+        """Forgets what has arrived; the client calls it for a new connection."""
+        super().reset()
+        self._head: _Head | None = None
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Takes some bytes; raises ProtocolError for what no server sends."""
+        buffer, at = self.buf, 0
+        buffer += data
+        while buffer is self.buf:  # Until the client gives this connection up.
+            if self._head is None:
+                end = buffer.find(b"\r\n", at)
+                if end < 0:
+                    break
+                line, at = bytes(buffer[at:end]), end + 2
+                if line.startswith((b"MSG ", b"HMSG ")):
+                    self._head = _head(line)
+                else:
+                    await self._operate(line)
+                    continue
+            subject, sid, reply, header_size, size = self._head
+            end = at + size
+            if len(buffer) < end + 2:
+                break
+            headers = bytes(buffer[at : at + header_size]) if header_size else None
+            content, at = bytes(buffer[at + header_size : end]), end + 2
+            self._head = None
+            await self.nc._process_msg(sid, subject, reply, content, headers)
+        del buffer[:at]
+        if self._head is None and len(buffer) > LINE_BYTES_MAX:
+            raise ProtocolError("a line without an end")
+
+    async def _operate(self, line: bytes) -> None:
+        operation, _, rest = line.partition(b" ")
+        match operation:
+            case b"PING":
+                await self.nc._process_ping()
+            case b"PONG":
+                await self.nc._process_pong()
+            case b"+OK":
+                pass
+            case b"-ERR":
+                await self.nc._process_err(text(rest.strip()).lower())
+            case b"INFO":
+                try:
+                    await self.nc._process_info(json.loads(rest))
+                except ValueError as error:
+                    raise ProtocolError("an INFO that is no JSON") from error
+            case _:
+                raise ProtocolError(f"an unknown operation: {text(line[:40])}")
+
+
+def _head(line: bytes) -> _Head:
+    words = line.split(b" ")
+    last = len(words) - 1
+    is_plain = words[0] == b"MSG"
+    header_at = last if is_plain else last - 1
+    try:
+        size = int(words[last])
+        header_size = 0 if is_plain else int(words[header_at])
+        if 3 <= header_at <= 4 and 0 <= header_size <= size:
+            return words[1], int(words[2]), words[3] if header_at == 4 else b"", header_size, size
+    except ValueError:
+        pass
+    raise ProtocolError(f"a malformed line: {text(line[:40])}")

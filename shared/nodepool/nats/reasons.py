@@ -1,0 +1,29 @@
+"""Errors of a connection as a few words for a person."""
+
+import os
+import ssl
+
+from nats.errors import Error as NatsError
+from nats.errors import StaleConnectionError, UnexpectedEOF
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, without the address that it is about."""
+    match error:
+        case UnexpectedEOF():
+            return "the server closed the connection"
+        case StaleConnectionError():
+            return "the server does not reply"
+        case ssl.SSLCertVerificationError(verify_message=reason):
+            return f"its certificate is not trusted: {reason}"
+        case ssl.SSLError(reason=str(reason)):
+            return f"TLS failed: {reason.replace('_', ' ').lower()}"
+        case TimeoutError():
+            return "no reply in time"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)
+        case OSError(strerror=str(reason)):
+            return reason
+        case NatsError():
+            return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+    return f"{type(error).__name__}: {error}"

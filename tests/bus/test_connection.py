@@ -1,0 +1,429 @@
+"""Connections to real servers: lost and found again, encrypted, to one of several servers."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from nats.aio.client import Client
+
+from bus.harness import connected, read, until
+from bus.tls import OPENSSL, Certificates, certificates, encrypted, running
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import RETRY_MAX_S, SILENCE_S, Connection, connect
+from nodepool.nats.errors import Unreachable
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
+from support.ports import free_port
+
+HOST = "127.0.0.1"
+MARGIN_S = 4.0
+"""How much later something may be on a machine that has much else to do."""
+
+# --- lost and found again -------------------------------------------------------------------------
+
+
+def test_a_connection_whose_reading_fails_is_made_anew(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader, and a fault in the client that nobody has foreseen
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+            await reader.open()
+            connection._ps.buf = None  # type: ignore[assignment]  # What cannot be.
+
+            # when messages are stored
+            async with connected(server.url) as other:
+                for number in range(3):
+                    await api.publish(other, "np.cmd.a.b.c.D", b"%d" % number)
+
+            # then the connection is made anew, and they are read
+            entries = await read(reader, 3)
+            assert [entry.content for entry in entries] == [b"0", b"1", b"2"]
+            assert connection.stats["reconnects"] == 1
+            await reader.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("line", ["PUB " + "x" * 5_000 + " 0", "NONSENSE"])
+def test_a_connection_that_the_server_closes_for_a_fault_is_made_anew(
+    server: NatsServer, line: str
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a connection
+            # when something is sent for which the server closes it
+            await connection._send_command(f"{line}\r\n".encode())
+            await connection._flush_pending()
+
+            # then it is made anew, and does its work
+            await until(lambda: connection.stats["reconnects"] == 1)
+            await until(lambda: connection.is_connected)
+            assert await api.publish(connection, "np.cmd.a.b.c.D", b"") == 1
+
+    asyncio.run(story())
+
+
+def test_the_client_has_all_that_the_connection_overrides() -> None:
+    # given what the connection overrides of the client's own
+    ours = {name for name in vars(Connection) if name.startswith("_") and not name.startswith("__")}
+
+    # then the client has it; a version without it would do what this one was kept from
+    assert {name for name in ours if hasattr(Client, name)} == ours - {"_note_fault"}
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_is_frozen_is_noticed_soon_and_found_again_when_it_goes_on(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a connection, and a reader
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+            await reader.open()
+            clock, pid = asyncio.get_running_loop().time, server.pid
+            assert pid is not None
+
+            # when the server is frozen
+            began = clock()
+            os.kill(pid, signal.SIGSTOP)
+
+            # then that is noticed, with the reason, while it is
+            await until(lambda: not connection.is_connected)
+            assert clock() - began <= SILENCE_S + MARGIN_S
+            assert connection.fault == f"lost {server.url}: the server does not reply"
+            await until(lambda: connection.fault.startswith("cannot reach"))
+            assert connection.fault == f"cannot reach {server.url}: no reply in time"
+
+            # and when it goes on, so does the reader
+            os.kill(pid, signal.SIGCONT)
+            async with connected(server.url) as other:
+                await api.publish(other, "np.cmd.a.b.c.D", b"1")
+            assert [entry.content for entry in await read(reader, 1)] == [b"1"]
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_a_process_that_was_frozen_itself_does_not_take_its_server_for_gone(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given a connection that pings often
+        connection = await connect(server.url, "test", silence_s=0.3)
+
+        # when this process does nothing, again and again, for longer than a server may be silent
+        for _ in range(5):
+            threading.Event().wait(0.4)
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        # then the connection is the same one
+        assert (connection.is_connected, connection.stats["reconnects"]) == (True, 0)
+        await connection.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.timeout(60)
+def test_attempts_become_rare_while_there_is_no_server(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a connection whose server is gone
+            faults: list[tuple[float, str]] = []
+            clock = asyncio.get_running_loop().time
+            connection.on_fault.append(lambda fault: faults.append((clock(), fault)))
+            await asyncio.to_thread(server.kill)
+            gone = clock()
+
+            # when it is gone for some seconds
+            await until(lambda: clock() - gone > 4)
+
+            # then the first attempts follow quickly, and the last ones do not
+            times = [time - gone for time, _ in faults]
+            assert 5 <= len(times) <= 20
+            pauses = [later - earlier for earlier, later in pairwise(times)]
+            assert max(pauses) <= RETRY_MAX_S + 1
+            assert {fault for _, fault in faults} == {
+                f"cannot reach {server.url}: Connection refused"
+            }
+
+            # and the server is found soon after it is back
+            await asyncio.to_thread(server.start)
+            back = clock()
+            await until(lambda: connection.is_connected)
+            assert clock() - back <= RETRY_MAX_S + 1
+
+    asyncio.run(story())
+
+
+def test_a_server_that_closes_each_connection_is_not_flooded(tmp_path: Path) -> None:
+    async def story() -> None:
+        # given something that greets as a server and closes the connection
+        greeted: list[float] = []
+        clock = asyncio.get_running_loop().time
+
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            greeted.append(clock())
+            writer.write(b'INFO {"max_payload":1048576}\r\n')
+            await reader.readline()
+            await reader.readline()
+            writer.write(b"PONG\r\n")
+            writer.close()
+
+        async with await asyncio.start_server(greet, HOST, 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+
+            # when a connection is made to it, which is lost again and again
+            connection = await connect(f"nats://{HOST}:{port}", "test")
+            began = clock()
+            await until(lambda: clock() - began > 3)
+            with suppress(OSError):
+                await connection.close()
+
+        # then it is tried a few times a second at most
+        assert 4 <= len(greeted) <= 20
+
+    asyncio.run(story())
+
+
+# --- several servers ------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+def test_another_server_is_found_where_the_first_is_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        # given the addresses of three servers, one of which never runs
+        first, second, never = free_port(), free_port(), free_port()
+        url = ", ".join(f"nats://{HOST}:{port}" for port in (never, first, second))
+        with running(tmp_path, second, ""):
+            with running(tmp_path, first, ""):
+                # when a connection is made
+                connection = await connect(url, "test")
+                assert connection.address in (f"nats://{HOST}:{first}", f"nats://{HOST}:{second}")
+
+            # and the first server goes
+            # then the connection finds the one that is left
+            await until(lambda: connection.address == f"nats://{HOST}:{second}")
+            await until(lambda: connection.is_connected)
+            await connection.flush()
+            await connection.close()
+
+    asyncio.run(story())
+
+
+def test_what_was_tried_is_said_without_passwords() -> None:
+    async def story() -> None:
+        one, other = free_port(), free_port()
+        faults: set[str] = set()
+        url = f"nats://user:secret@{HOST}:{one},nats://token@{HOST}:{other}"
+        with pytest.raises(Unreachable) as error:
+            await connect(url, "test", patience_s=0.5, on_fault=faults.add)
+        assert faults == {
+            f"cannot reach nats://{HOST}:{port}: Connection refused" for port in (one, other)
+        }
+        assert str(error.value).startswith(
+            f"no NATS server answers at nats://{HOST}:{one},nats://{HOST}:{other}"
+            " (Connection refused): "
+        )
+
+    asyncio.run(story())
+
+
+def test_a_refused_password_is_named_as_the_reason_and_right_ones_connect(tmp_path: Path) -> None:
+    async def story() -> None:
+        # given a server that asks for a password
+        port = free_port()
+        users = 'authorization { user: "user", password: "right" }'
+        with running(tmp_path, port, users):
+            # when a wrong one is given
+            faults: list[str] = []
+            wrong = f"nats://user:wrong@{HOST}:{port}"
+            with pytest.raises(Unreachable):
+                await connect(wrong, "test", patience_s=1, on_fault=faults.append)
+
+            # then that is the reason, the attempts are few, and the right one connects
+            assert set(faults) == {f"cannot reach nats://{HOST}:{port}: Authorization Violation"}
+            assert len(faults) <= 10
+            connection = await connect(f"nats://user:right@{HOST}:{port}", "test")
+            await connection.close()
+
+    asyncio.run(story())
+
+
+# --- encrypted ------------------------------------------------------------------------------------
+
+needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificates")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates for the servers of these tests."""
+    return certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@contextmanager
+def web(folder: Path, settings: str) -> Iterator[str]:
+    """A server with a WebSocket; where that listens."""
+    port = free_port()
+    more = f'websocket {{ listen: "{HOST}:{port}", {settings} }}'
+    with running(folder, free_port(), more):
+        yield f"{HOST}:{port}"
+
+
+async def exchange(connection: Connection) -> None:
+    """Stores messages of several sizes and reads them."""
+    sizes = (0, 125, 126, 65_535, 65_536, 900_000)
+    async with asyncio.timeout(20):
+        config = {"name": "S", "subjects": ["s"]}
+        await api.request(connection, "$JS.API.STREAM.CREATE.S", config)
+        for size in sizes:
+            await api.publish(connection, "s", b"x" * size)
+        reader = Reader(connection, "S", ["s"])
+        await reader.open()
+        entries = await read(reader, len(sizes))
+        await reader.close()
+    assert tuple(len(entry.content) for entry in entries) == sizes
+
+
+def cipher(connection: Connection) -> object:
+    """The cipher in use; None for a connection that is not encrypted."""
+    transport = connection._transport
+    writer = getattr(transport, "_io_writer", None) or getattr(transport, "_writer", None)
+    assert isinstance(writer, asyncio.StreamWriter)
+    return writer.get_extra_info("cipher")
+
+
+@needs_openssl
+@pytest.mark.parametrize("scheme", ["tls", "nats"])
+def test_a_server_with_tls_is_used_with_the_certificates_that_are_trusted(
+    tmp_path: Path, made: Certificates, scheme: str
+) -> None:
+    async def story() -> None:
+        # given a server that insists on TLS
+        port = free_port()
+        with running(tmp_path, port, encrypted(made)):
+            # when a connection trusts who has signed its certificate
+            url = f"{scheme}://{HOST}:{port}"
+            connection = await connect(url, "test", ca_file=str(made.ca))
+
+            # then it works, and is encrypted
+            await exchange(connection)
+            assert cipher(connection) is not None
+            await connection.close()
+
+            # and one that does not trust it says so
+            with pytest.raises(Unreachable) as error:
+                await connect(url, "test", patience_s=1)
+            assert "its certificate is not trusted" in str(error.value)
+
+    asyncio.run(story())
+
+
+@needs_openssl
+def test_an_encrypted_connection_is_encrypted_again_after_a_restart(
+    tmp_path: Path, made: Certificates
+) -> None:
+    async def story() -> None:
+        port = free_port()
+        with running(tmp_path, port, encrypted(made)):
+            connection = await connect(f"tls://localhost:{port}", "test", ca_file=str(made.ca))
+        await until(lambda: not connection.is_connected)
+        with running(tmp_path, port, encrypted(made)):
+            await until(lambda: connection.is_connected)
+            await exchange(connection)
+            assert cipher(connection) is not None
+            await connection.close()
+
+    asyncio.run(story())
+
+
+def test_tls_is_insisted_on_where_the_address_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        # given a server without TLS
+        port = free_port()
+        with running(tmp_path, port, ""), pytest.raises(Unreachable) as error:
+            # when a connection with TLS is asked for
+            await connect(f"tls://user:secret@{HOST}:{port}", "test", patience_s=1)
+
+        # then there is none
+        assert "(the server offers no TLS, which tls:// asks for)" in str(error.value)
+
+    asyncio.run(story())
+
+
+@needs_openssl
+def test_a_server_that_leaves_tls_to_the_client_is_used_with_tls(
+    tmp_path: Path, made: Certificates
+) -> None:
+    async def story() -> None:
+        port = free_port()
+        with running(tmp_path, port, encrypted(made) + "\nallow_non_tls: true"):
+            for scheme, is_encrypted in (("tls", True), ("nats", False)):
+                url = f"{scheme}://{HOST}:{port}"
+                connection = await connect(url, "test", ca_file=str(made.ca))
+                assert (cipher(connection) is not None) is is_encrypted
+                await connection.close()
+
+    asyncio.run(story())
+
+
+@needs_openssl
+def test_a_web_socket_with_tls_carries_everything(tmp_path: Path, made: Certificates) -> None:
+    async def story() -> None:
+        # given a server with a WebSocket that is encrypted
+        with web(tmp_path, encrypted(made)) as address:
+            # when a connection trusts who has signed its certificate
+            connection = await connect(f"wss://{address}", "test", ca_file=str(made.ca))
+
+            # then it works, and is encrypted
+            await exchange(connection)
+            assert cipher(connection) is not None
+            await connection.close()
+
+            # and one that does not trust it says so
+            with pytest.raises(Unreachable) as error:
+                await connect(f"wss://{address}", "test", patience_s=1)
+            assert "its certificate is not trusted" in str(error.value)
+
+    asyncio.run(story())
+
+
+def test_a_web_socket_without_tls_is_used_where_the_address_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        with web(tmp_path, "no_tls: true") as address:
+            connection = await connect(f"ws://{address}", "test")
+            await exchange(connection)
+            await connection.close()
+
+    asyncio.run(story())
+
+
+def test_what_is_no_server_is_named_as_such() -> None:
+    async def story() -> None:
+        # given something that is no NATS server
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"SSH-2.0-x\r\n" + b"\xff" * 100_000)
+            writer.close()
+
+        async with await asyncio.start_server(greet, HOST, 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+
+            # when a connection is made to it, plain or as a WebSocket
+            # then the line says what is wrong
+            for scheme, reason in (
+                ("nats", "empty response from server when expecting INFO message"),
+                ("ws", "no WebSocket answers there"),
+                ("wss", "TLS failed: "),
+            ):
+                with pytest.raises(Unreachable) as error:
+                    await connect(f"{scheme}://{HOST}:{port}", "test", patience_s=0.5)
+                assert reason in str(error.value)
+
+    asyncio.run(story())

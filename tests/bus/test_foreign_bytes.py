@@ -1,0 +1,266 @@
+"""Subjects and headers of bytes that are no text: nothing stops, and all that follows is read."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bus.harness import connected, fill, outcome, read, send, serving
+from bus.raw import RawSender, raw_sender
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.events import ClusterRegistered, CWOverQuota
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.reader import BEHIND, Reader
+from nodepool.nats.snapshots import restore
+from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
+from quota.decide import SERVICE as QUOTA
+from support.constants import H100, ZONE
+
+PATIENCE_S = 20
+TOKENS = {
+    "no UTF-8": b"\xff\xfe",
+    "half a character": b"\xe2\x82",
+    "a surrogate": b"\xed\xa0\x80",
+    "a vertical tab": b"a\x0bb",
+    "a form feed": b"\x0c",
+    "a null": b"\x00",
+    "long": b"\xff" * 900,
+}
+HEADERS = {
+    "no version": b"\xff\xfe\xfd",
+    "a status that is no text": b"NATS/1.0 \xff\xff\xff \xfe\r\n\r\n",
+    "a status of the server": b"NATS/1.0 503 No Responders\r\nStatus: 404\r\n\r\n",
+    "a value that is no text": b"NATS/1.0\r\nce-id: \xff\xfe\r\n\r\n",
+    "a name that is no text": b"NATS/1.0\r\n\xff: 1\r\n \r\n:\r\n\r\n",
+    "a version alone": b"NATS/1.0",
+}
+each_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
+each_headers = pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
+
+
+def limit(number: int) -> SetQuota:
+    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
+
+
+async def store_strange(
+    sender: RawSender, prefix: bytes = b"np.cmd.evil.", end: bytes = b""
+) -> int:
+    """Stores a message with each strange token and with each strange header; how many those are."""
+    for token in TOKENS.values():
+        await sender.store(prefix + token + end)
+    for number, headers in enumerate(HEADERS.values()):
+        await sender.store(prefix + b"h%d" % number + end, headers=headers)
+    return len(TOKENS) + len(HEADERS)
+
+
+# --- readers --------------------------------------------------------------------------------------
+
+
+@each_token
+def test_a_live_reader_goes_on_after_a_subject_that_is_no_text(
+    server: NatsServer, token: bytes
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given a reader at the end of the log
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+            await reader.open()
+
+            # when such a message is stored, and one more
+            await sender.store(b"np.cmd.evil." + token + b".b.ScaleNodePool", b"1")
+            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"2")
+
+            # then both are read, over the connection that there was
+            entries = await read(reader, 2)
+            assert [entry.content for entry in entries] == [b"1", b"2"]
+            assert len(entries[0].subject.split(".")) == 6
+            assert entries[0].subject.encode().startswith(b"np.cmd.evil.")
+            assert connection.stats["reconnects"] == 0
+            await reader.close()
+
+    asyncio.run(story())
+
+
+@each_headers
+def test_a_live_reader_goes_on_after_headers_that_are_no_headers(
+    server: NatsServer, headers: bytes
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given a reader at the end of the log
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+            await reader.open()
+
+            # when such a message is stored, and one more
+            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"1", headers)
+            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"2")
+
+            # then both are read, over the connection that there was
+            assert [entry.content for entry in await read(reader, 2)] == [b"1", b"2"]
+            assert connection.stats["reconnects"] == 0
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_catches_up_without_filters_reads_all_that_is_strange(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given a long log with strange messages at its beginning
+            count = await store_strange(sender, end=b".b.ScaleNodePool")
+            await fill(connection, [("np.cmd.a.b.c.D", b"")] * (BEHIND + 10))
+
+            # when it is read from the start
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"], wants=lambda _: True)
+            await reader.open()
+            entries = await read(reader, count + BEHIND + 10)
+
+            # then all of it is read
+            assert [entry.position for entry in entries] == list(range(1, count + BEHIND + 11))
+            assert connection.stats["reconnects"] == 0
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_a_bucket_with_strange_keys_is_read_and_watched(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given a bucket with strange keys
+            count = await store_strange(sender, b"$KV.nodepools.evil.")
+
+            # when its newest objects are read, and another strange one comes
+            reader = Reader(connection, "KV_nodepools", ["$KV.nodepools.>"], newest=True)
+            await reader.open()
+            before = await read(reader, count)
+            await sender.store(b"$KV.nodepools.\xfe.p", b"{}")
+
+            # then it is read too
+            (last,) = await read(reader, 1)
+            assert (len(before), last.content) == (count, b"{}")
+            await reader.close()
+
+    asyncio.run(story())
+
+
+@each_headers
+def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_is(
+    server: NatsServer, headers: bytes
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given an object, and a manifest of a snapshot, with strange headers
+            await sender.store(b"$KV.nodepools.acme.prod.p", b"{}", headers)
+            await sender.store(b"np-snapshot.quota.manifest", b"{}", headers)
+
+            # when they are read
+            key = "$KV.nodepools.acme.prod.p"
+            entry = await api.last_message(connection, "KV_nodepools", key)
+            manifest = await api.last_message(connection, SNAPSHOTS, "np-snapshot.quota.manifest")
+
+            # then there they are, whatever their headers say, and the snapshot is none
+            assert entry is not None
+            assert manifest is not None
+            assert (entry.subject, entry.content, manifest.content) == (key, b"{}", b"{}")
+            replica, _ = await restore(connection, QUOTA, await provision(connection))
+            assert replica.committed == 0
+
+    asyncio.run(story())
+
+
+# --- services and programs ------------------------------------------------------------------------
+
+
+def test_a_service_refuses_strange_commands_and_processes_all_that_follow(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            raw_sender(server.url) as sender,
+            serving(QUOTA, server, tmp_path / "one.log"),
+        ):
+            # given a service at work
+            await send(connection, limit(1), "first")
+            await outcome(connection, "first")
+
+            # when strange commands are stored, and a good one
+            for number, token in enumerate(TOKENS.values()):
+                command = {"specversion": "1.0", "id": f"t{number}", "data": {}}
+                subject = b"np.cmd." + token + b"._._.SetQuota"
+                await sender.store(subject, json.dumps(command).encode())
+            await store_strange(sender, b"np.evt.quota.evil.", b".c.QuotaChecked")
+            await send(connection, limit(2), "last")
+
+            # then all of them have an outcome
+            for number in range(len(TOKENS)):
+                refusal = await outcome(connection, f"t{number}")
+                assert refusal["type"] == "CommandRefused"
+            assert (await outcome(connection, "last"))["type"] == "CommandAccepted"
+
+        # and a service that starts anew goes on after them
+        async with (
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "two.log"),
+        ):
+            await send(connection, limit(3), "anew")
+            assert (await outcome(connection, "anew"))["type"] == "CommandAccepted"
+
+    asyncio.run(story())
+
+
+async def say(connection: Connection, event: Event) -> None:
+    """Stores an event of the service that is its speaker."""
+    kind = type(event)
+    envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
+    await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
+
+
+def over_quota(message: str) -> CWOverQuota:
+    return CWOverQuota(org="demo", cluster="demo", pool="p", message=message)
+
+
+def test_a_watch_of_events_goes_on_after_strange_ones(server: NatsServer) -> None:
+    command = [sys.executable, "-m", "nodepool.cli", "--url", server.url, "events", "-w"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    async def story(watch: "subprocess.Popen[str]") -> list[str]:
+        assert watch.stdout is not None
+        async with connected(server.url) as connection, raw_sender(server.url) as sender:
+            # given a watch of all events of a cluster, and one that it has shown
+            await say(connection, over_quota("before"))
+            lines = [await asyncio.to_thread(watch.stdout.readline) for _ in range(2)]
+
+            # when strange events are stored, and a good one
+            await store_strange(sender, b"np.evt.quota.demo.demo.", b".CWOverQuota")
+            await say(connection, over_quota("after"))
+
+            # then it is shown
+            return [*lines, await asyncio.to_thread(watch.stdout.readline)]
+
+    async def provisioned() -> None:
+        async with connected(server.url) as connection:
+            await say(connection, ClusterRegistered(org="demo", cluster="demo", zone=ZONE))
+
+    asyncio.run(provisioned())
+    with subprocess.Popen(
+        [*command, "-o", "custom-columns=MESSAGE:.message"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watch:
+        try:
+            lines = asyncio.run(asyncio.wait_for(story(watch), PATIENCE_S))
+        finally:
+            watch.kill()
+    assert [line.strip() for line in lines] == ["MESSAGE", "before", "after"]
