@@ -1,6 +1,7 @@
 """Command line options of the whole test suite."""
 
 import pytest
+from hypothesis import settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="S",
         help="run the simulation of this seed only",
     )
+    parser.addoption(
+        "--examples",
+        type=int,
+        default=None,
+        metavar="N",
+        help="how many examples hypothesis tries for each property (default: its own, 100)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has each property tried on so many examples; how long one takes depends on the machine."""
+    examples = config.getoption("--examples")
+    if examples is not None:
+        settings.register_profile("examples", max_examples=examples, deadline=None)
+        settings.load_profile("examples")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -21,8 +21,9 @@ from nodepool.cli.jsonpath import (
 )
 
 _NAME = re.compile(r"(?:\\.|[^\s.,\[\]{}()$@\"'=<>!?*:\\&|])+")
-_INTEGER = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?![\w.])")
+# Python refuses to read numbers of thousands of digits.
+_INTEGER = re.compile(r"[+-]?\d{1,18}(?!\d)")
+_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?(?![\w.])")
 _WORD = re.compile(r"(true|false)\b")
 _OPERATOR = re.compile(r"==|!=|<=|>=|<|>")
 _RANGE = re.compile(r"range\b")

@@ -37,7 +37,7 @@ def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:
     try:
         values = json.loads(entry.content)["data"]
         uid, generation = values["uid"], values["generation"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     if not (isinstance(uid, str) and isinstance(generation, int)):
         return None

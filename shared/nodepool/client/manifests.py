@@ -167,7 +167,8 @@ def _check_type(body: Mapping[object, object], place: str) -> None:
 
 
 def _items(document: object, place: str) -> Iterator[tuple[str, object]]:
-    if not (isinstance(document, Mapping) and document.get("kind") in _LISTS):
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping) or not isinstance(kind, str) or kind not in _LISTS:
         yield place, document
         return
     items = document.get("items")

@@ -124,8 +124,15 @@ class ReadModel(Session):
 
 
 def document_of(entry: Entry) -> Document | None:
-    """The object that a message of a bucket holds; None for the mark of its deletion."""
+    """The object that a message of a bucket holds; None for the mark of its deletion.
+
+    None as well for what is no JSON object: someone else wrote that, and the aggregator writes its
+    own over it.
+    """
     if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
         return None
-    document: Document = json.loads(entry.content)
-    return document
+    try:
+        document = json.loads(entry.content)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None

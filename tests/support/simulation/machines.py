@@ -49,7 +49,7 @@ class Machines:
             "instanceType": instance_type,
             "count": count,
             "labels": {RACK: self.random.choice(("r1", "r2"))} if has_rack else {},
-            "bootSeconds": self.random.choice((0, 0, 30, 400)),
+            "bootSeconds": self.random.choice(self.profile.boot_s),
         }
         self.sender.send("AddMachines", zone_path(zone), content)
 

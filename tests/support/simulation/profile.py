@@ -47,6 +47,7 @@ class Profile:
     racks: whether there is a cluster whose machines come in racks.
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
+    boot_s: how long machines take to boot, in seconds.
     """
 
     steps: int = 4_500
@@ -58,6 +59,7 @@ class Profile:
     racks: bool = False
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = get_args(MachineFault)
+    boot_s: tuple[int, ...] = (0, 0, 30, 400)
 
     def weight(self, action: str) -> int:
         """How likely an action is."""

@@ -1,0 +1,1 @@
+"""Real processes under faults: a cluster of servers and two replicas of each service, audited."""

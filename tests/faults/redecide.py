@@ -1,0 +1,64 @@
+"""Every commit of a log decided on once more, by a replica that knows nothing but the log.
+
+What a service says follows from its state and its inputs alone. So if a replica whose state comes
+from the log proposes for every commit what lies in the log, the replicas that made those commits
+were in that very state: what was live equals the replay, at each commit and not at the end only.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from nodepool.contract.log import Entry
+from nodepool.engine.proposal import committed_position
+from nodepool.engine.replica import Replica
+from nodepool.service import AnyService, commit_subject
+
+Said = tuple[str, object]
+"""The subject and the data of an output."""
+
+
+def differences(service: AnyService, entries: Iterable[Entry]) -> Iterator[str]:
+    """The commits of a service that it would not make today, one line each."""
+    replica = Replica(service)
+    recorded: list[Said] = []
+    inputs: deque[Entry] = deque()
+    for entry in entries:
+        if entry.subject == commit_subject(service.name):
+            yield from _decided(replica, inputs, recorded, entry)
+            recorded.clear()
+        elif _is_own(service, entry.subject):
+            recorded.append(_said(entry.subject, entry.content))
+        elif service.wants(entry.subject):
+            inputs.append(entry)
+
+
+def _is_own(service: AnyService, subject: str) -> bool:
+    return subject.startswith(f"np.evt.{service.name}.") or subject == f"np.dead.{service.name}"
+
+
+def _decided(
+    replica: Replica[object, object, object],  # type: ignore[type-var]
+    inputs: deque[Entry],
+    recorded: list[Said],
+    record: Entry,
+) -> Iterator[str]:
+    position = committed_position(record)
+    assert position is not None, f"{record.position} is no commit record"
+    while inputs and inputs[0].position <= position:
+        replica.read(inputs.popleft())
+    decided: list[Said] = []
+    while replica.open:
+        proposal = replica.propose(even_if_quiet=True)
+        assert proposal is not None, "open inputs can be processed"
+        decided += (_said(message.subject, message.content) for message in proposal.messages)
+        replica.accepted(proposal, record.position)
+    if decided != recorded:
+        pairs = zip(decided, recorded, strict=False)
+        first = next((pair for pair in pairs if pair[0] != pair[1]), ("more", "fewer"))
+        yield f"{record.subject} at {record.position}: decided and recorded: {first}"
+
+
+def _said(subject: str, content: bytes) -> Said:
+    values = json.loads(content)
+    return subject, values.get("data", values)

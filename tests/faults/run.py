@@ -1,0 +1,256 @@
+"""One run: a cluster, two replicas of each service, commands, faults, then quiet, then an audit."""
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faults.chaos import Chaos
+from faults.cluster import SIZE, Cluster
+from faults.load import LiveLog, Load
+from faults.processes import Process, service_processes
+from faults.redecide import differences
+from nodepool.contract.buckets import BUCKETS
+from nodepool.engine.world import World
+from nodepool.local.binary import find_server
+from nodepool.nats import api
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
+from support.audit.auditor import Auditor
+from support.audit.facts import Violation
+from support.documents import documents_of
+from support.services import services
+from support.simulation.final_checks import FinalChecks
+
+START_S = 60.0
+"""How long everything may take to start."""
+QUIET_S = 4.0
+"""All is quiet once nothing has been stored for so long, commit records left out."""
+CALM_S = 120.0
+"""How long it may take until all is quiet after the faults."""
+MEMORY_MAX_BYTES = 4 << 30
+"""What all processes may hold together."""
+ACTS_PER_S = 25.0
+"""How many commands are sent in a second, about."""
+
+
+@dataclass
+class Report:
+    """What a run has shown.
+
+    violations: what is wrong; empty for a run in which every promise was kept.
+    faults: how often each kind of fault happened.
+    """
+
+    seed: int
+    messages: int = 0
+    commands: int = 0
+    retries: int = 0
+    restarts: int = 0
+    memory_mb: int = 0
+    quiet_after_s: float = 0.0
+    faults: dict[str, int] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """The report for people."""
+        for name, value in vars(self).items():
+            if name not in ("faults", "violations"):
+                yield f"{name:<14}{value:>10}"
+        for name, count in sorted(self.faults.items()):
+            yield f"{name:<16}{count:>8}"
+        yield from self.violations or ["nothing is lost, doubled or otherwise wrong"]
+
+
+async def run(seed: int, seconds: float) -> Report:
+    """Runs for so long, then waits for quiet and audits; ends every process it has started."""
+    async with asyncio.timeout(seconds + START_S + CALM_S + 120):
+        with tempfile.TemporaryDirectory(prefix="nodepool-faults-") as folder:
+            cluster = Cluster(Path(folder), find_server(os.environ.get("NODEPOOL_NATS_SERVER")))
+            processes = service_processes(Path(folder), cluster.url, SIZE)
+            try:
+                return await _Run(seed, cluster, processes).run(seconds)
+            finally:
+                for process in (*processes, *cluster.servers):
+                    await process.kill()
+
+
+class _Run:
+    def __init__(self, seed: int, cluster: Cluster, processes: Sequence[Process]) -> None:
+        self._cluster = cluster
+        self._services = processes
+        self._report = Report(seed)
+        self._auditor = Auditor()
+        self._log = LiveLog()
+        self._load = Load(seed, self._auditor.facts, self._log)
+        self._chaos = Chaos(seed, processes, cluster.servers)
+
+    async def run(self, seconds: float) -> Report:
+        async with self._started() as (connection, reader):
+            self._load.begin()
+            background = [
+                asyncio.create_task(self._load.publish(connection)),
+                asyncio.create_task(self._read(reader)),
+                asyncio.create_task(self._chaos.run()),
+            ]
+            try:
+                await self._act(seconds)
+                await _cancelled(background[2])
+                await self._mend()
+                await self._calm(connection)
+                self._note_errors(background)
+            finally:
+                for task in background:
+                    await _cancelled(task)
+            self._audit()
+            await self._compare(connection)
+        return self._complete()
+
+    @asynccontextmanager
+    async def _started(self) -> AsyncIterator[tuple[Connection, Reader]]:
+        for server in self._cluster.servers:
+            await server.start()
+        connection = await connect(self._cluster.url, "faults", patience_s=START_S)
+        try:
+            await _provisioned(connection)
+            for process in self._services:
+                await process.start()
+            reader = Reader(connection, STREAM, [])
+            await reader.open()
+            yield connection, reader
+            await reader.close()
+        finally:
+            await connection.close()
+
+    async def _act(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end:
+            await asyncio.sleep(1 / ACTS_PER_S)
+            if len(self._log.waiting) < 100:  # More would only wait while the bus is away.
+                self._load.act()
+            self._watch()
+
+    def _watch(self) -> None:
+        every = (*self._services, *self._cluster.servers)
+        memory = sum(process.rss_bytes() for process in every)
+        self._report.memory_mb = max(self._report.memory_mb, memory >> 20)
+        assert memory < MEMORY_MAX_BYTES, f"the processes hold {memory >> 20} MiB"
+
+    async def _read(self, reader: Reader) -> None:
+        while True:
+            for entry in await reader.next():
+                self._log.note(entry)
+                try:
+                    self._auditor.read(entry)
+                except Violation as violation:
+                    self._report.violations.append(str(violation))
+
+    async def _mend(self) -> None:
+        for process in (*self._cluster.servers, *self._services):
+            if process.is_stopped:
+                process.go_on()
+            await process.start()
+
+    async def _calm(self, connection: Connection) -> None:
+        """Returns when every command is stored, and nothing has happened for a while."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(CALM_S):
+            while True:
+                before = self._progress()
+                await asyncio.sleep(QUIET_S)
+                if not self._log.waiting and self._progress() == before:
+                    with suppress(InDoubt, ServerRefusal):
+                        if await api.last_position(connection, STREAM) == self._auditor.position:
+                            break
+        self._report.quiet_after_s = round(loop.time() - began - QUIET_S, 1)
+
+    def _progress(self) -> int:
+        """How many messages were read, commit records left out."""
+        return sum(not entry.subject.startswith("np.commit.") for entry in self._log.entries)
+
+    def _note_errors(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                self._report.violations.append(f"the run itself failed: {task.exception()!r}")
+        for process in self._services:
+            text = process.errors.read_text(encoding="utf-8", errors="replace")
+            if text:
+                self._report.violations.append(f"{process.name} wrote: {text[-2000:]}")
+
+    def _audit(self) -> None:
+        entries = self._log.entries
+        missing = [n for n, entry in enumerate(entries, 1) if entry.position != n][:1]
+        if missing:
+            self._report.violations.append(f"the log has a gap at {missing}")
+        self._replay = World(services())
+        self._replay.log.entries = entries
+        self._replay.log.clock = entries[-1].time
+        for host in self._replay.hosts:
+            self._replay.read(host)
+        for service in services():
+            self._report.violations += list(differences(service, entries))[:3]
+        try:
+            checks = FinalChecks(self._replay, self._auditor.facts, self._auditor.history)
+            checks.check(self._load.sent)
+        except Violation as violation:
+            self._report.violations.append(str(violation))
+
+    async def _compare(self, connection: Connection) -> None:
+        """The read model has to show what the replayed state says, object by object."""
+        for bucket in BUCKETS:
+            expected = {
+                key: json.loads(json.dumps(document, default=str))
+                for key, document in documents_of(self._replay, bucket).items()
+            }
+            stored = await _stored(connection, bucket)
+            for key in sorted(expected.keys() | stored.keys()):
+                if expected.get(key) != stored.get(key):
+                    shown = f"{stored.get(key)} instead of {expected.get(key)}"
+                    self._report.violations.append(f"{bucket} {key} shows {shown}"[:2000])
+
+    def _complete(self) -> Report:
+        report = self._report
+        report.messages = len(self._log.entries)
+        report.commands, report.retries = len(self._load.sent), self._load.retries
+        report.faults = dict(self._chaos.counts)
+        every = (*self._services, *self._cluster.servers)
+        report.restarts = sum(process.starts - 1 for process in every)
+        return report
+
+
+async def _provisioned(connection: Connection) -> None:
+    """Makes the streams; a cluster that has just begun has no leader for a while."""
+    async with asyncio.timeout(START_S):
+        while True:
+            try:
+                await provision(connection, SIZE)
+                return
+            except (InDoubt, ServerRefusal, OSError):
+                await asyncio.sleep(0.2)
+
+
+async def _stored(connection: Connection, bucket: str) -> dict[str, object]:
+    prefix = f"$KV.{bucket}."
+    reader = Reader(connection, f"KV_{bucket}", [f"{prefix}>"], newest=True)
+    await reader.open()
+    documents: dict[str, object] = {}
+    while reader.pending:
+        for entry in await reader.next(timeout_s=5):
+            if entry.content:
+                key = "/".join(entry.subject.removeprefix(prefix).split(".", 2))
+                documents[key] = json.loads(entry.content)
+    await reader.close()
+    return documents
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])

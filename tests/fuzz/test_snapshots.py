@@ -1,0 +1,83 @@
+"""Snapshots of any content: loaded as what was saved, or refused, and never half understood."""
+
+import json
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuzz.bounded import bounded
+from fuzz.corpus import randoms
+from nodepool.engine.folded import Folded
+from nodepool.engine.snapshot import dump, load
+from nodepool.service import AnyService
+from support.hostile.contents import garbled, mutated
+from support.replay import run_scenario
+from support.services import services
+
+REFUSALS = (ValueError, TypeError, LookupError)
+"""What `load` raises for lines of another form."""
+
+
+@cache
+def _saved() -> dict[str, list[bytes]]:
+    """The lines of every service's snapshot after a scenario in which each has much to do."""
+    world = run_scenario().world
+    return {host.service.name: list(dump(host.replica.safe)) for host in world.hosts}
+
+
+def _damaged(random: Random, lines: list[bytes]) -> list[bytes]:
+    """The lines with something wrong in some of them."""
+    lines = list(lines)
+    for _ in range(random.randint(1, 3)):
+        at, other = random.randrange(len(lines)), random.randrange(len(lines))
+        match random.randrange(7):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.append(lines[other])
+            case 2:
+                lines[at] = garbled(random, lines[at])
+            case 3:
+                path, *rest = json.loads(lines[at])
+                lines[at] = json.dumps([json.loads(lines[other])[0], *rest]).encode()
+            case _:
+                lines[at] = mutated(random, json.loads(lines[at]))
+    return lines
+
+
+def _check(service: AnyService, lines: list[bytes]) -> None:
+    with bounded():
+        try:
+            folded: Folded[Any] = load(type(service.initial), lines)
+        except REFUSALS:
+            return
+        again = list(dump(folded))
+
+    assert load(type(service.initial), again) == folded
+
+
+@pytest.mark.parametrize("service", services(), ids=lambda service: service.name)
+@given(random=randoms)
+def test_a_snapshot_with_something_wrong_in_it_is_loaded_or_refused(
+    service: AnyService, random: Random
+) -> None:
+    _check(service, _damaged(random, _saved()[service.name]))
+
+
+@given(st.lists(st.binary(max_size=50), max_size=5))
+def test_lines_of_any_bytes_are_refused(lines: list[bytes]) -> None:
+    for service in services():
+        _check(service, lines)
+
+
+@pytest.mark.parametrize("service", services(), ids=lambda service: service.name)
+def test_a_snapshot_is_loaded_as_it_was_saved(service: AnyService) -> None:
+    lines = _saved()[service.name]
+
+    folded: Folded[Any] = load(type(service.initial), lines)
+
+    assert list(dump(folded)) == lines
