@@ -5,6 +5,8 @@ MAKEFLAGS += --no-print-directory
 # For a new .venv only; for another Python than it has: make distclean setup PYTHON=python3.12
 PYTHON ?= python3
 SEEDS ?= 1000
+EXAMPLES ?= 5000
+MINUTES ?= 5
 ARGS ?=
 
 BIN := .venv/bin
@@ -17,7 +19,7 @@ NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
 fail = { echo "$(1)" >&2; exit 1; }
 
-.PHONY: help setup python run test lint format types bench simulation commands lock check clean distclean
+.PHONY: help setup python run test lint format types bench simulation fuzz faults commands lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -64,6 +66,12 @@ bench: setup ## Measure throughput and latency
 
 simulation: setup ## Run the longer simulation of faults (SEEDS=1000)
 	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
+
+fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each property)
+	@$(BIN)/python -m pytest -n auto tests/fuzz --examples=$(EXAMPLES) --timeout=0 $(ARGS)
+
+faults: setup ## Stop and kill services and servers of a cluster at random, and audit it (MINUTES=5)
+	@PYTHONPATH=tests $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
 
 commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
 	@PYTHONPATH=tests $(BIN)/python -m support.commands_page

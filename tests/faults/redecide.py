@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from nodepool.contract.log import Entry
-from nodepool.engine.proposal import committed_position
+from nodepool.engine.records import committed_position
 from nodepool.engine.replica import Replica
 from nodepool.service import AnyService, commit_subject
 

@@ -13,7 +13,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.failures import refusal, unreadable
-from nodepool.engine.proposal import committed_position, dead_letter
+from nodepool.engine.proposal import dead_letter
+from nodepool.engine.records import committed_position
 from support.hostile import subjects
 from support.proposals import NOON
 

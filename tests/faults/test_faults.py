@@ -1,0 +1,19 @@
+"""A short run of `make faults`: servers and services are stopped and killed at random."""
+
+import asyncio
+
+import pytest
+
+from faults.run import run
+
+SECONDS = 15
+SEED = 7
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_whose_parts_are_stopped_and_killed_keeps_every_promise() -> None:
+    report = asyncio.run(run(SEED, SECONDS))
+
+    assert report.violations == []
+    assert report.faults.keys() & {"service killed", "service stopped"}
+    assert report.commands > 50

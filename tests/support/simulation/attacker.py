@@ -1,0 +1,199 @@
+"""A sender that means harm: it publishes whatever a client could, on every subject of the log.
+
+What it does must change nothing for the others. It has the right to publish everywhere, which the
+permissions of a server would not give it; so it leaves out what only those can prevent: an event
+that is right in every part, on the subject of the service that would say it.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from nodepool.contract import commands
+from nodepool.contract.decode import unknown_command
+from nodepool.contract.events import (
+    AnswerAwaited,
+    CommandAccepted,
+    CommandRefused,
+    CWNodePoolCreated,
+    CWNodeRequestQueued,
+    NodeUpdateFailed,
+    QuotaCheckFailed,
+    Wake,
+)
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.log import Entry
+from nodepool.contract.subjects import address_of
+from nodepool.engine.world import Host, Log
+from nodepool.service import AnyService, commit_subject
+from support.audit.auditor import Auditor
+from support.hostile.contents import mutated
+from support.simulation.sender import Sender, SentCommand
+
+OWN = ("evil", "evil", "x")
+"""The identity that is its own."""
+UNHEARD = frozenset(
+    kind.__name__
+    for kind in (
+        AnswerAwaited,
+        CommandAccepted,
+        CommandRefused,
+        CWNodePoolCreated,
+        CWNodeRequestQueued,
+        NodeUpdateFailed,
+        QuotaCheckFailed,
+    )
+)
+"""Events that no service hears but, some of them, the one that says it."""
+FLOOD = 40
+"""How many commands it sends in one go."""
+HUGE_BYTES = (300_000, 900_000)
+
+
+@dataclass
+class Attacker:
+    """Draws from a `Random` of its own, so that a simulation without it runs as before.
+
+    sent: its commands, each of which has to have an outcome.
+    """
+
+    random: Random
+    log: Log
+    services: Sequence[AnyService]
+    hosts: Sequence[Host]
+    auditor: Auditor
+    sender: Sender
+    some_path: Callable[[], PoolPath]
+
+    def act(self) -> None:
+        """Does one of the things that could do harm."""
+        self.random.choice(
+            (
+                self._send_malformed,
+                self._send_event_as_command,
+                self._say_of_another,
+                self._say_for_service,
+                self._commit_for_service,
+                self._wake,
+                self._take_id,
+                self._send_huge,
+                self._flood,
+            )
+        )()
+
+    # Commands.
+
+    def _send_malformed(self) -> None:
+        """A command with something wrong in it, to anybody's NodePool or to its own."""
+        command = self._some_command()
+        if command is not None:
+            content = mutated(self.random, json.loads(command.content))
+            self._send(command.subject, content)
+
+    def _send_event_as_command(self) -> None:
+        """An event of the log on the subject of a command with its name."""
+        event = self._some_event()
+        if event is not None:
+            path = self.random.choice((self.some_path(), OWN))
+            name = event.subject.rpartition(".")[2]
+            self._send(f"np.cmd.{'.'.join(path)}.{name}", event.content)
+
+    def _take_id(self) -> None:
+        """A command under the id that somebody else's next command will have."""
+        id = f"c{len(self.sender.sent) + 1}"
+        name = self.random.choice(("ScaleNodePool", "DeleteNodePool", "ApplyNodePool"))
+        self._send(f"np.cmd.{'.'.join(OWN)}.{name}", b"{}", id)
+
+    def _send_huge(self) -> None:
+        """A command larger than those that are taken, though the bus takes it."""
+        size = self.random.choice(HUGE_BYTES)
+        content = json.dumps({"targetNodes": 1, "x": "y" * size}).encode()
+        self._send(f"np.cmd.{'.'.join(self.some_path())}.ScaleNodePool", content)
+
+    def _flood(self) -> None:
+        """Many commands at once that are refused one by one."""
+        for _ in range(FLOOD):
+            name = self.random.choice(sorted(commands.COMMANDS))
+            self._send(f"np.cmd.{'.'.join(OWN)}.{name}", b'{"targetNodes": -1}')
+
+    def _send(self, subject: str, content: bytes, id: str = "") -> None:
+        id = id or f"evil-{len(self.log.entries)}"
+        headers = {"Nats-Msg-Id": id}
+        if self.log.append(subject, content, headers):
+            # Its content may give it another id than its header does.
+            id = unknown_command(subject, content, headers, 0).id
+            self.sender.sent.append(SentCommand(subject, content, id))
+
+    def _some_command(self) -> SentCommand | None:
+        sent = self.sender.sent
+        return self.random.choice(sent) if sent else None
+
+    # Events, wakes and commit records.
+
+    def _say_of_another(self) -> None:
+        """An event of the log on the subject of its service, about something else than it says."""
+        event = self._some_event()
+        address = address_of(event.subject) if event is not None else None
+        if event is not None and address is not None and address.path != OWN:
+            self._note(f"np.evt.{address.service}.{'.'.join(OWN)}.{address.name}", event.content)
+
+    def _say_for_service(self) -> None:
+        """A right event on the subject of its service, as an output of an input that is open."""
+        event = self._some_event(UNHEARD)
+        if event is not None:
+            envelope: dict[str, Any] = json.loads(event.content)
+            newest = len(self.log.entries)
+            envelope["causeposition"] = newest - self.random.randrange(4)
+            self._note(event.subject, json.dumps(envelope).encode())
+
+    def _commit_for_service(self) -> None:
+        """A commit record that the service did not make: made up, or one of its own again."""
+        service = self.random.choice(self.services)
+        subject = commit_subject(service.name)
+        records = [entry for entry in self.log.entries[-400:] if entry.subject == subject]
+        if not records:
+            return
+        record: dict[str, Any] = json.loads(self.random.choice(records).content)
+        newest = len(self.log.entries)
+        contents: tuple[object, ...] = (
+            record,
+            {"position": newest},
+            {**record, "position": newest},
+            {**record, "follows": records[-1].position, "log": "another"},
+            {**record, "position": newest, "outputs": newest},
+            {**record, "position": 10**30},
+            [record],
+        )
+        content = json.dumps(self.random.choice(contents)).encode()
+        self._note(subject, self.random.choice((content, content, b"noise", b"[" * 5_000)))
+
+    def _wake(self) -> None:
+        """A `Wake` that no replica fired: right, of another service, or unreadable."""
+        service, other = self.random.choice(self.services), self.random.choice(self.services)
+        wake = {"type": Wake.__name__, "source": "clock", "subject": other.name, "id": "w"}
+        wake |= {"data": {"service": other.name, "due": self.log.clock.isoformat()}}
+        subject = f"np.evt.clock.{service.name}._._.Wake"
+        if other is service:
+            self.log.append(subject, json.dumps(wake).encode())
+        else:
+            self._note(subject, mutated(self.random, wake))
+
+    def _note(self, subject: str, content: bytes) -> None:
+        """Publishes what no service has said, and what an audit has to pass over."""
+        position = self.log.append(subject, content)
+        if position:
+            self.auditor.noise.add(position)
+
+    def _some_event(self, names: frozenset[str] = frozenset()) -> Entry | None:
+        """A recent event of a service, one of these names if any are given."""
+        recent = [
+            entry
+            for entry in self.log.entries[-300:]
+            if entry.subject.startswith("np.evt.")
+            and entry.position not in self.auditor.noise
+            and not entry.subject.startswith("np.evt.clock.")
+            and (not names or entry.subject.rpartition(".")[2] in names)
+        ]
+        return self.random.choice(recent) if recent else None
