@@ -3,7 +3,6 @@
 import json
 from functools import cache
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from fuzz.bounded import bounded
 from fuzz.corpus import randoms
-from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump, load
 from nodepool.service import AnyService
 from support.hostile.contents import garbled, mutated
@@ -29,30 +27,30 @@ def _saved() -> dict[str, list[bytes]]:
     return {host.service.name: list(dump(host.replica.safe)) for host in world.hosts}
 
 
-def _damaged(random: Random, lines: list[bytes]) -> list[bytes]:
+def _damaged(random: Random, saved: list[bytes]) -> list[bytes]:
     """The lines with something wrong in some of them."""
-    lines = list(lines)
+    lines = list(saved)
     for _ in range(random.randint(1, 3)):
-        at, other = random.randrange(len(lines)), random.randrange(len(lines))
+        at, right = random.randrange(len(lines)), json.loads(random.choice(saved))
         match random.randrange(7):
             case 0:
                 del lines[at]
             case 1:
-                lines.append(lines[other])
+                lines.append(random.choice(saved))
             case 2:
                 lines[at] = garbled(random, lines[at])
             case 3:
-                path, *rest = json.loads(lines[at])
-                lines[at] = json.dumps([json.loads(lines[other])[0], *rest]).encode()
+                other = json.loads(random.choice(saved))
+                lines[at] = json.dumps([other[0], *right[1:]]).encode()
             case _:
-                lines[at] = mutated(random, json.loads(lines[at]))
+                lines[at] = mutated(random, right)
     return lines
 
 
 def _check(service: AnyService, lines: list[bytes]) -> None:
     with bounded():
         try:
-            folded: Folded[Any] = load(type(service.initial), lines)
+            folded = load(type(service.initial), lines)
         except REFUSALS:
             return
         again = list(dump(folded))
@@ -78,6 +76,6 @@ def test_lines_of_any_bytes_are_refused(lines: list[bytes]) -> None:
 def test_a_snapshot_is_loaded_as_it_was_saved(service: AnyService) -> None:
     lines = _saved()[service.name]
 
-    folded: Folded[Any] = load(type(service.initial), lines)
+    folded = load(type(service.initial), lines)
 
     assert list(dump(folded)) == lines
