@@ -22,7 +22,11 @@ def _names_in(path: Path) -> frozenset[str]:
 
 def _rows() -> list[str]:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line.startswith("| ") and not line.startswith(("| Fault", "| ---"))]
+    return [
+        line
+        for line in lines
+        if line.startswith("| ") and not line.startswith(("| Fault", "| ---"))
+    ]
 
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: row.split("|")[1].strip()[:60])

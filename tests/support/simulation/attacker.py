@@ -6,7 +6,7 @@ that is right in every part, on the subject of the service that would say it.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -23,13 +23,14 @@ from nodepool.contract.events import (
     QuotaCheckFailed,
     Wake,
 )
-from nodepool.contract.keys import PoolPath
+from nodepool.contract.keys import MachineKey, PoolPath, machine_parts
 from nodepool.contract.log import Entry
 from nodepool.contract.subjects import address_of
-from nodepool.engine.world import Host, Log
-from nodepool.service import AnyService, commit_subject
+from nodepool.engine.world import Log, World
+from nodepool.service import commit_subject
 from support.audit.auditor import Auditor
 from support.hostile.contents import mutated
+from support.paths import pool_path
 from support.simulation.sender import Sender, SentCommand
 
 OWN = ("evil", "evil", "x")
@@ -56,18 +57,28 @@ HUGE_BYTES = (300_000, 900_000)
 class Attacker:
     """Draws from a `Random` of its own, so that a simulation without it runs as before.
 
-    sent: its commands, each of which has to have an outcome.
+    world, auditor, sender: those of the simulation. Its commands are among those of the sender, as
+      each of them has to have an outcome; its events are noise to the auditor.
+    some_path: the path of somebody's NodePool.
     """
 
     random: Random
-    log: Log
-    services: Sequence[AnyService]
-    hosts: Sequence[Host]
+    world: World
     auditor: Auditor
     sender: Sender
     some_path: Callable[[], PoolPath]
 
-    def act(self) -> None:
+    @property
+    def log(self) -> Log:
+        """The log that all share."""
+        return self.world.log
+
+    def maybe_act(self, chance: float) -> None:
+        """Acts, with this chance."""
+        if chance and self.random.random() < chance:
+            self._act()
+
+    def _act(self) -> None:
         """Does one of the things that could do harm."""
         self.random.choice(
             (
@@ -87,10 +98,10 @@ class Attacker:
 
     def _send_malformed(self) -> None:
         """A command with something wrong in it, to anybody's NodePool or to its own."""
-        command = self._some_command()
-        if command is not None:
-            content = mutated(self.random, json.loads(command.content))
-            self._send(command.subject, content)
+        if self.sender.sent:
+            subject, content, id = self.random.choice(self.sender.sent)
+            renamed = content.replace(f'"{id}"'.encode(), f'"{self._new_id()}"'.encode())
+            self._send(subject, mutated(self.random, _document(renamed)))
 
     def _send_event_as_command(self) -> None:
         """An event of the log on the subject of a command with its name."""
@@ -102,7 +113,7 @@ class Attacker:
 
     def _take_id(self) -> None:
         """A command under the id that somebody else's next command will have."""
-        id = f"c{len(self.sender.sent) + 1}"
+        id = f"c{len(self.sender.sent) + 2}"  # Its own command is counted, too.
         name = self.random.choice(("ScaleNodePool", "DeleteNodePool", "ApplyNodePool"))
         self._send(f"np.cmd.{'.'.join(OWN)}.{name}", b"{}", id)
 
@@ -119,25 +130,36 @@ class Attacker:
             self._send(f"np.cmd.{'.'.join(OWN)}.{name}", b'{"targetNodes": -1}')
 
     def _send(self, subject: str, content: bytes, id: str = "") -> None:
-        id = id or f"evil-{len(self.log.entries)}"
+        id = id or self._new_id()
         headers = {"Nats-Msg-Id": id}
         if self.log.append(subject, content, headers):
             # Its content may give it another id than its header does.
             id = unknown_command(subject, content, headers, 0).id
             self.sender.sent.append(SentCommand(subject, content, id))
 
-    def _some_command(self) -> SentCommand | None:
-        sent = self.sender.sent
-        return self.random.choice(sent) if sent else None
+    def _new_id(self) -> str:
+        return f"evil-{len(self.log.entries)}"
 
     # Events, wakes and commit records.
 
     def _say_of_another(self) -> None:
-        """An event of the log on the subject of its service, about something else than it says."""
+        """An event about somebody's Node, on the subject of its service and of its own NodePool."""
         event = self._some_event()
         address = address_of(event.subject) if event is not None else None
-        if event is not None and address is not None and address.path != OWN:
-            self._note(f"np.evt.{address.service}.{'.'.join(OWN)}.{address.name}", event.content)
+        stays = self.auditor.facts.stays
+        if event is None or address is None or not stays:
+            return
+        assignment = self.random.choice(list(stays)[-8:])
+        stay = stays[assignment]
+        org, cluster, pool = pool_path(stay.pool.key)
+        zone, node = machine_parts(MachineKey(stay.machine))
+        of_stay = {"org": org, "cluster": cluster, "pool": pool, "zone": zone, "node": node}
+        of_stay |= {"assignment": assignment, "uid": stay.pool.uid}
+        envelope: dict[str, Any] = json.loads(event.content)
+        data = envelope["data"]
+        data |= {name: value for name, value in of_stay.items() if name in data}
+        subject = f"np.evt.{address.service}.{'.'.join(OWN)}.{address.name}"
+        self._note(subject, json.dumps(envelope).encode())
 
     def _say_for_service(self) -> None:
         """A right event on the subject of its service, as an output of an input that is open."""
@@ -150,9 +172,13 @@ class Attacker:
 
     def _commit_for_service(self) -> None:
         """A commit record that the service did not make: made up, or one of its own again."""
-        service = self.random.choice(self.services)
+        service = self.random.choice(self.world.services)
         subject = commit_subject(service.name)
-        records = [entry for entry in self.log.entries[-400:] if entry.subject == subject]
+        records = [
+            entry
+            for entry in self.log.entries[-400:]
+            if entry.subject == subject and entry.position not in self.auditor.noise
+        ]
         if not records:
             return
         record: dict[str, Any] = json.loads(self.random.choice(records).content)
@@ -171,7 +197,10 @@ class Attacker:
 
     def _wake(self) -> None:
         """A `Wake` that no replica fired: right, of another service, or unreadable."""
-        service, other = self.random.choice(self.services), self.random.choice(self.services)
+        service, other = (
+            self.random.choice(self.world.services),
+            self.random.choice(self.world.services),
+        )
         wake = {"type": Wake.__name__, "source": "clock", "subject": other.name, "id": "w"}
         wake |= {"data": {"service": other.name, "due": self.log.clock.isoformat()}}
         subject = f"np.evt.clock.{service.name}._._.Wake"
@@ -197,3 +226,11 @@ class Attacker:
             and (not names or entry.subject.rpartition(".")[2] in names)
         ]
         return self.random.choice(recent) if recent else None
+
+
+def _document(content: bytes) -> object:
+    """The JSON of a content; an empty object where it holds none."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
