@@ -20,7 +20,7 @@ class Cluster:
     def __init__(self, folder: Path, binary: Path) -> None:
         ports = [free_port() for _ in range(SIZE)]
         routes = [free_port() for _ in range(SIZE)]
-        self.url = f"nats://{HOST}:{ports[0]}"
+        self.url = ",".join(f"nats://{HOST}:{port}" for port in ports)
         self.servers = []
         for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
             home = folder / f"server-{number}"

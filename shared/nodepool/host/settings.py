@@ -15,6 +15,10 @@ Shown = Literal["hide", "show"]
 class SettingsError(Exception):
     """A setting that cannot be used; the message is one line that names it and the fix."""
 
+    def __init__(self, message: str) -> None:
+        # It quotes the environment, where a name or a value may hold anything.
+        super().__init__(" ".join(message.split()))
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
