@@ -20,7 +20,8 @@ def test_what_lies_in_a_right_log_is_decided_again(name: str) -> None:
 def test_an_output_that_a_service_would_not_say_is_found() -> None:
     log = changed("QuotaChecked", granted=7)(LOG)
 
-    found = list(differences(*services("quota"), log))
+    (quota,) = services("quota")
+    found = list(differences(quota, log))
 
     assert len(found) > 0
     assert "QuotaChecked" in found[0]
@@ -29,4 +30,5 @@ def test_an_output_that_a_service_would_not_say_is_found() -> None:
 def test_an_output_that_is_missing_is_found() -> None:
     log = without("CWNodePoolCreated")(LOG)
 
-    assert list(differences(*services("validator"), log)) != []
+    (validator,) = services("validator")
+    assert list(differences(validator, log)) != []

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fuzz.bounded import bounded
 from fuzz.corpus import RIGHT, content_like, headers, randoms
 from nodepool.contract import commands, events
-from nodepool.contract.decode import ID_MAX, Unreadable, decode, unknown_command
+from nodepool.contract.decode import Unreadable, decode, unknown_command
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, Envelope, Event, Message, envelope_of
+from nodepool.contract.messages import ID_MAX, Command, Envelope, Event, Message, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.failures import refusal, unreadable
 from nodepool.engine.proposal import dead_letter

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -89,16 +90,20 @@ def test_a_manifest_of_any_content_is_read_or_refused(random: Random, raw: bytes
 
     for content in contents:
         with bounded():
-            _either(lambda content=content: parse_manifests(content, "f.yaml"), ManifestError)
-            _either(lambda content=content: parse_yaml(content, "f.yaml"), ManifestError)
+            _either(partial(parse_manifests, content, "f.yaml"), ManifestError)
+            _either(partial(parse_yaml, content, "f.yaml"), ManifestError)
 
 
 @given(randoms, st.text(max_size=40))
 def test_a_template_of_any_text_is_read_or_refused(random: Random, raw: str) -> None:
     for text in (raw, f"{{{raw}}}", _pieces(random, TEMPLATE_PIECES)):
         with bounded():
-            _either(lambda text=text: rendered(parse_template(text), LIST), JsonPathError)
-            _either(lambda text=text: parse_path(text), JsonPathError)
+            _either(partial(_render, text), JsonPathError)
+            _either(partial(parse_path, text), JsonPathError)
+
+
+def _render(text: str) -> str:
+    return rendered(parse_template(text), LIST)
 
 
 @given(randoms)

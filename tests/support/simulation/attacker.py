@@ -153,7 +153,13 @@ class Attacker:
         stay = stays[assignment]
         org, cluster, pool = pool_path(stay.pool.key)
         zone, node = machine_parts(MachineKey(stay.machine))
-        of_stay = {"org": org, "cluster": cluster, "pool": pool, "zone": zone, "node": node}
+        of_stay: dict[str, object] = {
+            "org": org,
+            "cluster": cluster,
+            "pool": pool,
+            "zone": zone,
+            "node": node,
+        }
         of_stay |= {"assignment": assignment, "uid": stay.pool.uid}
         envelope: dict[str, Any] = json.loads(event.content)
         data = envelope["data"]
@@ -201,8 +207,8 @@ class Attacker:
             self.random.choice(self.world.services),
             self.random.choice(self.world.services),
         )
-        wake = {"type": Wake.__name__, "source": "clock", "subject": other.name, "id": "w"}
-        wake |= {"data": {"service": other.name, "due": self.log.clock.isoformat()}}
+        wake: dict[str, object] = {"type": Wake.__name__, "source": "clock", "id": self._new_id()}
+        wake["data"] = {"service": other.name, "due": self.log.clock.isoformat()}
         subject = f"np.evt.clock.{service.name}._._.Wake"
         if other is service:
             self.log.append(subject, json.dumps(wake).encode())
