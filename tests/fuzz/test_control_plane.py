@@ -59,6 +59,8 @@ class _Forger:
 
     def _message(self) -> tuple[str, bytes]:
         random = self._random
+        if random.random() < 0.3:
+            return self._output_of_open_input()
         match random.randrange(5):
             case 0:  # A recorded message of any kind, on its own subject.
                 subject, document = random.choice(RIGHT)
@@ -76,6 +78,20 @@ class _Forger:
         if "data" not in document:
             document = {**document, "data": document}
         return subject, content_like(random, document)
+
+    def _output_of_open_input(self) -> tuple[str, bytes]:
+        """An event that a service has said, as its output of an input that is not processed yet."""
+        random = self._random
+        said = [entry for entry in self._own if entry.subject.startswith("np.evt.")]
+        event = random.choice(said)
+        document = json.loads(event.content)
+        speaker = event.subject.split(".")[2]
+        for host in self._world.hosts:
+            if host.service.name == speaker:
+                newest = self._world.log.entries[host.replica.committed :]
+                heard = [entry.position for entry in newest if host.service.read(entry) is not None]
+                document["causeposition"] = random.choice(heard or [len(self._world.log.entries)])
+        return event.subject, json.dumps(document).encode()
 
     def _retold(self, document: dict[str, object]) -> dict[str, object]:
         """The same message as an output of another input, or under another id."""
