@@ -22,18 +22,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--examples",
         type=int,
-        default=None,
+        default=100,
         metavar="N",
-        help="how many examples hypothesis tries for each property (default: its own, 100)",
+        help="how many examples hypothesis tries for each property (default: 100)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Has each property tried on so many examples; how long one takes depends on the machine."""
     examples = config.getoption("--examples")
-    if examples is not None:
-        settings.register_profile("examples", max_examples=examples, deadline=None)
-        settings.load_profile("examples")
+    settings.register_profile("suite", max_examples=examples, deadline=None)
+    settings.load_profile("suite")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

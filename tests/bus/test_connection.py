@@ -10,7 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import uvloop
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 
 from bus.harness import connected, read, until
 from bus.tls import OPENSSL, Certificates, certificates, encrypted, running
@@ -68,6 +70,29 @@ def test_a_connection_that_the_server_closes_for_a_fault_is_made_anew(
             assert await api.publish(connection, "np.cmd.a.b.c.D", b"") == 1
 
     asyncio.run(story())
+
+
+def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given a connection with something to send, whose socket the loop has closed already
+        connection = await connect(server.url, "test")
+        await connection._send_command(b"PING\r\n")
+        transport = connection._transport
+        assert isinstance(transport, TcpTransport)
+        assert transport._io_writer is not None
+        transport._io_writer.close()
+
+        # when it is closed
+        await connection.close()
+
+        # then it is, and no error ends the service
+        assert connection.is_closed
+
+    # The loop of a service; that of the standard library says nothing of a closed socket.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
 
 
 def test_the_client_has_all_that_the_connection_overrides() -> None:

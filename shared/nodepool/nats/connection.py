@@ -143,10 +143,14 @@ class Connection(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         transport = self._transport
-        if not self.is_connected or transport is None or transport.at_eof():
-            # The client would try to send the rest, fail, and leave the connection open.
-            self._pending, self._pending_data_size = [], 0
+        # Were the rest left to the client, a failure to send it would leave the connection open.
+        rest, self._pending, self._pending_data_size = self._pending, [], 0
         try:
+            if rest and self.is_connected and transport is not None and not transport.at_eof():
+                # The loop of uvloop raises RuntimeError where the socket is closed already.
+                with suppress(NatsError, OSError, RuntimeError):
+                    transport.writelines(rest)  # type: ignore[no-untyped-call]  # As below.
+                    await transport.drain()
             await super()._close(status, do_cbs)
         finally:
             if transport is not None:
