@@ -184,7 +184,16 @@ def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced
 
 
 def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    """The headers by their names in small letters, without those that UTF-8 cannot hold."""
+    return {name.lower(): value for name, value in headers.items() if _is_text(value)}
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decode_command(
