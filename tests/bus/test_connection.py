@@ -95,6 +95,27 @@ def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
         runner.run(story())
 
 
+def test_a_connection_is_closed_although_another_wait_for_its_end_was_given_up(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given a connection, and somebody who does not wait any longer until its socket is closed
+        connection = await connect(server.url, "test")
+        transport = connection._transport
+        assert isinstance(transport, TcpTransport)
+        waiting = asyncio.create_task(transport.wait_closed())  # type: ignore[no-untyped-call]
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+        # when it is closed
+        await connection.close()
+
+        # then it is, and nothing else is cancelled
+        assert connection.is_closed
+
+    asyncio.run(story())
+
+
 def test_the_client_has_all_that_the_connection_overrides() -> None:
     # given what the connection overrides of the client's own
     ours = {name for name in vars(Connection) if name.startswith("_") and not name.startswith("__")}

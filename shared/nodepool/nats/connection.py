@@ -149,9 +149,14 @@ class Connection(Client):
             if rest and self.is_connected and transport is not None and not transport.at_eof():
                 # The loop of uvloop raises RuntimeError where the socket is closed already.
                 with suppress(NatsError, OSError, RuntimeError):
-                    transport.writelines(rest)  # type: ignore[no-untyped-call]  # As below.
-                    await transport.drain()
+                    transport.writelines(rest)
+                    await transport.drain()  # type: ignore[no-untyped-call]  # As below.
             await super()._close(status, do_cbs)
+        except asyncio.CancelledError:
+            # An attempt that was given up may have cancelled the wait for the end of the socket.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
         finally:
             if transport is not None:
                 transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
