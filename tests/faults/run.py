@@ -15,6 +15,7 @@ from faults.load import LiveLog, Load
 from faults.processes import Process, service_processes
 from faults.redecide import differences
 from nodepool.contract.buckets import BUCKETS
+from nodepool.contract.log import Entry
 from nodepool.engine.world import World
 from nodepool.local.binary import find_server
 from nodepool.nats import api
@@ -46,6 +47,7 @@ class Report:
 
     violations: what is wrong; empty for a run in which every promise was kept.
     faults: how often each kind of fault happened.
+    kept: where the log lies of a run with violations.
     """
 
     seed: int
@@ -57,15 +59,18 @@ class Report:
     quiet_after_s: float = 0.0
     faults: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
+    kept: str = ""
 
     def lines(self) -> Iterator[str]:
         """The report for people."""
         for name, value in vars(self).items():
-            if name not in ("faults", "violations"):
+            if name not in ("faults", "violations", "kept"):
                 yield f"{name:<14}{value:>10}"
         for name, count in sorted(self.faults.items()):
             yield f"{name:<16}{count:>8}"
         yield from self.violations or ["nothing is lost, doubled or otherwise wrong"]
+        if self.kept:
+            yield f"its log lies in {self.kept}"
 
 
 async def run(seed: int, seconds: float) -> Report:
@@ -223,7 +228,19 @@ class _Run:
         report.faults = dict(self._chaos.counts)
         every = (*self._services, *self._cluster.servers)
         report.restarts = sum(process.starts - 1 for process in every)
+        if report.violations:
+            report.kept = _keep(self._log.entries)
         return report
+
+
+def _keep(entries: Sequence[Entry]) -> str:
+    """Writes a log to a file, one message a line; the path of the file."""
+    handle, path = tempfile.mkstemp(prefix="nodepool-faults-", suffix=".log")
+    with os.fdopen(handle, "w") as file:
+        for entry in entries:
+            content = entry.content.decode(errors="backslashreplace")
+            file.write(f"{entry.position} {entry.time.isoformat()} {entry.subject} {content}\n")
+    return path
 
 
 async def _provisioned(connection: Connection) -> None:

@@ -1,6 +1,7 @@
 """When a snapshot is saved, and what happens to one that fails."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -185,3 +186,32 @@ def test_finish_without_a_snapshot_does_nothing(log: ServiceLog) -> None:
     # when the replica stops
     # then there is nothing to wait for
     asyncio.run(Snapshots(EVERY, log.logger).finish())
+
+
+def test_an_error_in_which_a_job_ends_that_was_abandoned_is_not_reported(log: ServiceLog) -> None:
+    async def job() -> int:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise InDoubt("the connection is closed") from None
+        return 0
+
+    async def story() -> list[str]:
+        # given a job under way
+        reported: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(str(context["message"])))
+        snapshots = Snapshots(EVERY, log.logger)
+        snapshots.work(EVERY, 0.0, save=job, look=job)
+        await asyncio.sleep(0)
+
+        # when the session ends, and the job fails for that
+        snapshots.abandon()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gc.collect()
+
+        # then asyncio has nothing to say about it
+        return reported
+
+    assert asyncio.run(story()) == []

@@ -76,4 +76,11 @@ class Snapshots:
         """Saves no further: the log is another one, or the connection is given up."""
         if self._job is not None:
             self._job.cancel()
+            # It may have failed with the connection; asyncio reports an error that nobody asks for.
+            self._job.add_done_callback(_dismissed)
             self._job = None
+
+
+def _dismissed(job: "asyncio.Task[int]") -> None:
+    if not job.cancelled():
+        job.exception()

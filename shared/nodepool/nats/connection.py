@@ -143,19 +143,16 @@ class Connection(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         transport = self._transport
-        # Were the rest left to the client, a failure to send it would leave the connection open.
+        # The client would leave the connection open where the rest cannot be sent any more.
         rest, self._pending, self._pending_data_size = self._pending, [], 0
         try:
             if rest and self.is_connected and transport is not None and not transport.at_eof():
-                # The loop of uvloop raises RuntimeError where the socket is closed already.
-                with suppress(NatsError, OSError, RuntimeError):
+                with suppress(NatsError, OSError, RuntimeError):  # The last is what uvloop raises.
                     transport.writelines(rest)
                     await transport.drain()  # type: ignore[no-untyped-call]  # As below.
             await super()._close(status, do_cbs)
-        except asyncio.CancelledError:
-            # An attempt that was given up may have cancelled the wait for the end of the socket.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+        except asyncio.CancelledError:  # Also where another wait for this end was given up.
+            if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
         finally:
             if transport is not None:
