@@ -55,9 +55,7 @@ class LiveLog(Log):
 
     waiting: deque[tuple[str, bytes, dict[str, str]]] = field(default_factory=deque)
 
-    def append(
-        self, subject: str, content: bytes, id: str, headers: Mapping[str, str] | None = None
-    ) -> int:
+    def append(self, subject: str, content: bytes, headers: Mapping[str, str] | None = None) -> int:
         """Publishes one message soon; its position is not known yet."""
         self.waiting.append((subject, content, dict(headers or {})))
         return 0

@@ -9,8 +9,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from nodepool.contract.log import Entry
-from nodepool.engine.records import committed_position
+from nodepool.contract.log import Entry, LogId
 from nodepool.engine.replica import Replica
 from nodepool.service import AnyService, commit_subject
 
@@ -18,9 +17,12 @@ Said = tuple[str, object]
 """The subject and the data of an output."""
 
 
-def differences(service: AnyService, entries: Iterable[Entry]) -> Iterator[str]:
-    """The commits of a service that it would not make today, one line each."""
-    replica = Replica(service)
+def differences(service: AnyService, entries: Iterable[Entry], log: LogId) -> Iterator[str]:
+    """The commits of a service that it would not make today, one line each.
+
+    log: the identity of the log.
+    """
+    replica = Replica(service, log=log)
     recorded: list[Said] = []
     inputs: deque[Entry] = deque()
     for entry in entries:
@@ -43,8 +45,7 @@ def _decided(
     recorded: list[Said],
     record: Entry,
 ) -> Iterator[str]:
-    position = committed_position(record)
-    assert position is not None, f"{record.position} is no commit record"
+    position: int = json.loads(record.content)["position"]
     while inputs and inputs[0].position <= position:
         replica.read(inputs.popleft())
     decided: list[Said] = []

@@ -15,8 +15,8 @@ from faults.load import LiveLog, Load
 from faults.processes import Process, service_processes
 from faults.redecide import differences
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.log import Entry
-from nodepool.engine.world import World
+from nodepool.contract.log import Entry, LogId
+from nodepool.engine.world import Log, World
 from nodepool.local.binary import find_server
 from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
@@ -123,7 +123,7 @@ class _Run:
             await server.start()
         connection = await connect(self._cluster.url, "faults", patience_s=START_S)
         try:
-            await _provisioned(connection)
+            self._log.id = await _provisioned(connection)
             for process in self._services:
                 await process.start()
             reader = Reader(connection, STREAM, [])
@@ -195,13 +195,13 @@ class _Run:
         missing = [n for n, entry in enumerate(entries, 1) if entry.position != n][:1]
         if missing:
             self._report.violations.append(f"the log has a gap at {missing}")
-        self._replay = World(services())
-        self._replay.log.entries = entries
-        self._replay.log.clock = entries[-1].time
+        last = {entry.subject: entry.position for entry in entries}
+        log = Log(entries[-1].time, list(entries), last, self._log.id)
+        self._replay = World(services(), log=log)
         for host in self._replay.hosts:
             self._replay.read(host)
         for service in services():
-            self._report.violations += list(differences(service, entries))[:3]
+            self._report.violations += list(differences(service, entries, log.id))[:3]
         try:
             checks = FinalChecks(self._replay, self._auditor.facts, self._auditor.history)
             checks.check(self._load.sent)
@@ -243,13 +243,12 @@ def _keep(entries: Sequence[Entry]) -> str:
     return path
 
 
-async def _provisioned(connection: Connection) -> None:
+async def _provisioned(connection: Connection) -> LogId:
     """Makes the streams; a cluster that has just begun has no leader for a while."""
     async with asyncio.timeout(START_S):
         while True:
             try:
-                await provision(connection, SIZE)
-                return
+                return await provision(connection, SIZE)
             except (InDoubt, ServerRefusal, OSError):
                 await asyncio.sleep(0.2)
 

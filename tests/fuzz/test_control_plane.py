@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from fuzz.bounded import bounded
 from fuzz.corpus import RIGHT, content_like, headers, randoms
-from nodepool.contract.log import Entry
+from nodepool.contract.log import MESSAGE_BYTES_MAX, Entry
 from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import address_of, is_taken
-from nodepool.engine.bounds import MESSAGE_BYTES_MAX
 from nodepool.engine.world import Host, World
 from support.hostile import subjects
 from support.services import services
@@ -54,7 +53,7 @@ class _Forger:
         subject, content = self._message()
         if is_taken(subject) and len(content) <= MESSAGE_BYTES_MAX:
             before = len(self._world.log.entries)
-            self._world.log.append(subject, content, "", headers(self._random))
+            self._world.log.append(subject, content, headers(self._random))
             self.foreign.add(before + 1)
 
     def _message(self) -> tuple[str, bytes]:
@@ -101,7 +100,7 @@ class _Forger:
             "causeposition": newest - random.randrange(6),
             "id": f"{newest}.{random.choice(SERVICES)}.0",
             "position": newest - random.randrange(3),
-            "follows": random.choice([0, *self._world.log.last_commits.values()]),
+            "follows": random.choice([0, *self._world.log.last.values()]),
         }
         known = {name: value for name, value in changes.items() if name in document}
         return {**document, **{n: v for n, v in known.items() if random.random() < 0.5}}

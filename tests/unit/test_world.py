@@ -87,6 +87,20 @@ def test_a_log_takes_no_commit_that_the_server_would_refuse_for_its_size() -> No
     assert BATCH_MAX == 1_000
 
 
+def test_a_replica_that_does_not_know_of_the_last_wake_is_woken_the_next_time() -> None:
+    world = World([SERVICE])
+    world.send(enqueue(1, delay_s=60))
+    world.pass_time(timedelta(minutes=2))
+    world.send(enqueue(1, delay_s=60))
+    world.run_until_idle()
+    (host,) = world.hosts
+    host.replica.last_wake = 0
+
+    world.pass_time(timedelta(minutes=2))
+
+    assert host.replica.due() is None
+
+
 # The services.
 
 

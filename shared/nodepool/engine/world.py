@@ -133,8 +133,12 @@ class World:
         if due is None or due > self.log.clock or host.replica.open:
             return False
         replica, name = host.replica, host.service.name
-        message = wake(name, due, replica.read_to).encode()
-        return self.log.append_after(replica.last_wake, wake_subject(name), message) is not None
+        message, subject = wake(name, due, replica.read_to).encode(), wake_subject(name)
+        if self.log.append_after(replica.last_wake, subject, message) is not None:
+            return True
+        # Another replica was quicker, or this one began at a snapshot: it is fired the next time.
+        replica.last_wake = self.log.last.get(subject, 0)
+        return False
 
     def run_until_idle(self) -> None:
         """Lets everything happen that does not need time to pass."""

@@ -17,6 +17,7 @@ from nodepool.service import AnyService
 from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.services import services
+from support.simulation.attacker import Attacker
 from support.simulation.bounded import bounded
 from support.simulation.bugs import Bugs
 from support.simulation.customers import Customers
@@ -62,6 +63,14 @@ class Simulation:
         facts = self.auditor.facts
         self.machines = Machines(self.random, facts, self.sender, profile)
         self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
+        self.attacker = Attacker(
+            Random(f"{self.seed} attacks"),
+            self.world,
+            self.auditor,
+            self.sender,
+            self.customers.some_path,
+        )
+        self._attacks = profile.attacks
         self._steps, self._outputs_max = profile.steps, profile.outputs_max
         actions = self._actions()
         self._acts = list(actions.values())
@@ -73,6 +82,7 @@ class Simulation:
         with bounded(self._outputs_max):
             self._start()
             for _ in range(self._steps):
+                self.attacker.maybe_act(self._attacks)
                 self._step()
                 self._audit()
             self._stop_faults()

@@ -1,7 +1,7 @@
 """What is likely in a simulation: each profile makes another subject so."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from nodepool.contract.commands import MachineFault
@@ -48,6 +48,7 @@ class Profile:
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
     boot_s: how long machines take to boot, in seconds.
+    attacks: how likely a sender that means harm acts in a step.
     """
 
     steps: int = 4_500
@@ -60,6 +61,7 @@ class Profile:
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = get_args(MachineFault)
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
+    attacks: float = 0.0
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -114,8 +116,17 @@ SMALL_STEPS = Profile(
 """NodePools that lose and get more Nodes than one step may name."""
 
 
+ATTACKS = 0.01
+"""How likely an attack is, where there is a sender that means harm."""
+
+
 def profile_of(seed: int) -> Profile:
-    """The profile of a seed: half of the seeds are ordinary."""
+    """The profile of a seed: half of the seeds are ordinary, and odd ones are attacked."""
+    profile = _profile_of(seed)
+    return replace(profile, attacks=ATTACKS) if seed % 2 else profile
+
+
+def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
     return often.get(seed % 10, ORDINARY)
