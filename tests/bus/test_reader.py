@@ -12,7 +12,8 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt
-from nodepool.nats.reader import BEHIND, BUFFER_MAX, Reader
+from nodepool.nats.filtering import BEHIND
+from nodepool.nats.reader import BUFFER_MAX, Reader
 from nodepool.nats.streams import STREAM
 
 WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted"
@@ -50,7 +51,7 @@ async def consumers(connection: Connection) -> list[str]:
 
 
 async def filters(connection: Connection) -> list[object]:
-    """The filters of every consumer."""
+    """The filters of every consumer; None for one that has none."""
     listed = (await api.request(connection, f"$JS.API.CONSUMER.LIST.{STREAM}"))["consumers"]
     assert isinstance(listed, list)
     return [info["config"].get("filter_subjects") for info in listed]
@@ -195,23 +196,41 @@ def test_a_reader_buffers_a_bounded_number_of_messages_and_loses_none_of_the_res
     asyncio.run(story())
 
 
+def foreign(count: int, first: int = 0) -> list[tuple[str, bytes]]:
+    """Messages that are not wanted, each on a subject of its own."""
+    return [(f"np.evt.a.acme.prod.q{first + number}.Unwanted", b"") for number in range(count)]
+
+
+def mixed(count: int) -> list[tuple[str, bytes]]:
+    """So many wanted messages, each followed by one that is not, on a subject of its own."""
+    others = foreign(count)
+    return [pair for n in range(count) for pair in ((WANTED, b"%d" % n), others[n])]
+
+
+def is_wanted(subject: str) -> bool:
+    return subject == WANTED
+
+
+async def until_filters_are(connection: Connection, wanted: list[object]) -> None:
+    """Returns once the only consumers are those with these filters; None is none."""
+
+    async def are_there() -> bool:
+        return await filters(connection) == wanted
+
+    await until(are_there)
+
+
 def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a reader that can filter by itself, far behind a mixed log
-            async def follows_with_filters() -> bool:
-                # Three consumers: to learn how far it is behind, to read unfiltered, to follow.
-                there = await filters(connection)
-                return there.count([WANTED]) == 2 and len(there) == 3
-
-            count = BEHIND + 500
-            mixed = [pair for n in range(count) for pair in ((WANTED, b"%d" % n), (UNWANTED, b""))]
-            await fill(connection, mixed)
+            count = 2_000
+            await fill(connection, mixed(count))
 
             # when it opens
-            async with reading(connection, wants=lambda subject: subject == WANTED) as reader:
+            async with reading(connection, wants=is_wanted) as reader:
                 unfiltered = None in await filters(connection)
                 entries = await read(reader, count)
 
@@ -219,11 +238,49 @@ def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
                 assert unfiltered
                 assert contents(entries) == list(range(count))
 
-                # and once it is near the end it reads with its filters again
-                await until(follows_with_filters)
-                await fill(connection, [*numbers(0, 300, UNWANTED), *numbers(count, count + 300)])
+                # and once it is at the end, it reads with its filters again
+                await until_filters_are(connection, [[WANTED]])
+                await fill(connection, [*foreign(300, count), *numbers(count, count + 300)])
                 assert contents(await read(reader, 300)) == list(range(count, count + 300))
-                assert await follows_with_filters()
+
+    asyncio.run(story())
+
+
+def test_a_reader_far_behind_with_few_matches_has_the_server_find_them(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given few messages that are wanted among many that are not
+            await fill(connection, [*foreign(2_000), *numbers(0, 20), *foreign(2_000)])
+
+            # when a reader opens
+            async with reading(connection, wants=is_wanted) as reader:
+                # then it reads with its filter from the beginning
+                assert await filters(connection) == [[WANTED]]
+                assert contents(await read(reader, 20)) == list(range(20))
+
+    asyncio.run(story())
+
+
+def test_a_reader_with_filters_that_falls_behind_reads_on_without_them(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader that has taken up its filters
+            await fill(connection, mixed(1_000))
+            async with reading(connection, wants=is_wanted) as reader:
+                await read(reader, 1_000)
+                await until_filters_are(connection, [[WANTED]])
+
+                # when more is written than it may buffer, and nothing is taken from it
+                count = BUFFER_MAX + 2 * BEHIND
+                await fill(connection, numbers(0, count))
+
+                # then it reads on without filters, and loses nothing
+                await until_filters_are(connection, [None])
+                assert contents(await read(reader, count)) == list(range(count))
 
     asyncio.run(story())
 

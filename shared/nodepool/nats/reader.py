@@ -11,7 +11,6 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from nats.aio.msg import Msg
@@ -20,7 +19,9 @@ from nats.errors import Error as NatsError
 from nodepool.contract.log import Entry
 from nodepool.nats.api import request
 from nodepool.nats.connection import RETRY_S, Connection
+from nodepool.nats.consumers import consumer_config, delivery_of
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.filtering import Filtering
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -29,21 +30,12 @@ PULL = 2_048
 """The most messages that one pull request brings."""
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, and not yet taken."""
-BEHIND = 2_000
-"""A reader further behind than this reads without filters and drops what it does not want.
-
-For each message that it looks up for a consumer with several filters, the server goes through all
-subjects of a block of the stream, unless that consumer is near the end: measured at 0.25 to 1 ms a
-message among 5,000 subjects, against some microseconds without a filter.
-"""
-FAR_BEHIND = 4 * BEHIND
-"""A reader with filters that falls further behind than this begins anew without them."""
+ASK_S = 0.1
+"""The pause between two requests for the state of the stream."""
 HEARTBEAT_S = 1.0
 """A consumer without a sign of life for three times as long is created anew."""
 PULL_S = 30.0
 """How long a pull request stays open."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -52,8 +44,8 @@ class Reader:
     stream, filters: what to read; the filters must not overlap.
     start: the first position to read.
     newest: begin with the newest message of each subject instead, as for a key-value bucket.
-    wants: the same as `filters`, as a Python function; a reader that has it may leave the filters
-      out while it is far behind.
+    wants: the same as `filters`, as a Python function; a reader that has it does without filters
+      where that costs less, as described in `nodepool.nats.filtering`.
     verify: awaited with the last position whenever a consumer is there; where it raises
       StreamChanged, reading ends, and `open`, `take` and `next` raise that. Without it a reader
       waits for a stream that is gone.
@@ -81,7 +73,8 @@ class Reader:
         self._wants = wants
         self._verify = verify
         self._changed: StreamChanged | None = None
-        self._unfiltered = False
+        self._filtering = Filtering() if wants is not None else None
+        self._asking: asyncio.Task[None] | None = None
         self._buffer: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._last_sign_of_life = 0.0
@@ -97,7 +90,10 @@ class Reader:
 
     @property
     def pending(self) -> int:
-        """How many messages lie in the stream beyond those that were handed over."""
+        """How many messages lie in the stream beyond those that were handed over.
+
+        While it reads without its filters, those count that it will drop.
+        """
         return self._remaining + len(self._buffer)
 
     @property
@@ -123,15 +119,22 @@ class Reader:
         self._closed = True
         if self._restart in self._client.on_reconnect:
             self._client.on_reconnect.remove(self._restart)
-        for task in (self._creating, self._watching):
+        for task in (self._creating, self._watching, self._asking):
             if task is not None:
                 task.cancel()
         self._arrived.set()
-        if self._subscription is not None and self._consumer and self._client.is_connected:
-            delete = f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._consumer}"
+        await self._drop_consumer()
+
+    async def _drop_consumer(self) -> None:
+        """Has the server forget the consumer; it does so by itself, but only after a while."""
+        subscription, consumer = self._subscription, self._consumer
+        self._subscription, self._consumer = None, ""  # Nothing may be pulled meanwhile.
+        if subscription is not None:
             with suppress(NatsError, OSError):
-                await self._subscription.unsubscribe()
-                await self._client.publish(delete)
+                await subscription.unsubscribe()
+                if consumer and self._client.is_connected:
+                    delete = f"$JS.API.CONSUMER.DELETE.{self._stream}.{consumer}"
+                    await self._client.publish(delete)
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """The messages that have arrived, at least one; none after `timeout_s` seconds."""
@@ -153,9 +156,10 @@ class Reader:
         if self._changed is not None:
             raise self._changed
 
-    def _restart(self) -> None:
+    def _restart(self, *, filtered: bool | None = None) -> None:
+        """Reads on with a new consumer, with filters or without; None for what costs less."""
         if not self._closed and (self._creating is None or self._creating.done()):
-            self._creating = asyncio.create_task(self._create())
+            self._creating = asyncio.create_task(self._create(filtered=filtered))
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -165,11 +169,11 @@ class Reader:
             if self._client.is_connected and silent_s > 3 * HEARTBEAT_S:
                 self._restart()
 
-    async def _create(self) -> None:
+    async def _create(self, *, filtered: bool | None = None) -> None:
         """Creates a consumer that starts after the last position; tries until it succeeds."""
         while not self._closed:
             try:
-                await self._begin()
+                await self._begin(filtered=filtered)
                 return
             except StreamChanged as change:
                 self._changed = change
@@ -178,12 +182,12 @@ class Reader:
             except (Conflict, ServerRefusal, InDoubt, NatsError, OSError):
                 await asyncio.sleep(RETRY_S)
 
-    async def _begin(self) -> None:
+    async def _begin(self, *, filtered: bool | None) -> None:
         try:
-            await self._create_consumer(self._filters)
-            self._unfiltered = self._wants is not None and self._remaining > BEHIND
-            if self._unfiltered:
-                await self._create_consumer([])
+            if self._filtering is None:
+                await self._create_consumer(self._filters)
+            else:
+                await self._begin_at_less_cost(self._filtering, filtered)
         except ServerRefusal:
             await self._check()  # Perhaps there is no stream any more.
             raise
@@ -191,40 +195,39 @@ class Reader:
         await self._check()
         await self._pull()
 
+    async def _begin_at_less_cost(self, filtering: Filtering, filtered: bool | None) -> None:
+        behind, subjects = await self._distance()
+        if filtering.begins(behind, subjects, filtered):
+            await self._create_consumer(self._filters)
+            if filtering.keeps(behind, self._remaining):
+                return
+        await self._create_consumer([])
+
+    async def _distance(self) -> tuple[int, int]:
+        """How many positions the end of the stream is away, and how many subjects it has."""
+        info = await request(self._client, f"$JS.API.STREAM.INFO.{self._stream}")
+        state = info["state"]
+        assert isinstance(state, dict), "a stream's info has a state"
+        return int(state["last_seq"]) - self._last, int(state.get("num_subjects", 0))
+
     async def _check(self) -> None:
         if self._verify is not None:
             await self._verify(self._last)
 
     async def _create_consumer(self, filters: Sequence[str]) -> None:
         name = f"r{os.urandom(8).hex()}"
-        old, self._inbox = self._subscription, self._client.new_inbox()
+        await self._drop_consumer()
+        self._inbox = self._client.new_inbox()
         self._last_sign_of_life = asyncio.get_running_loop().time()
-        self._consumer = ""  # Nothing may be pulled before the server has the consumer.
         self._requested = self._received = 0
-        if old is not None:
-            with suppress(NatsError, OSError):
-                await old.unsubscribe()
         self._subscription = await self._client.subscribe(
             self._inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
         )
-        config = {"name": name, "filter_subjects": filters, **self._config()}
+        config = consumer_config(name, filters, self._last + 1, newest=self._newest)
         body = {"stream_name": self._stream, "action": "create", "config": config}
         info = await request(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
         self._remaining = int(str(info.get("num_pending", 0)))
         self._consumer = name
-
-    def _config(self) -> dict[str, object]:
-        if self._last:
-            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last + 1}
-        else:
-            start = {"deliver_policy": "last_per_subject" if self._newest else "all"}
-        return {
-            **start,
-            "ack_policy": "none",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": 60_000_000_000,
-        }
 
     async def _pull(self) -> None:
         """Requests more while the buffer has room for it."""
@@ -245,39 +248,43 @@ class Reader:
         if not message.reply:
             await self._receive_status(message)
             return
-        # $JS.ACK[.<domain>.<account>].<stream>.<consumer>.<deliveries>.<position>.<number>.<time>
-        # .<remaining>: nine tokens, or more with the domain.
-        tokens = message.reply.split(".")
-        first = 5 if len(tokens) == 9 else 7
-        if tokens[first - 2] != self._consumer:
+        delivery = delivery_of(message.reply)
+        if delivery.consumer != self._consumer:
             return  # Of a consumer that was given up.
-        position, number = int(tokens[first]), int(tokens[first + 1])
         self._last_sign_of_life = asyncio.get_running_loop().time()
         self._received += 1
-        if number != self._received:
+        if delivery.number != self._received:
             self._restart()
             return
-        if position <= self._last:
+        if delivery.position <= self._last:
             return
-        self._last = position
-        self._remaining = int(tokens[first + 3])
-        if self._unfiltered:
-            await self._advance_unfiltered()
-            if self._wants is not None and not self._wants(message.subject):
-                return
-        elif self._remaining > FAR_BEHIND and self._wants is not None:
-            self._restart()
-        time = _EPOCH + timedelta(microseconds=int(tokens[first + 2]) // 1000)
+        self._last, self._remaining = delivery.position, delivery.remaining
+        if self._filtering is not None and not await self._kept(self._filtering, message.subject):
+            return
         headers = message.headers or {}
-        self._buffer.append(Entry(position, time, message.subject, message.data, headers))
+        self._buffer.append(
+            Entry(delivery.position, delivery.time, message.subject, message.data, headers)
+        )
         self._arrived.set()
 
-    async def _advance_unfiltered(self) -> None:
-        """Goes back to filters at the stream's end; else requests more before the caller does."""
-        if not self._remaining:
-            self._restart()
-        elif self._requested - self._received <= PULL:
-            await self._pull()
+    async def _kept(self, filtering: Filtering, subject: str) -> bool:
+        """Whether a message is wanted; one that is not makes room for another right away."""
+        kept = filtering.filtered or self._wants is None or self._wants(subject)
+        if not kept:
+            filtering.dropped()
+            if self._requested - self._received <= PULL:
+                await self._pull()
+        if filtering.asks(self._remaining) and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._ask(filtering))
+        return kept
+
+    async def _ask(self, filtering: Filtering) -> None:
+        """Gives up the filters or takes them up, where the distance to the end says so."""
+        with suppress(Conflict, ServerRefusal, InDoubt, NatsError, OSError):
+            behind, subjects = await self._distance()
+            if filtering.changes(behind, subjects, self._remaining):
+                self._restart(filtered=not filtering.filtered)
+        await asyncio.sleep(ASK_S)
 
     async def _receive_status(self, message: Msg) -> None:
         headers = message.headers or {}
