@@ -1,14 +1,13 @@
 """How NodePools get machines: what is announced, and which machine goes to which of them."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
 from nodepool.contract.keys import MachineKey, OfferingKey, pool_path
 from nodepool.contract.messages import pool_fields
-from nodepool.state.inventory import in_whole_racks
+from nodepool.state.inventory import FreeMachines, in_whole_racks
 from nodepool.state.ranking import Ranking
 
 
@@ -36,26 +35,25 @@ def served(
 
     A request that was not announced, because its announcement failed, is announced before.
     """
-    taken: set[MachineKey] = set()
-    free = state.inventory.count(offering)
+    free = state.inventory.shelf(offering)
+    assignment = state.assignments
     for key in state.waiting.get(offering, Ranking()):
+        if not free.left:
+            return
         pool = state.pools[key]
-        machines = _machines(state, pool, taken)
+        machines = _machines(pool, free)
         if machines:
             yield from requested(pool)
         for machine in machines:
-            taken.add(machine)
-            yield _assigned(state, pool, machine, state.assignments + len(taken))
-        if len(taken) >= free:
-            return
+            assignment += 1
+            yield _assigned(state, pool, machine, assignment)
 
 
-def _machines(state: State, pool: Pool, taken: set[MachineKey]) -> list[MachineKey]:
+def _machines(pool: Pool, free: FreeMachines) -> list[MachineKey]:
     """The machines for a NodePool; of a type that comes in racks, those that complete racks."""
-    fitting = state.inventory.fitting(pool.offering, pool.spec.affinity)
-    machines = list(islice((key for key in fitting if key not in taken), pool.shortfall))
-    held = len(pool.members)
-    return machines[: in_whole_racks(pool.spec.instance_type, held, len(machines))]
+    affinity, held = pool.spec.affinity, len(pool.members)
+    count = min(pool.shortfall, free.count(affinity))
+    return free.take(affinity, in_whole_racks(pool.spec.instance_type, held, count))
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from capacity.pool import Pool
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
-from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
+from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.state.inventory import in_whole_racks
 
 
@@ -52,17 +52,13 @@ def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
 
 
 def _with_affinity(state: State, key: OfferingKey) -> Iterator[Share]:
-    taken: set[MachineKey] = set()
-    free = state.inventory.count(key)
+    free = state.inventory.shelf(key)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
-        available: list[MachineKey] = []
-        if len(taken) < free:
-            fitting = state.inventory.fitting(key, pool.spec.affinity)
-            available = [machine for machine in fitting if machine not in taken]
-        share = _share(pool, len(available), free - len(taken))
+        affinity = pool.spec.affinity
+        share = _share(pool, free.count(affinity) if free.left else 0, free.left)
         yield share
-        taken.update(available[: _taken(pool, share)])
+        free.take(affinity, _taken(pool, share))
 
 
 def _taken(pool: Pool, share: Share) -> int:

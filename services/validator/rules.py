@@ -8,7 +8,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from nodepool.contract import grammar
+from nodepool.contract import affinity, grammar
 from nodepool.contract.catalog import INSTANCE_TYPES, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
@@ -64,6 +64,8 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
             yield Refusal(f"spec.nodeLabels[{key}]", RESERVED, "Forbidden")
     yield from _annotations("spec.nodeAnnotations", spec.node_annotations)
     yield from _taints(spec.node_taints)
+    if excess := affinity.oversized(spec.affinity):
+        yield Refusal(*excess)
     yield from sized(spec)
 
 

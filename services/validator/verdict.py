@@ -15,6 +15,7 @@ from nodepool.contract.catalog import (
 from nodepool.contract.conditions import HEALTHY, Validated
 from nodepool.contract.events import SpecFault
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.satisfiable import satisfiable
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +68,5 @@ def _undeliverable(spec: NodePoolSpec, instance: InstanceType, zone: str) -> Ite
         yield reason
         return
     labels = affinity.machine_labels(instance, ZONES[zone])
-    if reason := affinity.satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS):
+    if reason := satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS):
         yield reason

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
@@ -11,15 +12,20 @@ from nodepool.contract.affinity import (
     NodeAffinity,
     fault,
     machine_labels,
-    matches,
-    satisfiable,
 )
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.grammar import label_value, qualified_name
+from nodepool.contract.satisfiable import satisfiable
+from nodepool.state.label_index import LabelIndex
 from unit.samples import Expression, affinity_to
 
 RACK = "node.coreweave.cloud/rack"
 ARCH = "kubernetes.io/arch"
+
+
+def matches(affinity: Affinity | None, labels: Mapping[str, str]) -> bool:
+    """Whether the only machine that there is, with these labels, is accepted."""
+    return LabelIndex(1, lambda key: [labels.get(key)]).accepted(affinity) == 1
 
 
 KUBERNETES = {

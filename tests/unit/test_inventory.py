@@ -37,7 +37,9 @@ def key(name: str) -> MachineKey:
 
 def free(inventory: Inventory, affinity: Affinity | None = None) -> list[str]:
     """The names of the free machines that fit, longest free first."""
-    return [inventory.machines[key].name for key in inventory.fitting(H100S, affinity)]
+    count = inventory.shelf(H100S).count(affinity)
+    keys = inventory.shelf(H100S).take(affinity, count)
+    return [inventory.machines[key].name for key in keys]
 
 
 def deleted(name: str, assignment: int, *, triage: bool = False) -> CWNodeDeleted:
@@ -149,7 +151,7 @@ def test_each_type_in_each_zone_is_an_offering_of_its_own() -> None:
 
     assert [inventory.machines[key(name)].offering for name in "ab"] == [H100S, A100S]
     assert [inventory.count(offering) for offering in (H100S, A100S, UNKNOWN)] == [1, 1, 0]
-    assert list(inventory.fitting(UNKNOWN, None)) == []
+    assert inventory.shelf(UNKNOWN).take(None, 1) == []
 
 
 def test_only_machines_that_satisfy_the_affinity_fit() -> None:
@@ -220,7 +222,7 @@ def changed(inventory: Inventory, what: str, name: str, assignment: int) -> Inve
         case "add":
             return inventory.add(added(name))
         case "assign":
-            if key(name) not in inventory.fitting(H100S, None):
+            if name not in free(inventory):
                 return inventory
             return inventory.assign(key(name), "acme/prod/train", assignment)
         case "release":

@@ -1,17 +1,12 @@
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.state import queue as module
 from nodepool.state.queue import Queue
-
-if TYPE_CHECKING:
-    from _typeshed import TraceFunction
+from support import work
 
 EMPTY: Queue[str] = Queue()
 
@@ -90,21 +85,7 @@ LINES_OF_A_CHANGE = 12
 
 def lines_run(act: Callable[[], object]) -> int:
     """How many lines of the module one call runs."""
-    count, before = 0, sys.gettrace()
-
-    def trace(frame: FrameType, event: str, _arg: object) -> "TraceFunction | None":
-        nonlocal count
-        if frame.f_code.co_filename != module.__file__:
-            return None
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return count
+    return work.lines_run(act, module.__file__)
 
 
 @dataclass(frozen=True)

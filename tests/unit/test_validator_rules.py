@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.contract.affinity import Affinity
+from nodepool.contract.affinity import (
+    EXPRESSIONS_MAX,
+    TERMS_FIELD,
+    TERMS_MAX,
+    VALUES_MAX,
+    Affinity,
+)
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from unit.samples import affinity_to
 from validator.conflict import immutable
 from validator.rules import RESERVED, Refusal, malformed, sized
 from validator.verdict import VALID, Verdict, verdict
@@ -440,3 +447,51 @@ def test_a_plain_spec_is_valid_exactly_where_its_type_is_offered(
     result = verdict(spec(0, instanceType=instance_type), zone)
 
     assert (result == VALID) is offered(instance_type, zone)
+
+
+LABEL = "node.coreweave.cloud/rack"
+
+
+def affinity_of(terms: int, expressions: int, values: int) -> Affinity:
+    """An affinity of so many terms with so many expressions each, and so many values in all."""
+    term = [(LABEL, "Exists", ())] * (expressions - 1)
+    listed = [[*term, (LABEL, "In", ("r1",))] for _ in range(terms)]
+    listed[-1][-1] = (LABEL, "In", tuple(f"r{number}" for number in range(values - terms + 1)))
+    return affinity_to(*listed)
+
+
+def test_an_affinity_may_be_as_large_as_the_bounds_say() -> None:
+    largest = affinity_of(TERMS_MAX, EXPRESSIONS_MAX, VALUES_MAX)
+
+    assert malformed(manifest(affinity=largest)) is None
+
+
+@pytest.mark.parametrize(
+    ("affinity", "refusal"),
+    [
+        pytest.param(
+            affinity_of(TERMS_MAX + 1, 1, TERMS_MAX + 1),
+            Refusal(TERMS_FIELD, f"has {TERMS_MAX + 1} terms, more than the {TERMS_MAX} allowed"),
+            id="terms",
+        ),
+        pytest.param(
+            affinity_of(2, EXPRESSIONS_MAX + 1, 2),
+            Refusal(
+                f"{TERMS_FIELD}[0].matchExpressions",
+                f"has {EXPRESSIONS_MAX + 1} expressions, more than the {EXPRESSIONS_MAX} allowed",
+            ),
+            id="expressions",
+        ),
+        pytest.param(
+            affinity_of(2, 2, VALUES_MAX + 1),
+            Refusal(
+                TERMS_FIELD, f"has {VALUES_MAX + 1} values, more than the {VALUES_MAX} allowed"
+            ),
+            id="values",
+        ),
+    ],
+)
+def test_an_affinity_beyond_its_bounds_is_refused_with_field_and_limit(
+    affinity: Affinity, refusal: Refusal
+) -> None:
+    assert malformed(manifest(affinity=affinity)) == refusal

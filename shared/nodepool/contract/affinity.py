@@ -1,11 +1,10 @@
-"""Which machines a NodePool's node affinity accepts, and whether any machine ever could.
+"""Which machines a NodePool's node affinity accepts.
 
 Shape and meaning are those of a Pod's node affinity:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -32,9 +31,16 @@ TOPOLOGY_KEYS: Final = frozenset(
 )
 """Label keys whose value is the machine's own: its name, its place and its network fabric."""
 
+TERMS_MAX: Final = 32
+"""The most terms of a node affinity."""
+EXPRESSIONS_MAX: Final = 16
+"""The most expressions of a term."""
+VALUES_MAX: Final = 1_000
+"""The most values of all expressions together."""
+
 _INTEGER: Final = re.compile(rf"[+-]?[0-9]{{1,{LABEL_LIMIT}}}")
-_INT64_END: Final = 2**63
-_VALUES_SHOWN: Final = 5
+INT64_END: Final = 2**63
+"""Gt and Lt compare integers of 64 bits: this is the first that is too large."""
 
 
 class Operator(StrEnum):
@@ -83,7 +89,7 @@ class NodeSelectorTerm(_Shape):
 
 
 class NodeSelector(_Shape):
-    """At least one term; one of them must hold."""
+    """At least one term, at most 32 with 16 expressions each and 1,000 values; one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(min_length=1)
 
@@ -100,6 +106,32 @@ class Affinity(_Shape):
     node_affinity: NodeAffinity | None = None
 
 
+TERMS_FIELD: Final = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+)
+"""Where the terms lie in a manifest."""
+
+
+def oversized(affinity: Affinity | None) -> tuple[str, str] | None:
+    """Which field of a manifest is larger than it may be, and why; None where all is within bounds.
+
+    Every machine that becomes free is held against every NodePool that waits, so what one NodePool
+    may cost is limited. Stored specs of an earlier release may be larger.
+    """
+    listed = terms(affinity)
+    if len(listed) > TERMS_MAX:
+        return TERMS_FIELD, f"has {len(listed)} terms, more than the {TERMS_MAX} allowed"
+    for index, term in enumerate(listed):
+        count = len(term.match_expressions)
+        if count > EXPRESSIONS_MAX:
+            field = f"{TERMS_FIELD}[{index}].matchExpressions"
+            return field, f"has {count} expressions, more than the {EXPRESSIONS_MAX} allowed"
+    values = sum(len(each.values) for term in listed for each in term.match_expressions)
+    if values > VALUES_MAX:
+        return TERMS_FIELD, f"has {values} values, more than the {VALUES_MAX} allowed"
+    return None
+
+
 def fault(affinity: Affinity | None) -> str | None:
     """The first fault, with its term, expression and key; None where there is none.
 
@@ -107,7 +139,7 @@ def fault(affinity: Affinity | None) -> str | None:
     and values follow the grammar of labels. A term without expressions is a fault, because it
     accepts no machine.
     """
-    for index, term in enumerate(_terms(affinity)):
+    for index, term in enumerate(terms(affinity)):
         if not term.match_expressions:
             return f"nodeSelectorTerms[{index}] has no matchExpressions, so it matches no machine"
         for position, requirement in enumerate(term.match_expressions):
@@ -115,38 +147,6 @@ def fault(affinity: Affinity | None) -> str | None:
                 where = f"nodeSelectorTerms[{index}].matchExpressions[{position}]"
                 return f"{where}, key {shown(requirement.key)}: {reason}"
     return None
-
-
-def matches(affinity: Affinity | None, labels: Mapping[str, str]) -> bool:
-    """Whether a machine with these labels is accepted; without an affinity every machine is.
-
-    One term must hold, and of it every expression. NotIn and DoesNotExist hold where the key is
-    absent; Gt and Lt hold for integers of 64 bits only. An expression with an unknown operator, or
-    with values that do not fit its operator, never holds.
-    """
-    if _selector(affinity) is None:
-        return True
-    return any(_term_holds(term, labels) for term in _terms(affinity))
-
-
-def satisfiable(
-    affinity: Affinity | None, fixed: Mapping[str, str], open_keys: Collection[str]
-) -> str | None:
-    """Why no machine can ever be accepted, with the first such key of each term; None if one can.
-
-    fixed: labels that every machine has, with these values.
-    open_keys: labels that a machine may have, with any valid value; `fixed` takes precedence.
-
-    Machines have no other labels. The result is exact: None means that some labels within these
-    rules are accepted.
-    """
-    reasons: list[str] = []
-    for index, term in enumerate(_terms(affinity)):
-        reason = _impossible(term, fixed, open_keys)
-        if reason is None:
-            return None
-        reasons.append(f"nodeSelectorTerms[{index}]: {reason}")
-    return "; ".join(reasons) or None
 
 
 def machine_labels(instance_type: InstanceType, zone: Zone) -> dict[str, str]:
@@ -173,19 +173,20 @@ def _selector(affinity: Affinity | None) -> NodeSelector | None:
     return affinity.node_affinity.required_during_scheduling_ignored_during_execution
 
 
-def _terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
+def terms(affinity: Affinity | None) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of an affinity, of which one must hold; none where it accepts every machine."""
     selector = _selector(affinity)
     return () if selector is None else selector.node_selector_terms
 
 
 def _malformed(requirement: NodeSelectorRequirement) -> str | None:
-    if reason := qualified_name(requirement.key) or _unfit(requirement):
+    if reason := qualified_name(requirement.key) or unfit(requirement):
         return reason
     return next(filter(None, map(label_value, requirement.values)), None)
 
 
-def _unfit(requirement: NodeSelectorRequirement) -> str | None:
-    """Why the values do not fit the operator, or None."""
+def unfit(requirement: NodeSelectorRequirement) -> str | None:
+    """Why the values of a comparison do not fit its operator, or None."""
     values = requirement.values
     match requirement.operator:
         case Operator.IN | Operator.NOT_IN:
@@ -200,14 +201,13 @@ def _unfit(requirement: NodeSelectorRequirement) -> str | None:
             return f"operator {shown(operator)} is not one of {', '.join(Operator)}"
 
 
-def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
-    expressions = term.match_expressions
-    return bool(expressions) and all(_holds(each, labels.get(each.key)) for each in expressions)
+def holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
+    """Whether a comparison holds for a label of this value; None is an absent label.
 
-
-def _holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether the comparison holds for a label of this value; None is an absent label."""
-    if _unfit(requirement):
+    NotIn and DoesNotExist hold where it is absent; Gt and Lt hold for integers of 64 bits only. One
+    with an unknown operator, or with values that do not fit its operator, never holds.
+    """
+    if unfit(requirement):
         return False
     operator = requirement.operator
     if operator in (Operator.IN, Operator.NOT_IN):
@@ -221,80 +221,8 @@ def _holds(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     return number > bound if operator == Operator.GT else number < bound
 
 
-def _impossible(
-    term: NodeSelectorTerm, fixed: Mapping[str, str], open_keys: Collection[str]
-) -> str | None:
-    """Why the term accepts no possible machine, or None.
-
-    Each key is checked alone: the value of one label does not limit that of another.
-    """
-    by_key: dict[str, list[NodeSelectorRequirement]] = {}
-    for requirement in term.match_expressions:
-        by_key.setdefault(requirement.key, []).append(requirement)
-    for key, requirements in by_key.items():
-        wanted = " and ".join(map(_text, requirements))
-        if key in fixed:
-            if not all(_holds(each, fixed[key]) for each in requirements):
-                return f"key {shown(key)} is always {fixed[key]!r}, never {wanted}"
-        elif key not in open_keys:
-            if not all(_holds(each, None) for each in requirements):
-                return f"key {shown(key)} is on no machine, so it is never {wanted}"
-        elif not _possible(requirements):
-            return f"key {shown(key)} cannot be {wanted} with any value"
-    return None if by_key else "it has no matchExpressions, so it matches no machine"
-
-
-def _possible(requirements: list[NodeSelectorRequirement]) -> bool:
-    """Whether all these comparisons of one open key hold for some value, or for its absence."""
-    if any(_unfit(each) for each in requirements):
-        return False
-    listed = [set(each.values) for each in requirements if each.operator == Operator.IN]
-    excluded = {
-        value for each in requirements if each.operator == Operator.NOT_IN for value in each.values
-    }
-    rest = [each for each in requirements if each.operator not in (Operator.IN, Operator.NOT_IN)]
-    candidates: list[str | None]
-    if listed:
-        allowed = set.intersection(*listed) - excluded
-        candidates = [value for value in allowed if label_value(value) is None]
-    else:
-        # Without In, only the bounds and the excluded values distinguish one value from another, so
-        # the first number that is left stands for all.
-        number = next((value for value in _numerals(rest) if value not in excluded), None)
-        candidates = [None, number]
-    return any(all(_holds(each, value) for each in rest) for value in candidates)
-
-
-def _numerals(requirements: list[NodeSelectorRequirement]) -> Iterator[str]:
-    """Label values that are integers between the bounds of Gt and Lt, smallest first.
-
-    A label value cannot begin with a sign, so none is negative; with leading zeros, each integer
-    can be written in many ways.
-    """
-    first, end = 0, _INT64_END
-    for requirement in requirements:
-        if requirement.operator in (Operator.GT, Operator.LT):
-            bound = int(requirement.values[0])
-            if requirement.operator == Operator.GT:
-                first = max(first, bound + 1)
-            else:
-                end = min(end, bound)
-    for number in range(first, end):
-        for width in range(len(str(number)), LABEL_LIMIT + 1):
-            yield f"{number:0{width}d}"
-
-
 def _integer(text: str) -> int | None:
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
-    return number if -_INT64_END <= number < _INT64_END else None
-
-
-def _text(requirement: NodeSelectorRequirement) -> str:
-    operator = shown(requirement.operator) if _unfit(requirement) else requirement.operator
-    if not requirement.values:
-        return operator
-    more = ", …" if len(requirement.values) > _VALUES_SHOWN else ""
-    values = ", ".join(value[:LABEL_LIMIT] for value in requirement.values[:_VALUES_SHOWN])
-    return f"{operator} [{values}{more}]"
+    return number if -INT64_END <= number < INT64_END else None

@@ -1,14 +1,18 @@
 """Which machines there are, and which NodePool holds each of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
 
 from immutables import Map
 
-from nodepool.contract.affinity import Affinity, machine_labels, matches
+from nodepool.contract.affinity import Affinity, machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
+from nodepool.state.label_index import LabelIndex
 from nodepool.state.queue import Queue
 
 TRIAGE = "triage"
@@ -35,9 +39,21 @@ class Machine:
         return offering_key(self.zone, self.instance_type)
 
 
-@dataclass(frozen=True, slots=True)
+class _Shelf(NamedTuple):
+    """The free machines of an offering in their order, the place of each, and their labels."""
+
+    keys: Sequence[MachineKey]
+    places: Mapping[MachineKey, int]
+    index: LabelIndex
+
+
+@dataclass(frozen=True)
 class Inventory:
-    """All machines; and the free ones of each offering, in the order in which they became free."""
+    """All machines; and the free ones of each offering, in the order in which they became free.
+
+    It remembers what was computed of its free machines, so an affinity is evaluated once for as
+    long as they stay the same.
+    """
 
     machines: Map[MachineKey, Machine] = Map()
     free: Map[OfferingKey, Queue[MachineKey]] = Map()
@@ -85,11 +101,73 @@ class Inventory:
         """How many machines of an offering are free."""
         return len(self.free.get(offering, ()))
 
-    def fitting(self, offering: OfferingKey, affinity: Affinity | None) -> Iterator[MachineKey]:
-        """The free machines of an offering that satisfy the affinity, longest free first."""
-        for key in self.free.get(offering, ()):
-            if affinity is None or matches(affinity, labels_of(self.machines[key])):
-                yield key
+    def shelf(self, offering: OfferingKey) -> "FreeMachines":
+        """The free machines of an offering, to be shared out."""
+        return FreeMachines(self, offering)
+
+    def indexed(self, offering: OfferingKey) -> _Shelf:
+        """The free machines of an offering with an index of their labels."""
+        if offering not in self._shelves:
+            keys = tuple(self.free.get(offering, ()))
+            labels = [labels_of(self.machines[key]) for key in keys]
+            index = LabelIndex(len(keys), lambda name: [each.get(name) for each in labels])
+            places = {key: place for place, key in enumerate(keys)}
+            self._shelves[offering] = _Shelf(keys, places, index)
+        return self._shelves[offering]
+
+    @cached_property
+    def _shelves(self) -> dict[OfferingKey, _Shelf]:
+        return {}
+
+
+class FreeMachines:
+    """The free machines of an offering while they are shared out, longest free first.
+
+    left: how many there still are.
+    """
+
+    def __init__(self, inventory: Inventory, offering: OfferingKey) -> None:
+        self.left = inventory.count(offering)
+        self._inventory = inventory
+        self._offering = offering
+        self._in_order = iter(inventory.free.get(offering, ()))
+        self._taken: set[MachineKey] = set()
+        self._gone = 0
+        self._unmarked: list[MachineKey] = []
+
+    def count(self, affinity: Affinity | None) -> int:
+        """How many that are left satisfy an affinity; None accepts all."""
+        return self.left if affinity is None else self._fitting(affinity).bit_count()
+
+    def take(self, affinity: Affinity | None, count: int) -> list[MachineKey]:
+        """At most so many of those, which are not left then."""
+        if affinity is None:
+            # Most NodePools have no affinity, and for those nothing is looked at but what they get.
+            left = (key for key in self._in_order if key not in self._taken)
+            keys = list(islice(left, count))
+            self._unmarked += keys
+        else:
+            keys = self._first(self._fitting(affinity), count)
+        self._taken.update(keys)
+        self.left -= len(keys)
+        return keys
+
+    def _fitting(self, affinity: Affinity) -> int:
+        shelf = self._inventory.indexed(self._offering)
+        for key in self._unmarked:
+            self._gone |= 1 << shelf.places[key]
+        self._unmarked.clear()
+        return shelf.index.accepted(affinity) & ~self._gone
+
+    def _first(self, fitting: int, count: int) -> list[MachineKey]:
+        keys = self._inventory.indexed(self._offering).keys
+        taken: list[MachineKey] = []
+        while fitting and len(taken) < count:
+            first = fitting & -fitting
+            taken.append(keys[first.bit_length() - 1])
+            self._gone |= first
+            fitting ^= first
+        return taken
 
 
 def in_whole_racks(instance_type: str, held: int, count: int) -> int:

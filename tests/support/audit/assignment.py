@@ -2,12 +2,13 @@
 
 from datetime import datetime
 
-from nodepool.contract.affinity import machine_labels, matches
+from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from support.affinity import matches
 from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation, machine_key
 from support.audit.quota import check_limit
 

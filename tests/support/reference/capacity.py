@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodepool.contract.affinity import machine_labels, matches
+from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import HEALTHY, Capacity, Validated
 from nodepool.contract.events import (
@@ -33,6 +33,7 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from support.affinity import matches
 from support.reference.history import History, Stored
 
 TRIAGE = "triage"

@@ -21,6 +21,7 @@ from nodepool.contract.commands import (
 from nodepool.contract.events import CommandAccepted, CWNodePoolDeleted
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.satisfiable import satisfiable
 from support.reference.history import History
 
 LedgerName = tuple[str, str, str]
@@ -141,6 +142,6 @@ def fault_of(spec: NodePoolSpec, zone: str) -> str:
     labels = affinity.machine_labels(kind, ZONES[zone])
     return (
         affinity.fault(spec.affinity)
-        or affinity.satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS)
+        or satisfiable(spec.affinity, labels, affinity.TOPOLOGY_KEYS)
         or ""
     )

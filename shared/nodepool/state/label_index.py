@@ -1,0 +1,83 @@
+"""Which of many machines a node affinity accepts, by an index of their labels."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_, or_
+
+from nodepool.contract.affinity import (
+    Affinity,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Operator,
+    holds,
+    terms,
+    unfit,
+)
+
+LabelsOf = Callable[[str], Sequence[str | None]]
+"""The values of one label of all machines, in their order; None where a machine lacks it."""
+
+
+class LabelIndex:
+    """Machines by the values of their labels.
+
+    A set of machines is an integer whose bit n stands for machine n. A label is looked at when an
+    affinity names it first, once for each machine, and an affinity once: what it costs does not
+    depend on the number of machines then, save for operations on such integers.
+
+    size: how many machines there are.
+    labels_of: their labels.
+    """
+
+    def __init__(self, size: int, labels_of: LabelsOf) -> None:
+        self._all = (1 << size) - 1
+        self._labels_of = labels_of
+        self._values: dict[str, dict[str | None, int]] = {}
+        self._accepted: dict[int, tuple[Affinity, int]] = {}
+
+    def accepted(self, affinity: Affinity | None) -> int:
+        """The machines that an affinity accepts; without one, all.
+
+        One term must hold, and of it every expression; a term without any accepts no machine.
+        """
+        listed = terms(affinity)
+        if affinity is None or not listed:
+            return self._all
+        # By identity, since to compare two affinities, or to hash one, takes as long as to use it.
+        known = self._accepted.get(id(affinity))
+        if known is None:
+            known = affinity, reduce(or_, map(self._of_term, listed))
+            self._accepted[id(affinity)] = known
+        return known[1]
+
+    def _of_term(self, term: NodeSelectorTerm) -> int:
+        if not term.match_expressions:
+            return 0
+        return reduce(and_, map(self._of_expression, term.match_expressions))
+
+    def _of_expression(self, requirement: NodeSelectorRequirement) -> int:
+        if unfit(requirement):
+            return 0
+        by_value = self._by_value(requirement.key)
+        match requirement.operator:
+            case Operator.IN | Operator.NOT_IN:
+                found = (by_value.get(value, 0) for value in requirement.values)
+                listed = reduce(or_, found, 0)
+                return listed if requirement.operator == Operator.IN else self._all ^ listed
+            case Operator.EXISTS:
+                return self._all ^ by_value.get(None, 0)
+            case Operator.DOES_NOT_EXIST:
+                return by_value.get(None, 0)
+            case _:
+                compared = (bits for value, bits in by_value.items() if holds(requirement, value))
+                return reduce(or_, compared, 0)
+
+    def _by_value(self, label: str) -> dict[str | None, int]:
+        """The machines with each value of a label; those that lack it under None."""
+        known = self._values.get(label)
+        if known is None:
+            known = {}
+            for number, value in enumerate(self._labels_of(label)):
+                known[value] = known.get(value, 0) | 1 << number
+            self._values[label] = known
+        return known
