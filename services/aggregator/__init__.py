@@ -22,6 +22,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
     QuotaDeleted,
@@ -51,6 +52,7 @@ Hears = (
     | CheckFailed
     | Recovered
     | CWNodeAssigned
+    | NodeTemplateChanged
     | NodeChanged
     | NodeLeft
     | CWNodePoolNodesRemoved

@@ -55,6 +55,7 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
                 labels=event.labels,
                 annotations=event.annotations,
                 taints=_shared(event.taints),
+                template=event.template,
                 version=context.position,
             )
         case CWDrainNode():
@@ -78,6 +79,7 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         labels=event.labels,
         annotations=event.annotations,
         taints=_shared(event.taints),
+        template=event.template,
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
         version=context.position,

@@ -80,6 +80,7 @@ class NodeObject:
     phase: where it is between its assignment and its deletion.
     unschedulable: whether it is cordoned.
     labels, annotations, taints: those of the Node in its cluster; none before it has joined.
+    template: the revision of the template that it has those of as well; 0 for none.
     registered: when it joined its cluster; None before.
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
@@ -98,6 +99,7 @@ class NodeObject:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    template: int = 0
     registered: datetime | None = None
     active: bool = False
     active_since: datetime | None = None

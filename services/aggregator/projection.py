@@ -8,6 +8,7 @@ from aggregator import Hears
 from aggregator.documents import Document, document
 from aggregator.objects import AnyObject, MachineObject, NodePoolObject
 from aggregator.state import State
+from aggregator.templates import whole
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.events import (
     AllocationFailed,
@@ -31,6 +32,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
     QuotaDeleted,
@@ -47,6 +49,7 @@ from nodepool.contract.keys import (
     cluster_key,
     ledger_key,
 )
+from nodepool.contract.messages import OfNode
 from nodepool.service import Object, Projection
 
 RENDERING: Final = "2"
@@ -63,10 +66,9 @@ def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
-            yield NODES, message.node_key
-            pool = state.pools.get(message.key)
-            if pool is not None and pool.is_shrinking:
-                yield POOLS, message.key
+            yield from _node(state, message)
+        case NodeTemplateChanged():
+            return  # Each Node that gets it follows with an event of its own.
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key
@@ -101,6 +103,14 @@ def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
             assert_never(message)
 
 
+def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
+    """A Node, and the NodePool whose status may name it."""
+    yield NODES, event.node_key
+    pool = state.pools.get(event.key)
+    if pool is not None and pool.is_shrinking:
+        yield POOLS, event.key
+
+
 def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
     machine = state.inventory.machines.get(key)
     if machine is not None:
@@ -114,7 +124,8 @@ def get(state: State, bucket: str, key: str) -> AnyObject | None:
         case "nodepools":
             return _pool(state, state.pools.get(PoolKey(key)))
         case "nodes":
-            return state.nodes.get(NodeKey(key))
+            node = state.nodes.get(NodeKey(key))
+            return None if node is None else whole(state.templates, node)
         case "quotas":
             return state.quotas.get(LedgerKey(key))
         case "capacity":

@@ -15,6 +15,7 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
+from aggregator.templates import Templates, counted, dropped, published
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -37,6 +38,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
     QuotaDeleted,
@@ -70,6 +72,7 @@ class State:
     pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
     inventory, machines: every machine, which `capacity` counts, and the rest of its status.
     busy: the Nodes of each NodePool that are active, or are to leave.
+    templates: what the Nodes of a NodePool have in common, where that is large.
     """
 
     pools: Map[PoolKey, NodePoolObject] = Map()
@@ -80,6 +83,7 @@ class State:
     inventory: Inventory = Inventory()
     machines: Map[MachineKey, MachineStatus] = Map()
     busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
+    templates: Templates = Map()
 
 
 def evolve(state: State, message: Hears, context: Context) -> State:
@@ -99,12 +103,13 @@ def evolve(state: State, message: Hears, context: Context) -> State:
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
         case QuotaChecked():
-            state = _quota_counted(state, message, context)
-            return _pool_changed(state, message, pools.checked, context)
+            return _quota_checked(state, message, context)
         case NodePoolValidated():
             return _pool_specified(state, message, context)
         case QuotaSet() | QuotaDeleted() | QuotaReleased():
             return _quota_counted(state, message, context)
+        case NodeTemplateChanged():
+            return replace(state, templates=published(state.templates, message))
         case NodePoolDeleting():
             return _pool_changed(state, message, pools.deleting, context)
         case CWNodePoolNodesRemoved():
@@ -145,7 +150,8 @@ def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return state
-    return replace(state, pools=state.pools.delete(pool.key))
+    templates = dropped(state.templates, pool.key)
+    return replace(state, pools=state.pools.delete(pool.key), templates=templates)
 
 
 def _node_assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
@@ -164,7 +170,8 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     after = nodes.changed(before, event, context)
     if after is before:
         return state
-    state = replace(state, nodes=state.nodes.set(key, after))
+    templates = counted(state.templates, after.pool, before.template, after.template)
+    state = replace(state, nodes=state.nodes.set(key, after), templates=templates)
     if not before.is_busy and not after.is_busy:
         return state
     state = _with_busy(state, after.pool, key, is_busy=after.is_busy)
@@ -191,7 +198,8 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
     key = event.node_key
     node = state.nodes.get(key)
     if node is not None and node.assignment == event.assignment:
-        state = replace(state, nodes=state.nodes.delete(key))
+        templates = counted(state.templates, node.pool, node.template, 0)
+        state = replace(state, nodes=state.nodes.delete(key), templates=templates)
         state = _with_busy(state, node.pool, key, is_busy=False)
     return _pool_changed(state, event, pools.node_left, context)
 
@@ -244,6 +252,10 @@ def _cluster_registered(state: State, event: ClusterRegistered, context: Context
     key = cluster_key(event.org, event.cluster)
     item = ClusterObject(event.org, event.cluster, event.zone, context.time, context.position)
     return replace(state, clusters=state.clusters.set(key, item))
+
+
+def _quota_checked(state: State, event: QuotaChecked, context: Context) -> State:
+    return _pool_changed(_quota_counted(state, event, context), event, pools.checked, context)
 
 
 def _quota_counted(state: State, event: QuotaCounted, context: Context) -> State:

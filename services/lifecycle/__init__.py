@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
     PreemptionInProgress,
@@ -42,7 +43,8 @@ Hears = (
     | PreemptionOverdue
 )
 Says = (
-    NodeUpdated
+    NodeTemplateChanged
+    | NodeUpdated
     | NodeActivityChanged
     | NodeKept
     | AnswerAwaited

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from lifecycle import Hears, Says
 from lifecycle.node import ANSWER_WITHIN, Node
-from lifecycle.node_events import registration_failed, updated
+from lifecycle.node_events import registration_failed, template_changed, updated
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodePoolMetadata,
     CWNodePoolNodesRemoveError,
+    CWNodeRegistered,
     MachineBooted,
     MachineFailed,
     NodeObserved,
@@ -24,6 +25,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeUpdated,
     NodeUpdateFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -63,11 +65,24 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
         ):
             node = state.node(message)
             if node is not None:
-                yield from _next_step(state.templates[node.pool], node, message)
+                template = state.templates[node.pool]
+                yield from _with_templates(state, _next_step(template, node, message))
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
+
+
+def _with_templates(state: State, events: Iterable[Says]) -> Iterator[Says]:
+    """The events, with each large template before the first of them that refers to it."""
+    published = state.published
+    for event in events:
+        if isinstance(event, NodeUpdated | CWNodeRegistered):
+            template, key = event.template, event.key
+            if template and published.get(key) != template:
+                published = published.set(key, template)
+                yield template_changed(state.templates[key])
+        yield event
 
 
 def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
@@ -95,6 +110,12 @@ def reconcile(
 
     A machine that does not answer has `patience` to do so.
     """
+    yield from _with_templates(state, _missing(state, key, context, patience))
+
+
+def _missing(
+    state: State, key: PoolKey | MachineKey, context: Context, patience: timedelta
+) -> Iterator[Says]:
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)

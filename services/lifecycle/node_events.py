@@ -1,9 +1,18 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import TypedDict
 
 from lifecycle.node import Node, Workload, is_cordoned
-from lifecycle.template import NodeTemplate, labels, taints
+from lifecycle.template import (
+    NodeTemplate,
+    labels,
+    managed_labels,
+    managed_taints,
+    own_taints,
+    taints,
+)
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -13,11 +22,12 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodeKept,
+    NodeTemplateChanged,
     NodeUpdated,
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX
 from nodepool.contract.messages import PoolFields, pool_fields
-from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason
+from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason, Taint
 
 NAMED_MAX = 5
 """How many workloads a message names."""
@@ -31,13 +41,31 @@ class NodeFields(PoolFields):
     assignment: int
 
 
+class Look(TypedDict):
+    """What a Node looks like in its cluster, as the fields of an event."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    template: int
+
+
+def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
+    """What the NodePool asks for on its Nodes, to which events about these refer from now on."""
+    return NodeTemplateChanged(
+        **pool_fields(template.key),
+        revision=template.revision,
+        labels=template.node_labels,
+        annotations=template.node_annotations,
+        taints=own_taints(template),
+    )
+
+
 def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
     """The Node joined its cluster."""
     return CWNodeRegistered(
         **_fields(template, node),
-        labels=labels(template, node.name, node.topology),
-        annotations=template.node_annotations,
-        taints=taints(template, cordoned=False),
+        **_look(template, node, cordoned=False),
         message=f"Node {node.name} is registered",
     )
 
@@ -66,10 +94,23 @@ def updated(
         phase=phase,
         unschedulable=cordoned,
         cordon=node.cordon + (cordoned and not node.cordoned),
-        labels={**labels(template, node.name, node.topology), **marks},
-        annotations=template.node_annotations,
-        taints=taints(template, cordoned=cordoned),
         removal=removal,
+        **_look(template, node, marks, cordoned=cordoned),
+    )
+
+
+def _look(
+    template: NodeTemplate, node: Node, marks: Mapping[str, str] | None = None, *, cordoned: bool
+) -> Look:
+    """What the Node looks like: whole, or beside a template that is too large for each event."""
+    revision = template.revision if template.is_large else 0
+    labels_of = managed_labels if revision else labels
+    taints_of = managed_taints if revision else taints
+    return Look(
+        labels={**labels_of(template, node.name, node.topology), **(marks or {})},
+        annotations={} if revision else template.node_annotations,
+        taints=taints_of(template, cordoned=cordoned),
+        template=revision,
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from immutables import Map
 
@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
     PreemptionInProgress,
@@ -43,6 +44,7 @@ from nodepool.state.work import WithWork
 BOOT_MAX = timedelta(minutes=30)
 """How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""
 
+V = TypeVar("V")
 OfStay = OfNode | MachineBooted | MachineFailed | NodeObserved
 """The messages about one stay of a machine in a NodePool."""
 
@@ -53,6 +55,7 @@ class State(WithWork[PoolKey | MachineKey]):
 
     templates: what the Nodes of each NodePool look like.
     announced: the version of each template that the last `CWNodePoolMetadata` was about.
+    published: the revision of each large template that the last `NodeTemplateChanged` was about.
     nodes: every Node, by its machine.
     members: the Nodes of each NodePool that has any.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
@@ -62,6 +65,7 @@ class State(WithWork[PoolKey | MachineKey]):
 
     templates: Map[PoolKey, NodeTemplate] = Map()
     announced: Map[PoolKey, int] = Map()
+    published: Map[PoolKey, int] = Map()
     nodes: Map[MachineKey, Node] = Map()
     members: Map[PoolKey, Map[MachineKey, bool]] = Map()
     failures: Map[PoolKey, str] = Map()
@@ -81,6 +85,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _pool_deleted(state, message)
         case CWNodePoolMetadata(key=key):
             return _announced(state, state.templates.get(key))
+        case NodeTemplateChanged(key=key, revision=revision):
+            return replace(state, published=state.published.set(key, revision))
         case CWNodeAssigned():
             return _assigned(state, message, context)
         case CWNodeRegistered() | NodeUpdated():
@@ -111,7 +117,12 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     if before is not None and before.uid == event.uid:
         return replace(state, templates=state.templates.set(key, following(before, event)))
     template = first(event)
-    return _announced(replace(state, templates=state.templates.set(key, template)), template)
+    templates, published = state.templates.set(key, template), _without(state.published, key)
+    return _announced(replace(state, templates=templates, published=published), template)
+
+
+def _without(by_pool: Map[PoolKey, V], key: PoolKey) -> Map[PoolKey, V]:
+    return by_pool.delete(key) if key in by_pool else by_pool
 
 
 def _announced(state: State, template: NodeTemplate | None) -> State:
@@ -125,12 +136,12 @@ def _pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
     template = state.templates.get(key)
     if template is None or template.uid != event.uid:
         return state
-    failures = state.failures
     return replace(
         state,
         templates=state.templates.delete(key),
         announced=state.announced.delete(key),
-        failures=failures.delete(key) if key in failures else failures,
+        published=_without(state.published, key),
+        failures=_without(state.failures, key),
         work=state.work.drop(key),
     )
 

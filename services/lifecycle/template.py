@@ -17,6 +17,11 @@ from nodepool.contract.model import (
     Taint,
 )
 
+INLINE_MAX = 4_096
+"""The most characters of labels, annotations and taints that are said of each Node anew.
+
+So what a NodePool with many Nodes writes to the log at a change is bounded.
+"""
 _MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
@@ -42,6 +47,13 @@ class NodeTemplate:
     annotations: Mapping[str, str]
     version: int = 1
     revision: int = 1
+
+    @property
+    def is_large(self) -> bool:
+        """Whether what is asked for on the Nodes is said once, and not of each of them."""
+        pairs = (*self.node_labels.items(), *self.node_annotations.items())
+        taints = sum(len(f"{taint.key}{taint.value}{taint.effect}") for taint in self.node_taints)
+        return taints + sum(len(key) + len(value) for key, value in pairs) > INLINE_MAX
 
 
 def first(event: NodePoolValidated) -> NodeTemplate:
@@ -81,9 +93,15 @@ def _same_nodes(before: NodeTemplate, after: NodeTemplate) -> bool:
 
 def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> dict[str, str]:
     """A Node's labels in production; what the control plane manages wins over the NodePool's."""
+    return {**template.node_labels, **managed_labels(template, node, topology)}
+
+
+def managed_labels(
+    template: NodeTemplate, node: str, topology: Mapping[str, str]
+) -> dict[str, str]:
+    """The labels of a Node in production that win over those that its NodePool asks for."""
     org, _, pool = pool_path(template.key)
     return {
-        **template.node_labels,
         **machine_labels(INSTANCE_TYPES[template.instance_type], ZONES[template.zone]),
         **topology,
         "kubernetes.io/hostname": node,
@@ -95,12 +113,23 @@ def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> di
     }
 
 
-def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
-    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool.
-
-    A managed taint that the NodePool asks for is left out: stored specs may hold one.
-    """
+def managed_taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
+    """The taints of a Node that come before those of its NodePool: its kind's, and a cordon's."""
     gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
     kind = GPU_TAINT if gpu else CPU_TAINT
-    own = (taint for taint in template.node_taints if (taint.key, taint.effect) not in _MANAGED)
-    return (kind, *((CORDON,) if cordoned else ()), *own)
+    return (kind, CORDON) if cordoned else (kind,)
+
+
+def own_taints(template: NodeTemplate) -> tuple[Taint, ...]:
+    """The taints that the NodePool asks for.
+
+    Those that are managed are left out: stored specs may hold one.
+    """
+    return tuple(
+        taint for taint in template.node_taints if (taint.key, taint.effect) not in _MANAGED
+    )
+
+
+def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
+    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool."""
+    return (*managed_taints(template, cordoned=cordoned), *own_taints(template))

@@ -42,6 +42,7 @@ from nodepool.contract.events.lifecycle import (
     NodeActivityChanged,
     NodeKept,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "NodePreempted",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",
     "PreemptionFailed",

@@ -12,6 +12,23 @@ BLOCKING_MAX = 5
 """How many Pods that delay a drain an event names."""
 
 
+class NodeTemplateChanged(Event, OfPool):
+    """What a NodePool asks for on each of its Nodes, where that is too much to be said of each.
+
+    It comes before the first event about a Node that names it.
+
+    revision: its number, higher than that of any before it.
+    labels, annotations, taints: those that each Node has beside its own, which win.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    revision: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+
+
 class NodeUpdated(Event, OfNode):
     """A Node as it should look in its cluster: all that the control plane owns of it.
 
@@ -20,6 +37,8 @@ class NodeUpdated(Event, OfNode):
     cordon: counts the cordons in this assignment.
     labels, annotations, taints: those of the Node object.
     removal: why it is to leave; None for a Node that stays.
+    template: the revision of the `NodeTemplateChanged` whose labels, annotations and taints it has
+        as well; 0 where all of them are here.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -31,6 +50,7 @@ class NodeUpdated(Event, OfNode):
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
     removal: RemovalReason | None = None
+    template: int = 0
 
 
 class NodeActivityChanged(Event, OfNode):
@@ -79,7 +99,10 @@ class NodeKept(Event, OfNode):
 
 
 class CWNodeRegistered(OfNode, KubernetesEvent):
-    """A Node has joined its cluster, with these labels, annotations and taints."""
+    """A Node has joined its cluster, with these labels, annotations and taints.
+
+    template: as in `NodeUpdated`.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
@@ -87,6 +110,7 @@ class CWNodeRegistered(OfNode, KubernetesEvent):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
+    template: int = 0
 
 
 class CWNodeRegistrationFailed(OfNode, KubernetesEvent):

@@ -1,0 +1,69 @@
+"""The templates of Nodes that are too large to be part of each of them, while a Node has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from immutables import Map
+
+from aggregator.objects import NodeObject
+from nodepool.contract.events import NodeTemplateChanged
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What the Nodes of a NodePool have beside their own.
+
+    nodes: how many have this one.
+    """
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    nodes: int = 0
+
+
+Templates = Map[PoolKey, Map[int, Template]]
+"""The templates of each NodePool by revision: the newest, and those that a Node still has."""
+
+
+def published(templates: Templates, event: NodeTemplateChanged) -> Templates:
+    """The templates with a new one; older ones that no Node has are dropped."""
+    known = templates.get(event.key, Map())
+    kept = {revision: template for revision, template in known.items() if template.nodes}
+    template = Template(event.labels, event.annotations, event.taints)
+    return templates.set(event.key, Map({**kept, event.revision: template}))
+
+
+def counted(templates: Templates, key: PoolKey, before: int, after: int) -> Templates:
+    """The templates after a Node had the first and now has the second; 0 stands for none."""
+    if before == after:
+        return templates
+    known = templates.get(key, Map())
+    for revision, change in ((before, -1), (after, 1)):
+        template = known.get(revision)
+        if template is None:
+            continue
+        template = replace(template, nodes=template.nodes + change)
+        is_kept = template.nodes or revision == max(known)
+        known = known.set(revision, template) if is_kept else known.delete(revision)
+    return templates.set(key, known) if known else templates
+
+
+def dropped(templates: Templates, key: PoolKey) -> Templates:
+    """The templates without those of a NodePool that is gone."""
+    return templates.delete(key) if key in templates else templates
+
+
+def whole(templates: Templates, node: NodeObject) -> NodeObject:
+    """A Node with all its labels, annotations and taints; its own win over its template's."""
+    template = templates.get(node.pool, Map()).get(node.template)
+    if template is None:
+        return node
+    return replace(
+        node,
+        labels={**template.labels, **node.labels},
+        annotations={**template.annotations, **node.annotations},
+        taints=(*node.taints, *template.taints),
+    )
