@@ -17,6 +17,7 @@ from nodepool.contract.services import SERVICES
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
+from nodepool.local.config import QUEUE_MAX
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
@@ -306,6 +307,7 @@ def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str,
 
     assert compose["services"][BUS]["command"] == ["--config", ours[1]]
     assert re.search(r"^\s*sync_interval: always$", conf, re.MULTILINE)
+    assert re.search(rf"^\s*max_buffered_msgs: {QUEUE_MAX}$", conf, re.MULTILINE)
     assert f'store_dir: "{next(theirs for mine, theirs in mounted if mine != ours[0])}"' in conf
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.contract.commands import MACHINES_MAX
-from nodepool.local.config import server_config
+from nodepool.local.config import QUEUE_MAX, server_config
 from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.errors import ServerError, UpError
@@ -27,6 +27,10 @@ def test_the_server_listens_on_the_loopback_address_only() -> None:
 
 def test_the_server_syncs_each_message_before_it_acknowledges_it() -> None:
     assert "  sync_interval: always" in config().splitlines()
+
+
+def test_the_server_holds_a_bounded_number_of_messages_that_are_not_stored_yet() -> None:
+    assert f"  max_buffered_msgs: {QUEUE_MAX}" in config().splitlines()
 
 
 def test_a_path_in_the_configuration_is_quoted() -> None:

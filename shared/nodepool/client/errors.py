@@ -18,7 +18,7 @@ class Refused(ClientError):
     """The control plane refused a command, and nothing was changed.
 
     field: the field to correct, as a manifest writes it; empty where it is not about one.
-    reason: `Invalid`, `Forbidden`, `NotFound`, `Conflict` or `InternalError`.
+    reason: `Invalid`, `Forbidden`, `NotFound`, `Conflict`, `TooManyRequests` or `InternalError`.
     message: one sentence.
     """
 

@@ -1,21 +1,27 @@
 """Sending one command: publishing it as a CloudEvent, and awaiting its outcome."""
 
 import asyncio
+import random
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from nodepool.client.errors import NoOutcome, no_outcome
+from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import misnamed
 from nodepool.client.outcomes import Outcome, PendingOutcomes
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats import api
 from nodepool.nats.connection import RETRY_S, Connection
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.errors import Busy, InDoubt, ServerRefusal
 
 PUBLISH_S = 2.0
 """How long one attempt to publish may take, in seconds."""
+WAIT_S = 0.5
+"""The pause before a command is sent again that was one too many; each is twice as long."""
+WAIT_MAX_S = 4.0
+"""The longest such pause, in seconds."""
 
 
 class Sender:
@@ -39,17 +45,33 @@ class Sender:
         self._timeout_s = timeout_s
 
     async def send(self, command: Command) -> Outcome:
-        """The outcome of a command; a command with an invalid name is refused without sending."""
+        """The outcome of a command; a command with an invalid name is refused without sending.
+
+        One that is refused because too many are waiting is sent again, until the time is up.
+        """
         refusal = misnamed(command)
         if refusal is not None:
             return refusal
+        clock = asyncio.get_running_loop().time
+        ends, pause_s = clock() + self._timeout_s, WAIT_S
+        while True:
+            outcome = await self._attempt(command, ends - clock())
+            is_excess = isinstance(outcome, Refused) and outcome.reason == TOO_MANY
+            pause_s = min(2 * pause_s, WAIT_MAX_S)
+            # Those that were refused together had better not come back together.
+            wait_s = pause_s * random.uniform(0.25, 0.5)
+            if not is_excess or clock() + wait_s >= ends:
+                return outcome
+            await asyncio.sleep(wait_s)
+
+    async def _attempt(self, command: Command, timeout_s: float) -> Outcome:
         id = str(uuid4())
         name = type(command).__name__
         content = encoded(command, id, self._source)
         outcome = self._outcomes.expect(id)
         position = 0
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 position = await self._publish(subject_of(command, ""), content)
                 return await outcome
         except ServerRefusal as error:
@@ -69,7 +91,7 @@ class Sender:
                 return await api.publish_event(
                     self._connection, subject, content, timeout_s=PUBLISH_S
                 )
-            except InDoubt:
+            except (InDoubt, Busy):
                 await asyncio.sleep(RETRY_S)
 
 

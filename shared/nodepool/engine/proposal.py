@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
-from nodepool.contract.decode import Unreadable
+from nodepool.contract.decode import Unreadable, unread
 from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry, LogId
 from nodepool.contract.messages import Envelope, Message
@@ -19,12 +19,16 @@ LETTER_MAX = 4_096
 
 
 class Input(Generic[I]):
-    """An entry of the log that a service may hear, decoded when it is first needed."""
+    """An entry of the log that a service may hear, decoded when it is first needed.
 
-    __slots__ = ("_decoded", "_envelope", "_service", "entry")
+    is_excess: whether it is a command too many, to be refused unless it has another outcome.
+    """
 
-    def __init__(self, entry: Entry, service: Service[S, I, O]) -> None:
+    __slots__ = ("_decoded", "_envelope", "_service", "entry", "is_excess")
+
+    def __init__(self, entry: Entry, service: Service[S, I, O], *, is_excess: bool = False) -> None:
         self.entry = entry
+        self.is_excess = is_excess
         self._service = service
         self._decoded = False
         self._envelope: Envelope[I | Wake] | Unreadable | None = None
@@ -36,6 +40,14 @@ class Input(Generic[I]):
             self._decoded = True
             self._envelope = self._service.read(self.entry)
         return self._envelope
+
+    def unread(self) -> tuple["Input[I]", Unreadable]:
+        """The same command as one of which only the id is read."""
+        position, _, subject, content, headers = self.entry
+        command = unread(subject, content, dict(headers), position, "", "")
+        item = Input[I](self.entry, self._service)
+        item._decoded, item._envelope = True, command
+        return item, command
 
     @property
     def message(self) -> I | Wake | Unreadable | None:

@@ -24,6 +24,7 @@ from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal
 from nodepool.engine.records import Followed, follow
 from nodepool.engine.step import Step
+from nodepool.engine.waiting import WAITING_MAX, Waiting, too_many, was_too_many
 from nodepool.engine.wakes import wake_subject
 from nodepool.service import I, O, S, Service, commit_subject
 
@@ -57,8 +58,12 @@ class Replica(Generic[S, I, O]):
         expected_sequence: int = 0,
         *,
         log: LogId = NO_ID,
+        waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Starts at a snapshot, or at the beginning of the log; `log` is its identity."""
+        """Starts at a snapshot, or at the beginning of the log; `log` is its identity.
+
+        waiting_max: the most commands of one organisation that may wait.
+        """
         self.service = service
         self.log = log
         self.is_chained = folded is not None
@@ -70,6 +75,8 @@ class Replica(Generic[S, I, O]):
         self.failures = 0
         self._folded = self.safe
         self._open: deque[Input[I]] = deque()
+        self._waiting_max = waiting_max
+        self._waiting = Waiting(waiting_max)
         self._passed = 0
         self._recorded: deque[Entry] = deque(maxlen=BATCH_MAX)
         self._is_behind = False
@@ -112,11 +119,13 @@ class Replica(Generic[S, I, O]):
         elif entry.position > self.committed and self.service.is_input(entry.subject):
             if entry.subject == self._wake:
                 self.last_wake = entry.position
-            self._open.append(Input(entry, self.service))
+            is_excess = self._waiting.is_excess(entry.position, entry.subject)
+            self._open.append(Input(entry, self.service, is_excess=is_excess))
         return False
 
     def _follow_commit(self, record: Entry) -> bool:
         if record.position <= self.expected_sequence:
+            self._waiting.record_read(record.position)
             return False
         followed = follow(
             record,
@@ -127,6 +136,7 @@ class Replica(Generic[S, I, O]):
         )
         if followed is not None:
             self._fold_recorded(followed)
+            self._waiting.committed(followed.position)
         # Another one commits nothing, and yet is what the next commit has to follow.
         self.expected_sequence = record.position
         self._recorded.clear()
@@ -141,10 +151,10 @@ class Replica(Generic[S, I, O]):
         while self._open and self._open[0].entry.position <= followed.position:
             item = self._open.popleft()
             is_skipped = followed.skipped and item.entry.position == followed.position
-            message = None if is_skipped else item.message
+            outputs = recorded.get(item.entry.position, ())
+            message = None if is_skipped or was_too_many(outputs) else item.message
             if message is not None:
                 self._note(item)
-                outputs = recorded.get(item.entry.position, ())
                 context = item.context
                 folded, failure = engine.replay(self.service, folded, message, outputs, context)
                 self.failures += failure is not None
@@ -182,7 +192,7 @@ class Replica(Generic[S, I, O]):
         size = Size()
         while self._passed < len(self._open) and len(batch) < most:
             item = self._open[self._passed]
-            result = self._step(item)
+            item, result = self._refused(item) if item.is_excess else (item, self._step(item))
             outputs = size_of(result.outputs)
             if size.messages and not size.fits(outputs):
                 break
@@ -216,6 +226,11 @@ class Replica(Generic[S, I, O]):
             worth_storing=True,
             log=self.log,
         )
+
+    def _refused(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
+        """A command too many, of which only the id is read, and its outcome."""
+        unread, command = item.unread()
+        return unread, Step(self._folded, (too_many(command, self._waiting_max),))
 
     def _step(self, item: Input[I]) -> Step[S, O]:
         message = item.message
@@ -261,6 +276,7 @@ class Replica(Generic[S, I, O]):
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
         self.committed, self.expected_sequence = proposal.position, position
+        self._waiting.stored(position, proposal.position)
         self.is_chained = True
         self.safe = self._folded = proposal.folded
         self._passed = 0

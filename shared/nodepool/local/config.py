@@ -6,6 +6,12 @@ from pathlib import Path
 from nodepool.local.ports import HOST
 
 MAX_PAYLOAD = 1024 * 1024
+QUEUE_MAX = 2_000
+"""The most messages of each stream that wait in memory to be stored.
+
+So a flood of unacknowledged ones delays others by no more than it takes to store so many. For the
+100,000 that the server holds by itself, a disk may need minutes. Twice the largest commit fits.
+"""
 LOG_LIMIT = 16 * 1024 * 1024
 """The size in bytes at which the server begins a new log file."""
 
@@ -38,7 +44,10 @@ def server_config(
     store = _quoted(str(data_dir))
     # "always": a message is on the disk before it is acknowledged, so it survives a power cut.
     switch = "" if enabled else "  enabled: false\n"
-    lines.append(f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n}}")
+    lines.append(
+        f"jetstream {{\n{switch}  store_dir: {store}\n  sync_interval: always\n"
+        f"  max_buffered_msgs: {QUEUE_MAX}\n}}"
+    )
     return "\n".join(lines) + "\n"
 
 

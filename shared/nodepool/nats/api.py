@@ -14,13 +14,15 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from nodepool.contract.log import CONTENT_TYPE, MESSAGE_BYTES_MAX, Entry
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import Busy, Conflict, InDoubt, ServerRefusal
 
 REPLY_TIMEOUT_S = 5.0
 """How long to wait for the server's reply."""
 CONFLICT_CODES = frozenset({10071, 10164, 10201})
 """Wrong last sequence, another write in flight, a duplicate in a batch: another came first."""
 
+BUSY_CODE = 10167
+"""The server's queue of messages that are to be stored is full."""
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header that makes storing depend on where the last message on the same subject lies."""
 
@@ -46,6 +48,8 @@ def parse_reply(message: Msg) -> Json:
         code, description = int(error.get("err_code", 0)), str(error.get("description"))
         if code in CONFLICT_CODES:
             raise Conflict(description)
+        if code == BUSY_CODE:
+            raise Busy(code, description)
         raise ServerRefusal(code, description)
     return reply
 

@@ -38,6 +38,10 @@ class ServerRefusal(Exception):
         self.code = code
 
 
+class Busy(ServerRefusal):
+    """More is waiting to be stored than the server holds in memory; it takes more in a moment."""
+
+
 class StreamChanged(Exception):
     """A stream is gone, or is no longer the one that was read."""
 

@@ -11,6 +11,8 @@ from nodepool.state.queue import Queue
 
 RECEIPTS_MAX = 20_000
 """How many commands are remembered for each service; the oldest is forgotten first."""
+AGAIN: frozenset[RefusalReason] = frozenset(("TooManyRequests", "InternalError"))
+"""The reasons of refusals that do not hold for the same command later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,13 @@ class Receipts:
     def put(self, id: str, outcome: CommandOutcome) -> "Receipts":
         """The receipts with this outcome; the first of two for the same id stays.
 
-        A dry run and a refusal for an internal error leave no receipt: sent again, such a command
-        is processed again.
+        A dry run leaves no receipt, nor does a refusal that another attempt may not meet: sent
+        again, such a command is processed again.
         """
         match outcome:
             case CommandAccepted(dry_run=False):
                 receipt = Receipt(outcome.result, outcome.generation)
-            case CommandRefused(reason=reason) if reason != "InternalError":
+            case CommandRefused(reason=reason) if reason not in AGAIN:
                 receipt = Receipt(reason=reason, field=outcome.field, message=outcome.message)
             case _:
                 return self

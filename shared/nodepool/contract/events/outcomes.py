@@ -8,8 +8,10 @@ from nodepool.contract.messages import OfPool, Outcome
 
 Result = Literal["created", "configured", "unchanged", "deleted", "done"]
 """What an accepted command led to."""
-RefusalReason = Literal["Invalid", "Forbidden", "NotFound", "Conflict", "InternalError"]
-"""Why a command was refused."""
+RefusalReason = Literal[
+    "Invalid", "Forbidden", "NotFound", "Conflict", "TooManyRequests", "InternalError"
+]
+"""Why a command was refused; one with TooManyRequests or InternalError may be sent again."""
 QUOTED_MAX = 1_000
 """The longest field or message of a refusal, in characters."""
 

@@ -1,0 +1,83 @@
+"""How many commands one organisation may have waiting for a service."""
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+from nodepool.contract.decode import Unreadable
+from nodepool.contract.events import CommandRefused, RefusalReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nodepool.contract.messages import Message
+
+WAITING_MAX: Final = 1_000
+"""The most commands of one organisation that may wait; one more is refused.
+
+A service processes so many in less than a second, so that is how long others wait at the worst.
+"""
+TOO_MANY: Final[RefusalReason] = "TooManyRequests"
+
+
+class Waiting:
+    """The commands of each organisation that a service has read and not committed, as the log says.
+
+    A command waits until a commit record that lies in the log names a position at or after its own.
+    Whoever reads the log from its beginning counts the same. One that starts at a snapshot may miss
+    some of those before its first commit record; that does no harm, for the outcome of a command is
+    decided once and recorded.
+    """
+
+    def __init__(self, most: int) -> None:
+        """At most so many of one organisation wait."""
+        self._most = most
+        self._commands: deque[tuple[int, str]] = deque()
+        self._counts: Counter[str] = Counter()
+        self._stored: deque[tuple[int, int]] = deque()
+
+    def is_excess(self, position: int, subject: str) -> bool:
+        """Whether a message that was read is a command too many; one that is counts as waiting."""
+        if not subject.startswith("np.cmd."):
+            return False
+        org = subject.split(".", 3)[2]
+        before = self._counts[org]
+        self._commands.append((position, org))
+        self._counts[org] = before + 1
+        return before >= self._most
+
+    def stored(self, record: int, committed: int) -> None:
+        """Notes a commit of this replica itself, whose record it has still to read."""
+        self._stored.append((record, committed))
+
+    def record_read(self, record: int) -> None:
+        """Takes note that such a record was read."""
+        while self._stored and self._stored[0][0] <= record:
+            self.committed(self._stored.popleft()[1])
+
+    def committed(self, position: int) -> None:
+        """Takes note of a record that was read, which names this position."""
+        while self._commands and self._commands[0][0] <= position:
+            _, org = self._commands.popleft()
+            self._counts[org] -= 1
+            if not self._counts[org]:
+                del self._counts[org]
+
+
+def too_many(command: Unreadable, most: int) -> CommandRefused:
+    """The outcome of a command that is one too many; it is not looked at further."""
+    org, cluster, pool = command.address.path
+    return CommandRefused(
+        org=org,
+        cluster=cluster,
+        pool=pool,
+        command=command.address.name,
+        reason=TOO_MANY,
+        field="",
+        message=f"{most} commands of {org} are waiting already: send it again in some seconds",
+    )
+
+
+def was_too_many(outputs: "Sequence[Message]") -> bool:
+    """Whether these outputs are those of a command that was not looked at."""
+    first = outputs[0] if outputs else None
+    return isinstance(first, CommandRefused) and first.reason == TOO_MANY

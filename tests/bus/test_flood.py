@@ -1,0 +1,196 @@
+"""Commands of one sender by the thousand: what they may keep others waiting for.
+
+`FLOOD=100000` in the environment makes the flood larger than the suite has time for.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from bus.harness import connected, outcomes, read_all, serving
+from nodepool.client import Client, Refused
+from nodepool.contract.commands import RegisterCluster
+from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import address_of, subject_of
+from nodepool.engine.waiting import TOO_MANY
+from nodepool.local.config import QUEUE_MAX
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Busy
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
+from validator.decide import SERVICE as VALIDATOR
+
+ZONE = "US-EAST-04A"
+FLOOD = int(os.environ.get("FLOOD", "12000"))
+FLUSH_S = 60
+
+
+async def flood(url: str) -> None:
+    """Commands of one organisation, sent without waiting for any acknowledgement, all at once."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    content = b'{"specversion":"1.0","id":"%d"}'
+    published = (
+        b"PUB np.cmd.evil.prod.p%d.DeleteNodePool %d\r\n%s\r\n" % (number, len(text), text)
+        for number in range(FLOOD)
+        for text in (content % number,)
+    )
+    writer.write(b'CONNECT {"verbose":false}\r\n' + b"".join(published) + b"PING\r\n")
+    async with asyncio.timeout(FLUSH_S):
+        while await reader.readline() != b"PONG\r\n":
+            pass
+    writer.close()
+
+
+async def passed_by(connection: Connection, number: int) -> int:
+    """How many messages were stored between sending one and its own storing."""
+    subject = f"np.cmd.acme._._.Other{number}"
+    while True:
+        before = await api.last_position(connection, STREAM)
+        try:
+            return await api.publish(connection, subject, b"{}") - before
+        except Busy:
+            continue
+
+
+def test_a_flood_keeps_nobody_waiting_for_more_than_the_server_may_hold(
+    server: NatsServer,
+) -> None:
+    async def story() -> list[int]:
+        # given a connection of another sender
+        async with connected(server.url) as connection:
+            # when one sends without waiting for acknowledgements, as fast as it can
+            flooding = asyncio.create_task(flood(server.url))
+            passed = []
+            while not flooding.done():
+                passed.append(await passed_by(connection, len(passed)))
+            await flooding
+            return passed
+
+    # then no message of another waits for many more than the server may hold at a time
+    assert max(asyncio.run(story())) <= 2 * QUEUE_MAX
+
+
+def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processed(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> tuple[object, list[list[str]], int]:
+        async with (
+            connected(server.url) as connection,
+            serving(VALIDATOR, server, tmp_path / "log"),
+            Client(server.url, org="acme", cluster="prod", timeout_s=60) as client,
+        ):
+            # given a flood of unacknowledged commands of one organisation
+            flooding = asyncio.create_task(flood(server.url))
+
+            # when another organisation sends one meanwhile
+            accepted = await client.register_cluster("prod", ZONE)
+            await flooding
+
+            # then each command of the flood that was stored gets its one outcome
+            log = await read_all(connection)
+            stored = sum(entry.subject.startswith("np.cmd.evil.") for entry in log)
+            reader = Reader(connection, STREAM, ["np.evt.validator.evil.*.*.CommandRefused"])
+            await reader.open()
+            async with asyncio.timeout(FLUSH_S):
+                refused = 0
+                while refused < stored:
+                    refused += len(await reader.next())
+            await reader.close()
+            by_id = await outcomes(connection)
+            of_flood = [kinds for id, kinds in by_id.items() if id.isdecimal()]
+            return accepted.result, of_flood, stored
+
+    result, of_flood, stored = asyncio.run(story())
+
+    assert result == "created"
+    assert of_flood == [["CommandRefused"]] * stored
+
+
+# How a client takes it.
+
+
+@asynccontextmanager
+async def answering(connection: Connection, *reasons: str) -> AsyncIterator[list[str]]:
+    """Refuses the first commands for these reasons, and accepts the next; the ids of all."""
+    seen: list[str] = []
+    reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+    await reader.open()
+
+    async def answer(entry: Entry) -> None:
+        address = address_of(entry.subject)
+        assert address is not None
+        org, cluster, pool = address.path
+        of = {"org": org, "cluster": cluster, "pool": pool, "command": address.name}
+        id = envelope_of(RegisterCluster).model_validate_json(entry.content).id
+        event: Event = CommandAccepted(**of, result="done")
+        if len(seen) < len(reasons):
+            event = CommandRefused(**of, reason=reasons[len(seen)], field="", message="full")
+        seen.append(id)
+        envelope = envelope_of(type(event)).model_construct(
+            id=f"o{len(seen)}", type=type(event).__name__, source="x", correlationid=id, data=event
+        )
+        await api.publish(connection, subject_of(event, "validator"), envelope.encode())
+
+    async def run() -> None:
+        while True:
+            for entry in await reader.next():
+                await answer(entry)
+
+    task = asyncio.create_task(run())
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        await reader.close()
+
+
+def test_a_client_sends_a_command_again_that_was_one_too_many(server: NatsServer) -> None:
+    async def story() -> tuple[object, list[str]]:
+        async with (
+            connected(server.url) as connection,
+            Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
+            answering(connection, TOO_MANY, TOO_MANY) as seen,
+        ):
+            return (await client.register_cluster("prod", ZONE)).result, seen
+
+    result, seen = asyncio.run(story())
+
+    assert result == "done"
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_a_client_says_that_there_were_too_many_once_its_time_is_up(server: NatsServer) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            Client(server.url, org="acme", cluster="prod", timeout_s=2) as client,
+            answering(connection, *[TOO_MANY] * 100),
+        ):
+            await client.register_cluster("prod", ZONE)
+
+    with pytest.raises(Refused, match=r"^full \(TooManyRequests\)$"):
+        asyncio.run(story())
+
+
+def test_a_client_does_not_send_again_what_is_wrong(server: NatsServer) -> None:
+    async def story() -> int:
+        async with (
+            connected(server.url) as connection,
+            Client(server.url, org="acme", cluster="prod", timeout_s=30) as client,
+            answering(connection, "Invalid") as seen,
+        ):
+            with pytest.raises(Refused, match="Invalid"):
+                await client.register_cluster("prod", ZONE)
+            return len(seen)
+
+    assert asyncio.run(story()) == 1
