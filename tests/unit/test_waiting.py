@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.events import CommandRefused
-from nodepool.engine.waiting import TOO_MANY, WAITING_MAX, Waiting
+from nodepool.engine.waiting import TOO_MANY, WAITING_MAX, WEIGHT_BYTES, Waiting
 from support.world_harness import WorldHarness
 from validator.decide import SERVICE as VALIDATOR
 
@@ -66,8 +66,8 @@ def test_a_refusal_says_what_is_too_much_and_when_to_try_again(world: WorldHarne
         command="DeleteNodePool",
         reason=TOO_MANY,
         field="",
-        message=f"{WAITING_MAX} commands of {EVIL} are waiting already: "
-        "send it again in some seconds",
+        message=f"as many commands of {EVIL} as may wait are waiting already ({WAITING_MAX}, or"
+        " fewer large ones): send it again in some seconds",
     )
 
 
@@ -115,28 +115,38 @@ def test_no_organisation_is_counted_for_another_or_for_what_is_committed(
             waiting.committed(committed)
             continue
         before = [org for place, org in commands if place > committed and org == step]
-        assert waiting.is_excess(position, command(step)) is (len(before) >= most)
+        assert waiting.is_excess(position, command(step), 0) is (len(before) >= most)
         commands.append((position, step))
 
 
 def test_a_commit_of_its_own_counts_once_its_record_is_read() -> None:
     waiting = Waiting(1)
-    assert [waiting.is_excess(1, command(OTHER)), waiting.is_excess(2, command(OTHER))] == [
+    assert [waiting.is_excess(1, command(OTHER), 0), waiting.is_excess(2, command(OTHER), 0)] == [
         False,
         True,
     ]
 
     waiting.stored(record=5, committed=2)
-    assert waiting.is_excess(4, command(OTHER))
+    assert waiting.is_excess(4, command(OTHER), 0)
     waiting.record_read(5)
-    assert waiting.is_excess(6, command(OTHER))
+    assert waiting.is_excess(6, command(OTHER), 0)
     waiting.committed(4)
     waiting.committed(6)
-    assert not waiting.is_excess(7, command(OTHER))
+    assert not waiting.is_excess(7, command(OTHER), 0)
+
+
+def test_a_large_command_counts_as_several() -> None:
+    waiting = Waiting(10)
+
+    assert not waiting.is_excess(1, command(OTHER), 8 * WEIGHT_BYTES)
+    assert not waiting.is_excess(2, command(OTHER), WEIGHT_BYTES - 1)
+    assert waiting.is_excess(3, command(OTHER), 0)
+    waiting.committed(1)
+    assert not waiting.is_excess(4, command(OTHER), 0)
 
 
 def test_events_are_not_counted() -> None:
     waiting = Waiting(1)
     event = "np.evt.validator.acme.prod.train.NodePoolValidated"
 
-    assert not any(waiting.is_excess(position, event) for position in range(1, 5))
+    assert not any(waiting.is_excess(position, event, 0) for position in range(1, 5))

@@ -119,7 +119,7 @@ class Replica(Generic[S, I, O]):
         elif entry.position > self.committed and self.service.is_input(entry.subject):
             if entry.subject == self._wake:
                 self.last_wake = entry.position
-            is_excess = self._waiting.is_excess(entry.position, entry.subject)
+            is_excess = self._waiting.is_excess(entry.position, entry.subject, len(entry.content))
             self._open.append(Input(entry, self.service, is_excess=is_excess))
         return False
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 WAITING_MAX: Final = 1_000
 """The most commands of one organisation that may wait; one more is refused.
 
-A service processes so many in less than a second, so that is how long others wait at the worst.
+One larger than `WEIGHT_BYTES` counts as several, since what it costs grows with its size. A service
+processes so many in about a second, so that is how long others wait for it at the worst.
 """
+WEIGHT_BYTES: Final = 1_024
+"""How many bytes of a command count as one more; most commands have fewer."""
 TOO_MANY: Final[RefusalReason] = "TooManyRequests"
 
 
@@ -31,18 +34,21 @@ class Waiting:
     def __init__(self, most: int) -> None:
         """At most so many of one organisation wait."""
         self._most = most
-        self._commands: deque[tuple[int, str]] = deque()
+        self._commands: deque[tuple[int, str, int]] = deque()
         self._counts: Counter[str] = Counter()
         self._stored: deque[tuple[int, int]] = deque()
 
-    def is_excess(self, position: int, subject: str) -> bool:
-        """Whether a message that was read is a command too many; one that is counts as waiting."""
+    def is_excess(self, position: int, subject: str, size: int) -> bool:
+        """Whether a message that was read, of so many bytes, is a command too many.
+
+        One that is counts as waiting, too.
+        """
         if not subject.startswith("np.cmd."):
             return False
         org = subject.split(".", 3)[2]
-        before = self._counts[org]
-        self._commands.append((position, org))
-        self._counts[org] = before + 1
+        before, weight = self._counts[org], 1 + size // WEIGHT_BYTES
+        self._commands.append((position, org, weight))
+        self._counts[org] = before + weight
         return before >= self._most
 
     def stored(self, record: int, committed: int) -> None:
@@ -57,8 +63,8 @@ class Waiting:
     def committed(self, position: int) -> None:
         """Takes note of a record that was read, which names this position."""
         while self._commands and self._commands[0][0] <= position:
-            _, org = self._commands.popleft()
-            self._counts[org] -= 1
+            _, org, weight = self._commands.popleft()
+            self._counts[org] -= weight
             if not self._counts[org]:
                 del self._counts[org]
 
@@ -73,7 +79,10 @@ def too_many(command: Unreadable, most: int) -> CommandRefused:
         command=command.address.name,
         reason=TOO_MANY,
         field="",
-        message=f"{most} commands of {org} are waiting already: send it again in some seconds",
+        message=(
+            f"as many commands of {org} as may wait are waiting already ({most}, or fewer large"
+            " ones): send it again in some seconds"
+        ),
     )
 
 

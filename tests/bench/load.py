@@ -1,0 +1,153 @@
+"""What the measurements send, and how they see that it is done."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodepool.contract.commands import (
+    MACHINES_MAX,
+    AddMachines,
+    ApplyNodePool,
+    RegisterCluster,
+    SetQuota,
+)
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.subjects import subject_of
+from nodepool.nats import api
+from nodepool.nats.connection import connect
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, provision
+
+ZONE, KIND = "US-EAST-04A", "gd-8xh100ib-i128"
+PATIENCE_S = 300
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to publish, and how to see in a bucket that it is done.
+
+    messages: subject, content and id of each.
+    finished: the key of an object that is done; None for one that is not.
+    """
+
+    messages: Sequence[tuple[str, bytes, str]]
+    bucket: str
+    finished: Callable[[Entry], str | None]
+
+
+def envelope(command: Command, id: str) -> tuple[str, bytes, str]:
+    """A command as what is published: subject, content and id."""
+    envelope = envelope_of(type(command)).model_construct(
+        id=id, type=type(command).__name__, source="bench", correlationid=id, data=command
+    )
+    return subject_of(command, ""), envelope.encode(), id
+
+
+def pool(number: int, target: int) -> ApplyNodePool:
+    """The NodePool of this number."""
+    name = f"pool-{number:05d}"
+    return ApplyNodePool(
+        org="acme",
+        cluster="prod",
+        pool=name,
+        metadata=ManifestMetadata(name=name),
+        spec=NodePoolSpec(instance_type=KIND, target_nodes=target),
+    )
+
+
+def site(nodes: int) -> list[Command]:
+    """A cluster with quota and machines for so many Nodes."""
+    machines = [
+        AddMachines(zone=ZONE, instance_type=KIND, count=min(MACHINES_MAX, nodes - first))
+        for first in range(0, nodes, MACHINES_MAX)
+    ]
+    return [
+        RegisterCluster(org="acme", cluster="prod", zone=ZONE),
+        SetQuota(org="acme", zone=ZONE, instance_type=KIND, limit=max(1, nodes)),
+        *machines,
+    ]
+
+
+def conditions(entry: Entry) -> tuple[str, dict[str, str]]:
+    """The name of a NodePool in the read model, and the reasons of its conditions."""
+    pool = json.loads(entry.content)
+    conditions = {c["type"]: c["reason"] for c in pool["status"]["conditions"]}
+    return pool["metadata"]["name"], conditions
+
+
+def checked(entry: Entry) -> str | None:
+    """The name of a NodePool with all its verdicts."""
+    name, reasons = conditions(entry)
+    return name if {"Validated", "Quota", "Capacity", "AtTarget"} <= reasons.keys() else None
+
+
+def at_target(entry: Entry) -> str | None:
+    """The name of a NodePool with all its verdicts and all its Nodes."""
+    name, reasons = conditions(entry)
+    return name if checked(entry) and reasons.get("AtTarget") == "TargetMet" else None
+
+
+async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
+    """Keeps `window` commands in flight; seconds for all, and the seconds of each in order."""
+    connection = await connect(url, "bench")
+    publisher = Publisher(connection, window)
+    await publisher.open()
+    objects = Reader(connection, f"KV_{work.bucket}", [f"$KV.{work.bucket}.>"])
+    await objects.open()
+    in_flight = asyncio.Semaphore(window)
+    sent: dict[str, float] = {}
+    took: list[float] = []
+    began = time.perf_counter()
+
+    async def watch() -> None:
+        while len(took) < len(work.messages):
+            for entry in await objects.next():
+                key = work.finished(entry) if entry.content else None
+                since = sent.pop(key, None) if key is not None else None
+                if since is not None:
+                    took.append(time.perf_counter() - since)
+                    in_flight.release()
+
+    watching = asyncio.create_task(watch())
+    sending = []
+    for subject, content, id in work.messages:
+        await in_flight.acquire()
+        sent[subject.split(".")[-2]] = time.perf_counter()
+        sending.append(
+            asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
+        )
+    await asyncio.gather(*sending)
+    await asyncio.wait_for(watching, PATIENCE_S)
+    seconds = time.perf_counter() - began
+    await objects.close()
+    await connection.close()
+    return seconds, sorted(took)
+
+
+async def prepare(url: str, commands: Sequence[Command]) -> None:
+    """Has these commands accepted, one after the other where they depend on each other."""
+    connection = await connect(url, "bench")
+    await provision(connection)
+    outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
+    await outcomes.open()
+    for number, command in enumerate(commands):
+        subject, content, _ = envelope(command, f"site-{number}")
+        await api.publish_event(connection, subject, content)
+    accepted = 0
+    while accepted < len(commands):
+        accepted += len(await outcomes.next(timeout_s=60))
+    await outcomes.close()
+    await connection.close()
+
+
+def cpu_s(pid: int | None) -> float:
+    """The processor time that a process has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
