@@ -8,7 +8,6 @@ from typing import NamedTuple
 import uvloop
 
 from bench.load import Work, at_target, checked, drive, envelope, pool, prepare, site
-from nodepool.engine.waiting import WAITING_MAX
 from nodepool.nats.api import last_position
 from nodepool.nats.connection import connect
 from nodepool.nats.streams import STREAM
@@ -16,8 +15,10 @@ from support.processes import ControlPlane
 
 NODES = 10
 """How many Nodes each NodePool has."""
-BATCH = 500
+BATCH = 200
 """How many NodePools are created before the log is measured again."""
+MESSAGES_A_POOL = 40
+"""What one of them writes to the log at least, so that there are machines enough."""
 
 
 class Restart(NamedTuple):
@@ -38,7 +39,9 @@ def restart(messages: int) -> Restart:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with ControlPlane(folder) as plane:
-            uvloop.run(prepare(plane.server.url, site(NODES * messages // 20)))
+            uvloop.run(
+                prepare(plane.server.url, site(NODES * (messages // MESSAGES_A_POOL + BATCH)))
+            )
         empty_s = _restarted(folder, 0)
         with ControlPlane(folder) as plane:
             pools = 1
@@ -46,7 +49,7 @@ def restart(messages: int) -> Restart:
                 numbers = range(pools, pools + BATCH)
                 wanted = [envelope(pool(number, NODES), f"c{number}") for number in numbers]
                 work = Work(wanted, "nodepools", at_target)
-                uvloop.run(drive(plane.server.url, work, min(BATCH, WAITING_MAX)))
+                uvloop.run(drive(plane.server.url, work, BATCH))
                 pools += BATCH
             length = uvloop.run(_length(plane.server.url))
         return Restart(length, empty_s, _restarted(folder, pools))
