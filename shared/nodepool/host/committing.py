@@ -52,8 +52,8 @@ class Committing(Generic[S, I, O]):
         self._quiet_since = 0.0
         self._processed = 0
         self._in_flight = False
-        self._inputs_max = 1
         self._fault = ""
+        self._inputs_max = 1
 
     @property
     def fault(self) -> str:

@@ -3,16 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
 
 from nats.errors import Error as NatsError
 
-from nodepool.contract.events import Wake
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import Committing
+from nodepool.host.firing import Firing
 from nodepool.host.host import Host, Start, projector_of
 from nodepool.host.leadership import Leadership
 from nodepool.host.metrics import Progress
@@ -27,12 +26,10 @@ from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import STREAM, provision, verify_log
-from nodepool.nats.waking import fire
 from nodepool.service import I, O, S, commit_subject
 
 IDLE_S = 1.0
 """The longest pause of the loop."""
-_WAKES = f".{Wake.__name__}"
 
 
 @asynccontextmanager
@@ -98,7 +95,7 @@ class Session(Generic[S, I, O]):
         bus = Bus(connection, publisher, start.log, host.settings.replicas)
         self._projector = projector_of(host, bus)
         self._leadership = Leadership()
-        self._timers = Timers()
+        timers = Timers()
         self.committing = Committing(
             replica,
             Committer(connection).commit,
@@ -106,10 +103,13 @@ class Session(Generic[S, I, O]):
             self._projector,
             host.telemetry,
             self._clock,
-            self._timers,
+            timers,
+        )
+        self._firing = Firing(
+            replica, connection, self._leadership, timers, host.telemetry.log, self._clock
         )
         connection.on_reconnect.append(reader.arrived.set)
-        connection.on_reconnect.append(self._timers.succeeded)
+        connection.on_reconnect.append(timers.succeeded)
         connection.on_reconnect.append(self._projector.invalidate)
 
     @property
@@ -179,7 +179,7 @@ class Session(Generic[S, I, O]):
                 read_to=self.replica.read_to,
                 seconds=seconds,
             )
-        await self._fire()
+        await self._firing.run()
         self._projector.sweep(self.replica, self._leadership.leader_silent_s(self._clock()))
         self._save()
 
@@ -195,12 +195,8 @@ class Session(Generic[S, I, O]):
 
     def _seconds_left(self) -> float:
         now = self._clock()
-        seconds = self.committing.seconds_left(now)
-        waits = [IDLE_S] if seconds is None else [IDLE_S, seconds]
-        due = self.replica.due()
-        if due is not None and not self.replica.open:
-            waits.append(self._timer_left(due, now))
-        return max(0.001, min(waits))
+        waits = (self.committing.seconds_left(now), self._firing.seconds_left(now))
+        return max(0.001, min([IDLE_S, *(left for left in waits if left is not None)]))
 
     def _read(self, entries: Iterable[Entry]) -> None:
         now, caught_up = self._clock(), self._is_caught_up
@@ -210,8 +206,7 @@ class Session(Generic[S, I, O]):
             committed_by_another = self.replica.read(entry)
             if committed_by_another:
                 self.committing.followed(now, caught_up=caught_up)
-            if entry.subject.endswith(_WAKES):
-                self._timers.wake_read(entry.time, now)
+            self._firing.read(entry, now)
 
     def _is_at_work(self) -> bool:
         """Whether what lay in the log at the start is read, and processed or left to the leader."""
@@ -221,32 +216,6 @@ class Session(Generic[S, I, O]):
     def _caught_up(self) -> bool:
         last = max(self.replica.expected_sequence, self._reader.last)
         return last >= self._start.committed
-
-    def _timer_left(self, due: datetime, now: float) -> float:
-        return self._timers.seconds_left(
-            due,
-            self.replica.read_to,
-            leading=not self._leadership.following,
-            wall=datetime.now(UTC),
-            now=now,
-        )
-
-    async def _fire(self) -> None:
-        """Stores the `Wake` that is due, if any."""
-        replica, due = self.replica, self.replica.due()
-        if due is None or replica.open or replica.is_behind:
-            return
-        read_to = replica.read_to
-        if self._timers.in_flight(read_to) or self._timer_left(due, self._clock()) > 0:
-            return
-        try:
-            position = await fire(self.connection, replica, due)
-        except (InDoubt, ServerRefusal, NatsError, OSError) as error:  # Then it is fired again.
-            self._timers.failed(self._clock())
-            self._host.telemetry.log.warning("wake failed", cause=str(error))
-            return
-        if position > read_to:
-            self._timers.fired(due, read_to, position)
 
     def _save(self) -> None:
         host, connection, log = self._host, self.connection, self._start.log

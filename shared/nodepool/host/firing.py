@@ -1,0 +1,81 @@
+"""Stores the `Wake` of a replica when the moment has come that its service named."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Generic
+
+from nats.errors import Error as NatsError
+
+from nodepool.contract.events import Wake
+from nodepool.contract.log import Entry
+from nodepool.engine.replica import Replica
+from nodepool.host.leadership import Leadership
+from nodepool.host.logs import Logger
+from nodepool.host.timers import Timers
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.waking import fire
+from nodepool.service import I, O, S
+
+_WAKES = f".{Wake.__name__}"
+
+
+class Firing(Generic[S, I, O]):
+    """Fires what is due for one replica over one connection.
+
+    `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
+    """
+
+    def __init__(
+        self,
+        replica: Replica[S, I, O],
+        connection: Connection,
+        leadership: Leadership,
+        timers: Timers,
+        log: Logger,
+        clock: Callable[[], float],
+    ) -> None:
+        self._replica = replica
+        self._connection = connection
+        self._leadership = leadership
+        self._timers = timers
+        self._log = log
+        self._clock = clock
+
+    def read(self, entry: Entry, now: float) -> None:
+        """Takes note of an entry that was read, which may be a `Wake`."""
+        if entry.subject.endswith(_WAKES):
+            self._timers.wake_read(entry.time, now)
+
+    def seconds_left(self, now: float) -> float | None:
+        """In how many seconds to fire; None while nothing is due, or inputs are open."""
+        due = self._replica.due()
+        if due is None or self._replica.open:
+            return None
+        return self._left(due, now)
+
+    async def run(self) -> None:
+        """Stores the `Wake` that is due, if any; one that cannot be stored is fired again later."""
+        replica, due = self._replica, self._replica.due()
+        if due is None or replica.open or replica.is_behind:
+            return
+        read_to = replica.read_to
+        if self._timers.in_flight(read_to) or self._left(due, self._clock()) > 0:
+            return
+        try:
+            position = await fire(self._connection, replica, due)
+        except (InDoubt, ServerRefusal, NatsError, OSError) as error:
+            self._timers.failed(self._clock())
+            self._log.warning("wake failed", cause=str(error))
+            return
+        if position > read_to:
+            self._timers.fired(due, read_to, position)
+
+    def _left(self, due: datetime, now: float) -> float:
+        return self._timers.seconds_left(
+            due,
+            self._replica.read_to,
+            leading=not self._leadership.following,
+            wall=datetime.now(UTC),
+            now=now,
+        )
