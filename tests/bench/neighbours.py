@@ -4,7 +4,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,6 @@ from nodepool.nats.errors import Busy, InDoubt
 from nodepool.nats.reader import Reader
 from support.processes import ControlPlane
 
-EVIL = {"org": "evil", "cluster": "prod"}
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"
 RACKS, IN_RACK = 40, 25
 """How many machines there are, and in how many racks, for affinities to be held against."""
@@ -39,7 +38,7 @@ COMMANDS = 15
 """How many commands are timed in each situation, one after the other."""
 PAUSE_S = 0.02
 
-Burden = Callable[[str], Awaitable[None]]
+Burden = Callable[[str], Coroutine[None, None, None]]
 """What the other organisation does; it is given the server's address, and cancelled at the end."""
 
 
@@ -90,7 +89,7 @@ def _evil_site() -> list[Command]:
         for rack in range(RACKS)
     ]
     return [
-        RegisterCluster(**EVIL, zone=ZONE),
+        RegisterCluster(org="evil", cluster="prod", zone=ZONE),
         SetQuota(org="evil", zone=ZONE, instance_type=KIND, limit=1_000),
         *machines,
     ]
@@ -155,7 +154,7 @@ async def _demand(url: str) -> None:
         spec = pool(0, 1 + number % 2).spec.model_copy(update={"affinity": _largest(number)})
         name = f"evil-{number % 20}"
         metadata = pool(0, 0).metadata.model_copy(update={"name": name})
-        command = ApplyNodePool(**EVIL, pool=name, metadata=metadata, spec=spec)
+        command = ApplyNodePool(org="evil", cluster="prod", pool=name, metadata=metadata, spec=spec)
         subject, content, _ = envelope(command, f"evil-{number}")
         with suppress(Busy, InDoubt):
             await api.publish_event(connection, subject, content)

@@ -15,9 +15,9 @@ import pytest
 from bus.harness import connected, outcomes, read_all, serving
 from nodepool.client import Client, Refused
 from nodepool.contract.commands import RegisterCluster
-from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.messages import Event, PoolFields, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.waiting import TOO_MANY
 from nodepool.local.config import QUEUE_MAX
@@ -70,7 +70,7 @@ def test_a_flood_keeps_nobody_waiting_for_more_than_the_server_may_hold(
         async with connected(server.url) as connection:
             # when one sends without waiting for acknowledgements, as fast as it can
             flooding = asyncio.create_task(flood(server.url))
-            passed = []
+            passed: list[int] = []
             while not flooding.done():
                 passed.append(await passed_by(connection, len(passed)))
             await flooding
@@ -120,7 +120,7 @@ def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processe
 
 
 @asynccontextmanager
-async def answering(connection: Connection, *reasons: str) -> AsyncIterator[list[str]]:
+async def answering(connection: Connection, *reasons: RefusalReason) -> AsyncIterator[list[str]]:
     """Refuses the first commands for these reasons, and accepts the next; the ids of all."""
     seen: list[str] = []
     reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
@@ -130,11 +130,14 @@ async def answering(connection: Connection, *reasons: str) -> AsyncIterator[list
         address = address_of(entry.subject)
         assert address is not None
         org, cluster, pool = address.path
-        of = {"org": org, "cluster": cluster, "pool": pool, "command": address.name}
+        of: PoolFields = {"org": org, "cluster": cluster, "pool": pool}
+        name = address.name
         id = envelope_of(RegisterCluster).model_validate_json(entry.content).id
-        event: Event = CommandAccepted(**of, result="done")
+        event: Event = CommandAccepted(**of, command=name, result="done")
         if len(seen) < len(reasons):
-            event = CommandRefused(**of, reason=reasons[len(seen)], field="", message="full")
+            event = CommandRefused(
+                **of, command=name, reason=reasons[len(seen)], field="", message="full"
+            )
         seen.append(id)
         envelope = envelope_of(type(event)).model_construct(
             id=f"o{len(seen)}", type=type(event).__name__, source="x", correlationid=id, data=event

@@ -18,7 +18,8 @@ from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
-from nodepool.nats.reader import BEHIND, Reader
+from nodepool.nats.filtering import BEHIND
+from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from quota.decide import SERVICE as QUOTA

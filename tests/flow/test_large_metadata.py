@@ -19,10 +19,10 @@ def bytes_since(harness: WorldHarness, first: int, *kinds: type) -> int:
     return sum(len(entry.content) for entry in entries if entry.subject.endswith(names))
 
 
-def given_pool(harness: Harness, **spec: object) -> None:
+def given_pool(harness: Harness) -> None:
     """A NodePool of many Nodes with a large annotation."""
     harness.given_data_center(machines=NODES + 5)
-    harness.apply("train", NODES, nodeAnnotations=LARGE, **spec)
+    harness.apply("train", NODES, nodeAnnotations=LARGE)
 
 
 def metadata(harness: Harness, node: str) -> dict[str, object]:

@@ -146,7 +146,7 @@ def test_different_bytes_are_different_text_unless_they_spell_an_escape(
 def test_any_bytes_have_headers_or_none(raw: bytes) -> None:
     for headers in (parse_headers(raw), parse_headers(b"NATS/1.0" + raw)):
         assert headers is None or all(
-            name.isascii() and value.encode() for name, value in headers.items()
+            name.isascii() and value.encode() is not None for name, value in headers.items()
         )
 
 

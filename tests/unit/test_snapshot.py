@@ -20,6 +20,7 @@ from nodepool.engine.world import Log
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
+from support.constants import A100
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
@@ -44,7 +45,13 @@ def busy_world() -> WorldHarness:
     world.given_data_center(machines=6, quota=20)
     world.given_machines(2, labels=RACK)
     world.given_machines(2, boot_s=600)
-    world.apply("serve", 3, nodeLabels={"team": "ml"}, affinity=AFFINITY)
+    world.apply(
+        "serve",
+        3,
+        nodeLabels={"team": "ml"},
+        nodeAnnotations={"notes": "x" * 5_000},
+        affinity=AFFINITY,
+    )
     world.apply(
         "spot",
         4,
@@ -64,7 +71,13 @@ def busy_world() -> WorldHarness:
     world.delete("dying")
     world.apply("slow", 2)
     world.apply("short", 6)
+    world.given_quota(1, A100)
+    world.given_machines(1, A100)
+    world.apply("gone", 1, A100, computeClass="spot")
+    world.preempt("gone", *world.nodes("gone"))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("preemption.decide._deleted", None)
+        world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")

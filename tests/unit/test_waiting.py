@@ -107,7 +107,8 @@ def test_no_organisation_is_counted_for_another_or_for_what_is_committed(
     log: list[str | int], most: int
 ) -> None:
     """Commands by organisation, and commit records that name a position at or before their own."""
-    waiting, commands, committed = Waiting(most), [], 0
+    waiting, committed = Waiting(most), 0
+    commands: list[tuple[int, str]] = []
 
     for position, step in enumerate(log, 1):
         if isinstance(step, int):

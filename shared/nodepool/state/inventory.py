@@ -44,7 +44,7 @@ class _Shelf(NamedTuple):
 
     keys: Sequence[MachineKey]
     places: Mapping[MachineKey, int]
-    index: LabelIndex
+    labels: LabelIndex
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class FreeMachines:
         for key in self._unmarked:
             self._gone |= 1 << shelf.places[key]
         self._unmarked.clear()
-        return shelf.index.accepted(affinity) & ~self._gone
+        return shelf.labels.accepted(affinity) & ~self._gone
 
     def _first(self, fitting: int, count: int) -> list[MachineKey]:
         keys = self._inventory.indexed(self._offering).keys
