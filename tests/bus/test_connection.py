@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import uvloop
 from nats.aio.client import Client
-from nats.aio.transport import TcpTransport
 
 from bus.harness import connected, read, until
 from bus.tls import OPENSSL, Certificates, certificates, encrypted, running
@@ -22,6 +21,7 @@ from nodepool.nats.connection import RETRY_MAX_S, SILENCE_S, Connection, connect
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
+from nodepool.nats.transports import TcpTransport
 from support.ports import free_port
 
 HOST = "127.0.0.1"
@@ -91,6 +91,27 @@ def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
         assert connection.is_closed
 
     # The loop of a service; that of the standard library says nothing of a closed socket.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
+
+
+def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given a connection whose socket the loop has closed
+        connection = await connect(server.url, "test")
+        transport = connection._transport
+        assert isinstance(transport, TcpTransport)
+        transport.close()  # type: ignore[no-untyped-call]
+        await transport.wait_closed()  # type: ignore[no-untyped-call]
+
+        # when something is sent
+        # then that fails as it does where the other end has closed it
+        with pytest.raises(ConnectionResetError):
+            transport.writelines([b"PING\r\n"])
+        await connection.close()
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story())
 

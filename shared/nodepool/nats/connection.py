@@ -14,7 +14,6 @@ from contextlib import suppress
 
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.msg import Msg
-from nats.aio.transport import TcpTransport, Transport
 from nats.errors import ConnectionReconnectingError, UnexpectedEOF
 from nats.errors import Error as NatsError
 
@@ -24,7 +23,7 @@ from nodepool.nats.cancelling import cancel
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.reasons import reason_of
-from nodepool.nats.websocket import WebSocketTransport
+from nodepool.nats.transports import transport_to
 
 Listener = Callable[[], None]
 ErrorListener = Callable[[Exception], None]
@@ -147,7 +146,7 @@ class Connection(Client):
         rest, self._pending, self._pending_data_size = self._pending, [], 0
         try:
             if rest and self.is_connected and transport is not None and not transport.at_eof():
-                with suppress(NatsError, OSError, RuntimeError):  # The last is what uvloop raises.
+                with suppress(NatsError, OSError):
                     transport.writelines(rest)
                     await transport.drain()  # type: ignore[no-untyped-call]  # As below.
             await super()._close(status, do_cbs)
@@ -218,11 +217,7 @@ class Connection(Client):
                 self._note_fault(error)
 
     async def _connect_to_server(self, s: Srv) -> None:
-        is_web = s.uri.scheme in ("ws", "wss")
-        if is_web:
-            transport: Transport = WebSocketTransport(lambda: self.ssl_context)
-        else:
-            transport = TcpTransport()  # type: ignore[no-untyped-call]  # As nats-py has it.
+        transport = transport_to(s.uri, lambda: self.ssl_context)
         try:
             await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, CONNECT_S)
         except BaseException:

@@ -90,7 +90,10 @@ class WebSocketTransport(Transport):
         self._send(_BINARY, b"".join(payload))
 
     def _send(self, kind: int, payload: bytes) -> None:
-        self._streams[1].write(frame(kind, payload, os.urandom(4)))
+        try:
+            self._streams[1].write(frame(kind, payload, os.urandom(4)))
+        except RuntimeError as error:  # As `TcpTransport` explains.
+            raise ConnectionResetError(str(error)) from error
 
     async def read(self, buffer_size: int) -> bytes:
         """What has arrived, at least a byte; none at the end."""
