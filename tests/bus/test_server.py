@@ -331,7 +331,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's always full device")
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     # given a directory in which nothing more can be written
-    (tmp_path / "nats-server.conf").symlink_to("/dev/full")
+    (tmp_path / "nats-server.new").symlink_to("/dev/full")
 
     # when a server is to start in it
     with pytest.raises(ServerError) as error:

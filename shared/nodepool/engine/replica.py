@@ -228,9 +228,11 @@ class Replica(Generic[S, I, O]):
         )
 
     def _refused(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
-        """A command too many, of which only the id is read, and its outcome."""
+        """A command too many, of which only the id is read, and the outcome it had or has."""
         unread, command = item.unread()
-        return unread, Step(self._folded, (too_many(command, self._waiting_max),))
+        address = command.address
+        before = self._folded.receipts.outcome_at(address.path, address.name, command.id)
+        return unread, Step(self._folded, (before or too_many(command, self._waiting_max),))
 
     def _step(self, item: Input[I]) -> Step[S, O]:
         message = item.message

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from immutables import Map
 
 from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason, Result
-from nodepool.contract.messages import Command, Message, path_fields
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.state.queue import Queue
 
@@ -39,10 +40,15 @@ class Receipts:
 
     def outcome_of(self, command: Command, id: str) -> CommandOutcome | None:
         """The outcome of a command that was processed before; None for a new one."""
-        name, identity = type(command).__name__, path_fields(command)
-        receipt = self.known.get(_key(command, name, id))
+        return self.outcome_at(command.path, type(command).__name__, id)
+
+    def outcome_at(self, path: PoolPath, name: str, id: str) -> CommandOutcome | None:
+        """The same by identity, name and id of the command."""
+        receipt = self.known.get(_key(path, name, id))
         if receipt is None:
             return None
+        org, cluster, pool = path
+        identity = PoolFields(org=org, cluster=cluster, pool=pool)
         if receipt.result is not None:
             return CommandAccepted(
                 **identity, command=name, result=receipt.result, generation=receipt.generation
@@ -69,7 +75,7 @@ class Receipts:
                 receipt = Receipt(reason=reason, field=outcome.field, message=outcome.message)
             case _:
                 return self
-        key = _key(outcome, outcome.command, id)
+        key = _key(outcome.path, outcome.command, id)
         if key in self.known:
             return self
         known, order = self.known.set(key, receipt), self.order.put(key)
@@ -79,7 +85,7 @@ class Receipts:
         return Receipts(known, order)
 
 
-def _key(message: Message, command: str, id: str) -> str:
+def _key(path: PoolPath, command: str, id: str) -> str:
     # No token of a subject holds a blank, and only the id may, which is the last part: so no two
     # commands share a key.
-    return " ".join((*message.path, command, id))
+    return " ".join((*path, command, id))
