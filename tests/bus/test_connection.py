@@ -315,8 +315,9 @@ def test_a_refused_password_is_named_as_the_reason_and_right_ones_connect(tmp_pa
             with pytest.raises(Unreachable):
                 await connect(wrong, "test", patience_s=1, on_fault=faults.append)
 
-            # then that is the reason, the attempts are few, and the right one connects
-            assert set(faults) == {f"cannot reach nats://{HOST}:{port}: Authorization Violation"}
+            # then that is a reason, the attempts are few, and the right one connects
+            # (where the server closes before its error is read, an attempt knows only of that)
+            assert f"cannot reach nats://{HOST}:{port}: Authorization Violation" in faults
             assert len(faults) <= 10
             connection = await connect(f"nats://user:right@{HOST}:{port}", "test")
             await connection.close()

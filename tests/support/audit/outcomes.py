@@ -1,13 +1,14 @@
 """Rules for outcomes: each command has one, however often it arrives.
 
-One that was refused for an internal error is processed again when it is sent again.
+One that was refused for a reason that may pass is processed again when it is sent again.
 """
 
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.messages import Message
+from nodepool.state.receipts import AGAIN
 from support.audit.facts import Facts, Origin, Violation
 
-FAILED = "refused, InternalError"
+PASSING = tuple(f"refused, {reason}" for reason in sorted(AGAIN))
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -17,7 +18,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
     path = "/".join(message.path)
     outcome, identity = _text(message), (path, message.command, origin.command)
     earlier = facts.outcomes.get(identity, outcome)
-    if earlier.startswith(FAILED):
+    if earlier.startswith(PASSING):
         earlier = outcome
     facts.outcomes[identity] = outcome
     if earlier != outcome:
