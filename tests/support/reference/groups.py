@@ -43,11 +43,6 @@ class Removal:
     left: int = 0
     before: int = 0
 
-    @property
-    def is_void(self) -> bool:
-        """Whether no Node has left in it."""
-        return not self.left and not self.before
-
 
 @dataclass
 class Group:

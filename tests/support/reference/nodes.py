@@ -80,12 +80,13 @@ class NodesModel:
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
-            if group.removal is not None and group.removal.is_void and group.is_down:
-                group.removal = None
+            if group.is_down and not group.unfinished and group.removal is not None:
+                # Those that may count or not did not count where it ends without a report.
+                group.removal = group.removal if group.removal.left else None
             if group.key == about and group.is_silent and not group.unfinished:
                 self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
                 group.removal = None
-            if group.key == about and group.owes:
+            if group.key == about and group.owes and not group.unfinished:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
     def _fault(self, group: Group, text: str) -> None:
