@@ -3,14 +3,16 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nodepool.contract.services import SERVICES
-from nodepool.local.guard import Guard
 
 REPLICAS = 2
+GUARD = ["/bin/sh", "-c", 'read -r _; kill -KILL "$0"']
+"""Kills a process once nobody holds the other end of its standard input, be it stopped or not."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -27,7 +29,7 @@ class Process:
         self._command = command
         self._environment = {"PATH": os.environ["PATH"], **environment}
         self._process: asyncio.subprocess.Process | None = None
-        self._guard: Guard | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -52,7 +54,7 @@ class Process:
                 env=self._environment,
                 start_new_session=True,
             )
-        self._guard = Guard(self._process.pid)
+        self._set_guard(self._process.pid)
         self.starts += 1
         self.is_stopped = False
 
@@ -71,10 +73,20 @@ class Process:
         self._signal(signal.SIGKILL)
         if self._process is not None:
             await self._process.wait()
-        if self._guard is not None:
-            self._guard.dismiss()
-            self._guard = None
+        self._dismiss_guard()
         self.is_stopped = False
+
+    def _set_guard(self, pid: int) -> None:
+        self._dismiss_guard()
+        command = [*GUARD, str(pid)]
+        self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def _dismiss_guard(self) -> None:
+        """Ends the guard, before the id of the process may be that of another one."""
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
 
     def rss_bytes(self) -> int:
         """How much memory it holds; 0 where it has ended, or where the system does not say."""
