@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.contract.affinity import Affinity, Operator
-from nodepool.state.label_index import LabelIndex
+from nodepool.state.label_index import REMEMBERED_MAX, LabelIndex
 from support.affinity import matches
 from unit.samples import affinity_to
 
@@ -44,3 +44,21 @@ def test_a_label_is_looked_at_when_an_affinity_names_it_and_only_once() -> None:
 
     assert [index.accepted(affinity) for _ in range(3)] == [1, 1, 1]
     assert asked == ["a", "b"]
+
+
+def test_an_index_forgets_what_many_others_have_come_after() -> None:
+    asked: list[str] = []
+
+    def labels_of(key: str) -> list[str | None]:
+        asked.append(key)
+        return ["x"]
+
+    # given an index of machines that stay the same, while affinities are changed again and again
+    index = LabelIndex(1, labels_of)
+    for number in range(10 * REMEMBERED_MAX):
+        assert index.accepted(affinity_to([(f"l{number}", "Exists", ())])) == 1
+        assert index.remembered <= 2 * REMEMBERED_MAX
+
+    # then one that was forgotten is evaluated again
+    assert index.accepted(affinity_to([("l0", "In", ("x",))])) == 1
+    assert asked.count("l0") == 2

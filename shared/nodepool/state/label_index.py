@@ -16,6 +16,11 @@ from nodepool.contract.affinity import (
 
 LabelsOf = Callable[[str], Sequence[str | None]]
 """The values of one label of all machines, in their order; None where a machine lacks it."""
+REMEMBERED_MAX = 256
+"""How many affinities, and how many labels, an index remembers; of more, it begins anew.
+
+Whoever changes a NodePool chooses both, and the machines may stay the same for ever.
+"""
 
 
 class LabelIndex:
@@ -35,6 +40,11 @@ class LabelIndex:
         self._values: dict[str, dict[str | None, int]] = {}
         self._accepted: dict[int, tuple[Affinity, int]] = {}
 
+    @property
+    def remembered(self) -> int:
+        """How many affinities and labels it remembers together."""
+        return len(self._accepted) + len(self._values)
+
     def accepted(self, affinity: Affinity | None) -> int:
         """The machines that an affinity accepts; without one, all.
 
@@ -47,6 +57,8 @@ class LabelIndex:
         known = self._accepted.get(id(affinity))
         if known is None:
             known = affinity, reduce(or_, map(self._of_term, listed))
+            if len(self._accepted) >= REMEMBERED_MAX:
+                self._accepted.clear()
             self._accepted[id(affinity)] = known
         return known[1]
 
@@ -79,5 +91,7 @@ class LabelIndex:
             known = {}
             for number, value in enumerate(self._labels_of(label)):
                 known[value] = known.get(value, 0) | 1 << number
+            if len(self._values) >= REMEMBERED_MAX:
+                self._values.clear()
             self._values[label] = known
         return known
