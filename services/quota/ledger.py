@@ -23,7 +23,7 @@ class Ledger:
     holders: how many NodePools have something reserved.
     pools: the NodePools that may be granted Nodes, in the order in which they came.
     waiting: those that may not have all they want, longest waiting first; and those to be checked.
-    unchecked: those of which the newest version has no verdict yet.
+    unchecked: those without a verdict since their newest version, or since the limit was unset.
     exceeding: those whose grant is still to shrink to what they hold, since the limit was lowered
         below what is reserved.
     """
@@ -55,11 +55,15 @@ class Ledger:
         return fits or self.exceeding.head or self.unchecked.head
 
     def limited(self, limit: int | None) -> "Ledger":
-        """The ledger with this limit; if it was lowered below what is reserved, grants shrink."""
-        is_exceeded = limit is None or limit < self.used
-        is_lowered = self.limit is not None and (limit is None or limit < self.limit)
-        exceeding = self.pools if is_exceeded and is_lowered else self.exceeding
-        return replace(self, limit=limit, exceeding=exceeding)
+        """The ledger with this limit; if it was lowered below what is reserved, grants shrink.
+
+        No limit reserves as little as one of 0, and is another reason, also where nobody waits.
+        """
+        most = limit or 0
+        is_lowered = most < (self.limit or 0)
+        exceeding = self.pools if is_lowered and most < self.used else self.exceeding
+        unchecked = self.pools if limit is None else self.unchecked
+        return replace(self, limit=limit, exceeding=exceeding, unchecked=unchecked)
 
     def with_pool(self, before: int, pool: Pool) -> "Ledger":
         """The ledger with another state of a NodePool that had so many Nodes reserved before."""

@@ -439,3 +439,24 @@ def test_a_limit_that_is_unset_removes_no_node_and_grants_none(harness: Harness)
     assert again == ["NotFound instanceType: no quota is set for gd-8xh100ib-i128 in US-EAST-04A"]
     assert harness.conditions("train")["Quota"] == "NotSet"
     assert harness.nodes("train") == ["n1", "n2"]
+
+
+def test_a_limit_of_zero_that_is_unset_shrinks_no_grant_again() -> None:
+    # given a spot pool that is Over with its two Nodes, and one that wants none
+    world = WorldHarness()
+    world.given_data_center(machines=2, quota=2)
+    world.apply("train", 2, computeClass="spot")
+    world.apply("idle", 0)
+    world.given_quota(0)
+
+    # when the limit is unset while one of the Nodes is gone and not replaced yet
+    world.preempt("train", "n1")
+    with world.paused("allocator"):
+        world.pass_time(minutes=8)
+        world.send("DeleteQuota", org_path(ORG), {"zone": ZONE, "instanceType": H100})
+
+    # then the grant is what it was, and replaced within it; both pools say that none is set
+    assert world.nodes("train") == ["n1", "n2"]
+    assert world.conditions("train")["Quota"] == "NotSet"
+    assert world.conditions("idle")["Quota"] == "NotSet"
+    assert world.replay_differs() == []
