@@ -83,6 +83,8 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
 
     While it is being deleted that is the removal of its Nodes; nothing else is determined then.
     """
+    if event.uid not in ("", pool.uid):
+        return pool
     reason: Reason | None
     match event:
         case CWNodePoolQuotaCheckFailed():
@@ -101,6 +103,8 @@ def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> 
 
 def recovered(pool: NodePoolObject, event: Recovered, context: Context) -> NodePoolObject:
     """The NodePool with the conditions that follow from its counts."""
+    if event.uid not in ("", pool.uid):
+        return pool
     if isinstance(event, NodeRemovalRecovered) and pool.deleting is None:
         return pool
     return _counted(pool, context)

@@ -106,7 +106,7 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
         if all(event.key != pool.key for event in assignments):
             yield from requested(pool)
         yield from assignments
-        yield AllocationRecovered(**pool_fields(pool.key))
+        yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
 
 
 def _undeliverable(pool: Pool) -> Iterator[Says]:
@@ -132,15 +132,18 @@ def _acknowledged(pool: Pool) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """A NodePool whose Nodes could not be decided on shows it; users are told once for a cause."""
+    """A NodePool whose Nodes could not be decided on shows it; users are told once for a cause.
+
+    One that is unknown is gone, or is still to come; nothing would ever be tried again for it.
+    """
     key = _concerned(state, failure)
-    if key is None:
+    pool = state.pools.get(key) if key is not None else None
+    if pool is None:
         return
     text = f"internal error while allocating Nodes: {failure.cause}"
-    pool = state.pools.get(key)
-    yield AllocationFailed(**pool_fields(key), message=text)
-    if pool is not None and pool.failure != text:
-        yield CWNodePoolNodesRequestFailed(**pool_fields(key), message=text)
+    yield AllocationFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
+    if pool.failure != text:
+        yield CWNodePoolNodesRequestFailed(**pool_fields(pool.key), message=text)
 
 
 def _concerned(state: State, failure: Failure) -> PoolKey | None:

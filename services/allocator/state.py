@@ -86,8 +86,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case CapacityChecked(key=key, uid=uid, generation=generation, granted=granted):
             check = Check(generation, granted, message.since)
             return _checked(state, state.pool(key, uid), check)
-        case CapacityCheckFailed(key=key):
-            return _checked(state, state.pools.get(key), None)
+        case CapacityCheckFailed(key=key, uid=uid):
+            pool = state.pool(key, uid) if uid else state.pools.get(key)
+            return _checked(state, pool, None)
         case MachineAdded(zone=zone, instance_type=kind):
             state = replace(state, inventory=state.inventory.add(message))
             return _offered(state, offering_key(zone, kind))

@@ -85,9 +85,10 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         offering = state.offering(OfferingKey(failure.key))
         those = (*offering.waiting, *offering.short)
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
-    if key is not None and key in state.pools:
+    pool = state.pools.get(key) if key is not None else None
+    if pool is not None:
         text = f"internal error while checking capacity: {failure.cause}"
-        yield CapacityCheckFailed(**pool_fields(key), message=text)
+        yield CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

@@ -161,7 +161,7 @@ def _tried_again(
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
         yield from _next(template, state.nodes[machine], context, patience)
-    yield NodeRemovalRecovered(**pool_fields(key))
+    yield NodeRemovalRecovered(**pool_fields(key), uid=template.uid)
 
 
 def _next(
@@ -191,7 +191,8 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     text = f"internal error while removing a Node: {failure.cause}"
     yield NodeUpdateFailed(**pool_fields(key), message=text)
     if state.failures.get(key) != text and _is_removal(state, failure):
-        yield CWNodePoolNodesRemoveError(**pool_fields(key), message=text)
+        uid = state.templates[key].uid
+        yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
 
 
 def _concerned(state: State, failure: Failure) -> PoolKey | None:

@@ -177,6 +177,7 @@ def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError
     step = "drain" if node.phase is NodePhase.DRAINING else "cordon"
     return CWNodePoolNodesRemoveError(
         **pool_fields(template.key),
+        uid=template.uid,
         node=node.name,
         message=(
             f"Node {node.name} is deleted: its machine did not answer a {step} in time and goes to"

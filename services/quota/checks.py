@@ -54,4 +54,4 @@ def reported(pool: Pool, cause: str) -> Iterator[Check]:
     text = f"internal error while checking quota: {cause}"
     yield QuotaCheckFailed(**pool_fields(pool.key), message=text)
     if text != pool.fault and pool.eligible:
-        yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), message=text)
+        yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)

@@ -67,6 +67,40 @@ def test_an_allocation_that_cannot_be_decided_is_an_internal_error(harness: Harn
     assert harness.messages("serve") == []
 
 
+@pytest.mark.parametrize(
+    ("late", "unreadable"),
+    [
+        ("quota", "np.evt.validator.acme.prod.train.NodePoolValidated"),
+        ("capacity", "np.evt.quota.acme.prod.train.QuotaChecked"),
+    ],
+)
+def test_what_failed_for_a_pool_that_is_deleted_does_not_show_on_its_successor(
+    world: WorldHarness, late: str, unreadable: str
+) -> None:
+    world.given_data_center()
+    world.apply("train", 0)
+    world.apply("like", 1, region="US-EAST-01A")
+
+    # when a service is so late that another NodePool has the name by now
+    with world.paused(late):
+        world.put(unreadable, UNREADABLE, "")
+        world.delete("train")
+        world.apply("train", 1, region="US-EAST-01A")
+
+    assert f"{late}: {unreadable.rpartition('.')[2]}" in world.dead_letters()
+    assert world.conditions("train") == world.conditions("like")
+
+
+def test_what_failed_before_there_was_a_pool_does_not_show_on_it(world: WorldHarness) -> None:
+    world.given_data_center(quota=0)
+    with world.paused("allocator"):
+        world.put("np.evt.capacity.acme.prod.train.CapacityChecked", UNREADABLE, "")
+        world.apply("train", 1)
+
+    assert "allocator: CapacityChecked" in world.dead_letters()
+    assert world.conditions("train")["AtTarget"] == "UnderTarget"
+
+
 def test_a_removal_that_cannot_be_carried_out_is_an_internal_error(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1)

@@ -146,7 +146,7 @@ def reporting_always(pool: Pool, cause: str) -> Iterator[Check]:
     """Each failure is told to users, a repeated one too."""
     text = f"internal error while checking quota: {cause}"
     yield QuotaCheckFailed(**pool_fields(pool.key), message=text)
-    yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), message=text)
+    yield CWNodePoolQuotaCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
 
 
 def failed_once(state: QuotaState, pool: Pool | None, _text: str, _context: Context) -> QuotaState:

@@ -896,7 +896,7 @@ def test_a_pool_whose_capacity_cannot_be_checked_shows_it() -> None:
     )
 
     text = "internal error while checking capacity: is missing"
-    assert list(outputs) == [CapacityCheckFailed(**of("train"), message=text)]
+    assert list(outputs) == [CapacityCheckFailed(**of("train"), uid="train", message=text)]
 
 
 def test_a_failure_about_a_pool_that_was_never_valid_is_shown_by_none() -> None:
@@ -965,7 +965,7 @@ def test_a_failure_in_an_offering_shows_on_the_first_that_waits() -> None:
     )
 
     text = "internal error while checking capacity: KeyError"
-    assert list(outputs) == [CapacityCheckFailed(**of("first"), message=text)]
+    assert list(outputs) == [CapacityCheckFailed(**of("first"), uid="first", message=text)]
 
 
 def test_a_wake_that_failed_on_an_offering_is_made_up_for_on_all_that_wait_there() -> None:

@@ -205,6 +205,7 @@ def unanswered(step: str) -> CWNodePoolNodesRemoveError:
     """The machine of the Node `n1` did not answer this step of its removal."""
     return CWNodePoolNodesRemoveError(
         **OF,
+        uid="u1",
         node="n1",
         message=f"Node n1 is deleted: its machine did not answer a {step} in time and goes to"
         " triage",
@@ -1009,7 +1010,7 @@ def test_a_removal_that_fails_shows_on_its_pool() -> None:
     text = "internal error while removing a Node: is missing"
     assert list(outputs) == [
         NodeUpdateFailed(**OF, message=text),
-        CWNodePoolNodesRemoveError(**OF, message=text),
+        CWNodePoolNodesRemoveError(**OF, uid="u1", message=text),
     ]
 
 

@@ -28,6 +28,7 @@ from unit.quota_service import (
     of,
     released,
     specified,
+    uid_of,
     verdict,
     warning,
 )
@@ -53,7 +54,11 @@ def a_bug_that_one_pool_brings_up(name: str = "bad") -> Iterator[None]:
 def failed(pool: str, *, shown: bool = True) -> list[QuotaCheckFailed | CWNodePoolQuotaCheckFailed]:
     """What is said of a failed check; with the event for people, where they do not know yet."""
     event = QuotaCheckFailed(**of(pool), message=TEXT)
-    return [event, CWNodePoolQuotaCheckFailed(**of(pool), message=TEXT)] if shown else [event]
+    return (
+        [event, CWNodePoolQuotaCheckFailed(**of(pool), uid=uid_of(pool), message=TEXT)]
+        if shown
+        else [event]
+    )
 
 
 def test_a_check_that_fails_is_tried_again_after_a_minute_and_five_and_every_fifteen() -> None:
@@ -256,7 +261,7 @@ def test_a_ledger_that_could_not_be_checked_is_tried_again_with_the_first_that_w
     now = exceeds(5, 4, "1 used by 1 other pool")
     assert broken == [
         QuotaCheckFailed(**of("waiting"), message=text),
-        CWNodePoolQuotaCheckFailed(**of("waiting"), message=text),
+        CWNodePoolQuotaCheckFailed(**of("waiting"), uid=uid_of("waiting"), message=text),
     ]
     assert at_once == []
     assert retried == [verdict("waiting", Quota.OVER, granted=0, limit=4, used=1, message=now)]
@@ -280,7 +285,7 @@ def test_an_input_that_cannot_be_read_names_the_field() -> None:
     text = "internal error while checking quota: data.spec.targetNodes is required"
     assert list(outputs) == [
         QuotaCheckFailed(**of("train"), message=text),
-        CWNodePoolQuotaCheckFailed(**of("train"), message=text),
+        CWNodePoolQuotaCheckFailed(**of("train"), uid=uid_of("train"), message=text),
     ]
 
 

@@ -22,7 +22,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case CapacityChecked():
             facts.pools[message.uid].checks.add(origin.position, message)
         case CapacityCheckFailed():
-            pool = facts.pool_at(message.key)
+            pool = facts.pools.get(message.uid)
             if pool is not None:
                 pool.checks.add(origin.position, None)
         case CWNodeAssigned():

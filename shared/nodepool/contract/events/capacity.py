@@ -32,11 +32,15 @@ class CapacityChecked(Event, OfPool):
 
 
 class CapacityCheckFailed(Event, OfPool):
-    """The capacity for a NodePool could not be checked: Capacity is InternalError."""
+    """The capacity for a NodePool could not be checked: Capacity is InternalError.
+
+    uid: the NodePool's; empty where an older release said this.
+    """
 
     speaker: ClassVar[str] = "capacity"
 
     message: str
+    uid: str = ""
 
 
 class CWInsufficientCapacity(KubernetesEvent):

@@ -166,10 +166,14 @@ class CWNodePoolNodesRemoveError(KubernetesEvent):
     """A Node could not be removed: for an internal error, or because its machine did not answer.
 
     In the second case it is deleted all the same, right after this.
+
+    uid: the NodePool's; empty where an older release said this.
     """
 
     speaker: ClassVar[str] = "lifecycle"
     severity: ClassVar[Severity] = "Warning"
+
+    uid: str = ""
 
 
 class NodeUpdateFailed(Event, OfPool):
@@ -181,6 +185,11 @@ class NodeUpdateFailed(Event, OfPool):
 
 
 class NodeRemovalRecovered(Event, OfPool):
-    """No update or removal of a Node of this NodePool fails for an internal error any more."""
+    """No update or removal of a Node of this NodePool fails for an internal error any more.
+
+    uid: the NodePool's; empty where an older release said this.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
+
+    uid: str = ""

@@ -100,7 +100,11 @@ class CWNodePoolQuotaCheckFailed(KubernetesEvent):
     """The quota of a NodePool could not be checked: Quota is InternalError.
 
     Not said again where it fails once more for the same reason.
+
+    uid: the NodePool's; empty where an older release said this.
     """
 
     speaker: ClassVar[str] = "quota"
     severity: ClassVar[Severity] = "Warning"
+
+    uid: str = ""
