@@ -148,6 +148,7 @@ def _last_events(history: History) -> Iterator[str]:
 
 def _refused_preemptions(history: History) -> Iterator[str]:
     spot: dict[str, str] = {}
+    answered: set[str] = set()
     for stored in history.seen_by("preemption"):
         event = stored.message
         match event:
@@ -156,6 +157,9 @@ def _refused_preemptions(history: History) -> Iterator[str]:
             case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
                 spot.pop(f"{event.org}/{event.cluster}/{event.node}", None)
             case CommandRefused(command="PreemptNode", reason="NotFound"):
+                if stored.id in answered:
+                    continue  # A command that is sent again has the outcome that it had.
+                answered.add(stored.id)
                 command = history.command_at(stored.cause)
                 if isinstance(command, PreemptNode):
                     node = f"{command.org}/{command.cluster}/{command.node}"

@@ -9,7 +9,11 @@ from nodepool.contract.model import NodePoolSpec, RemovalReason
 
 @dataclass
 class Member:
-    """A Node of a NodePool; `chosen` says why it was chosen to leave, None while it was not."""
+    """A Node of a NodePool.
+
+    chosen: why it was chosen to leave; None while it was not.
+    counted: whether it counts in the removal under way if it leaves.
+    """
 
     node: str
     assignment: int
@@ -18,6 +22,7 @@ class Member:
     chosen: RemovalReason | None = None
     request: int = 0
     preempted: bool = False
+    counted: bool = False
 
     @property
     def stays(self) -> bool:
@@ -31,24 +36,11 @@ class Member:
 
 
 @dataclass
-class Removal:
-    """A removal under way.
-
-    left: how many Nodes left in it.
-    before: how many left that may count or not: they were preempted before it began, or were to be
-        kept, and were gone before that was known.
-    """
-
-    preempted: set[int]
-    left: int = 0
-    before: int = 0
-
-
-@dataclass
 class Group:
     """The Nodes of a NodePool.
 
     level: the target that it was last scaled to; None before the first time.
+    removed: how many Nodes left in the removal under way; None while there is none.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: whether the step under way has assigned it a Node.
     failing: whether the allocator failed on it and is still to try again.
@@ -59,7 +51,7 @@ class Group:
     deleting: bool = False
     granted: int = 0
     members: dict[int, Member] = field(default_factory=dict)
-    removal: Removal | None = None
+    removed: int | None = None
     level: int | None = None
     places: int = 0
     within_quota: bool = False
@@ -89,14 +81,17 @@ class Group:
 
     @property
     def is_down(self) -> bool:
-        """Whether it has no more Nodes than it wants, so that a scale-down under way is over."""
-        return not self.deleting and len(self.members) <= self.spec.target_nodes
+        """Whether it has no more Nodes than it wants, so that a scale-down under way is over.
+
+        What an invalid spec wants is not known.
+        """
+        wants = self.valid and not self.deleting
+        return wants and len(self.members) <= self.spec.target_nodes
 
     @property
     def is_silent(self) -> bool:
         """Whether a scale-down is over in which Nodes have left, which was not said."""
-        has_left = self.removal is not None and self.removal.left > 0
-        return self.valid and not self.failing and has_left and self.is_down
+        return bool(self.removed) and not self.failing and self.is_down
 
     @property
     def spareable(self) -> list[Member]:

@@ -42,7 +42,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import OfPool
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from nodepool.engine import bounds
-from support.reference.groups import Group, Member, Removal
+from support.reference.groups import Group, Member
 from support.reference.history import History, Stored
 
 
@@ -80,12 +80,11 @@ class NodesModel:
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
-            if group.is_down and not group.unfinished and group.removal is not None:
-                # Those that may count or not did not count where it ends without a report.
-                group.removal = group.removal if group.removal.left else None
+            if group.is_down and not group.removed and not group.unfinished:
+                group.removed = None
             if group.key == about and group.is_silent and not group.unfinished:
                 self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
-                group.removal = None
+                group.removed = None
             if group.key == about and group.owes and not group.unfinished:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
@@ -108,7 +107,7 @@ class NodesModel:
                 else:
                     self.groups[uid] = Group(message)
             case NodePoolDeleting(uid=uid) if uid in self.groups:
-                self.groups[uid].deleting, self.groups[uid].removal = True, None
+                self.groups[uid].deleting, self.groups[uid].removed = True, None
             case CWNodePoolDeleted(uid=uid):
                 self.groups.pop(uid, None)
             case QuotaChecked(uid=uid) if uid in self.groups:
@@ -124,8 +123,8 @@ class NodesModel:
 
     def _member_changed(self, stored: Stored) -> None:
         message = stored.message
-        _, member = self._member(message)
-        if member is None:
+        group, member = self._member(message)
+        if group is None or member is None:
             return
         match message:
             case CWNodeRegistered():
@@ -136,6 +135,7 @@ class NodesModel:
                 member.chosen = None
             case PreemptionPending() | NodePreempted():
                 member.preempted = True
+                member.counted = member.counted or group.removed is not None
             case _:
                 pass
 
@@ -147,11 +147,9 @@ class NodesModel:
             if member is None:
                 continue
             group.places -= member.chosen is not None and not member.preempted
-            if group.removal is not None and (too_late or not member.stays):
-                early = member.chosen is None and message.assignment in group.removal.preempted
-                is_sure = not (early or (too_late and member.stays))
-                group.removal.left += is_sure
-                group.removal.before += not is_sure
+            counts = member.counted and not member.stays
+            if group.removed is not None and (counts or too_late or group.deleting):
+                group.removed += 1
 
     def _decided(self, stored: Stored) -> None:
         message = stored.message
@@ -191,7 +189,7 @@ class NodesModel:
                 self._fault(group, f"removes {member.node}, which is active")
             if any(other.cost < member.cost for other in staying):
                 self._fault(group, f"removes {member.node}, and others cost less")
-        member.chosen, member.request = message.removal, message.request
+        member.chosen, member.request, member.counted = message.removal, message.request, True
 
     def _announced(self, group: Group, message: OfPool) -> None:
         match message:
@@ -224,25 +222,23 @@ class NodesModel:
             self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
         group.level = after
         if not is_up:
-            group.places, group.removal = min(group.places, after), None
+            group.places, group.removed = min(group.places, after), None
 
     def _begun(self, group: Group, count: int) -> None:
         surplus = len(group.staying) - group.spec.target_nodes
         expected = {len(group.members), len(group.staying)} if group.deleting else {surplus}
-        if count not in expected or (group.removal is not None and group.removal.left):
+        if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
-        early = {each.assignment for each in group.members.values() if each.preempted}
-        group.removal = Removal(early)
+        for member in group.members.values():
+            member.counted = False
+        group.removed = 0
 
     def _removed(self, group: Group, message: CWNodePoolNodesRemoved) -> None:
-        removal = group.removal or Removal(set())
-        most = removal.left + removal.before
-        if not removal.left <= message.count <= most or message.remaining != len(group.members):
-            left = f"{removal.left} to {most} left and {len(group.members)} remain"
-            self._fault(
-                group, f"reports {message.count} removed, {message.remaining} remain; {left}"
-            )
-        group.removal = None
+        left, remain = group.removed or 0, len(group.members)
+        if (message.count, message.remaining) != (left, remain):
+            text = f"reports {message.count} removed, {message.remaining} remain"
+            self._fault(group, f"{text}; {left} left and {remain} remain")
+        group.removed = None
 
 
 def faults(model: NodesModel) -> Iterator[str]:
@@ -252,8 +248,8 @@ def faults(model: NodesModel) -> Iterator[str]:
         leaving, target = len(group.members) - len(group.staying), group.spec.target_nodes
         if not group.valid or group.deleting or leaving or len(group.staying) > target:
             continue
-        if group.removal is not None and group.removal.left:
-            yield f"{group.key} has removed {group.removal.left} Nodes, and does not say so"
+        if group.removed:
+            yield f"{group.key} has removed {group.removed} Nodes, and does not say so"
         level = group.level
         if level is not None and (level > target or (group.within_quota and level != target)):
             yield f"{group.key} was scaled to {level} last, and its target is {target}"

@@ -58,6 +58,40 @@ class Batches:
         if stays:
             self._delete(self.random.choice(stays).pool)
 
+    def interfere(self) -> None:
+        """Another target, a Pod or a preemption comes up while a Node is on its way out.
+
+        It waits for that, as chance alone seldom hits the moment.
+        """
+        newest = len(self.sender.log.entries)
+        leaving = [
+            stay
+            for stay in self.facts.stays.values()
+            if stay.is_leaving(newest)
+            and stay.phase != NodePhase.DELETED
+            and stay.pool.deleting_since is None
+        ]
+        if not leaving:
+            return
+        stay = self.random.choice(leaving)
+        pool = stay.pool
+        use, preempt = partial(self._run_pod, stay), partial(self._preempt, stay)
+        keep = partial(self._scale, pool, pool.held)
+        grow = partial(self._scale, pool, pool.held + 1)
+        shrink = partial(self._scale, pool, pool.spec.target_nodes - 1)
+        orders: tuple[tuple[Order, ...], ...] = (
+            (use,),
+            (preempt,),
+            (use, preempt),
+            (preempt, use),
+            (preempt, keep),
+            (keep,),
+            (grow,),
+            (shrink,),
+        )
+        for order in self.random.choice(orders):
+            order()
+
     def _with_some_pool(self, sequence: Callable[[Pool], None]) -> None:
         pools = [pool for pool in self.facts.existing_pools() if pool.deleting_since is None]
         if pools:

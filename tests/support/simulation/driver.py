@@ -70,7 +70,7 @@ class Simulation:
             self.sender,
             self.customers.some_path,
         )
-        self._attacks = profile.attacks
+        self._attacks, self._hurries = profile.attacks, profile.hurries
         self._steps, self._outputs_max = profile.steps, profile.outputs_max
         actions = self._actions()
         self._acts = list(actions.values())
@@ -83,6 +83,8 @@ class Simulation:
             self._start()
             for _ in range(self._steps):
                 self.attacker.maybe_act(self._attacks)
+                if self._hurries and self.random.random() < self._hurries:
+                    self.replicas.hurry()
                 self._step()
                 self._audit()
             self._stop_faults()
@@ -141,6 +143,7 @@ class Simulation:
             "stay_wrong": batches.stay_wrong,
             "down_and_up": batches.down_and_up,
             "shrink_and_preempt": batches.shrink_and_preempt,
+            "interfere": batches.interfere,
             "delete_in_some_phase": batches.delete_in_some_phase,
             "relabel": customers.relabel,
             "retaint": customers.retaint,
@@ -178,8 +181,7 @@ class Simulation:
 
     def _stop_faults(self) -> None:
         """Lets every replica catch up, mends all, and lets as much time pass as anything takes."""
-        self.replicas.stop_faults()
-        self.world.run_until_idle()
+        self.replicas.catch_up()
         self._audit()
         self.bugs.keys.clear()
         self._run_until_quiet()

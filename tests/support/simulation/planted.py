@@ -14,6 +14,7 @@ PREEMPTED = replace(
     limits=(9, 12),
     targets=(1, 2, 3, 4, 6),
     faults=FAULTS,
+    hurries=0.02,
     actions={**SPOT.actions, **CALM, "shrink_and_preempt": 60},
 )
 WRONG = replace(SETTINGS, steps=3_000, faults=FAULTS)
@@ -22,8 +23,17 @@ SILENCED = replace(SILENT, steps=3_000)
 REWRITTEN = replace(LARGE, targets=(20, 24), actions={**LARGE.actions, "apply": 60, "scale": 10})
 KEPT = replace(
     PREEMPTED,
-    steps=5_000,
-    actions={**CALM, "shrink_and_preempt": 80, "scale": 6, "preempt": 2, "batch": 0},
+    actions={
+        **CALM,
+        "shrink_and_preempt": 40,
+        "interfere": 80,
+        "scale": 12,
+        "preempt": 0,
+        "batch": 0,
+        "apply": 4,
+        "run_pod": 6,
+        "scale_down_and_up": 0,
+    },
 )
 DELETED = replace(
     PREEMPTED,
@@ -37,30 +47,27 @@ DELETED = replace(
     },
 )
 SHRUNK = replace(
-    PREEMPTED, steps=5_000, actions={**CALM, "down_and_up": 60, "scale": 4, "batch": 0}
-)
-
-REGROWN = replace(
-    SHRUNK,
+    PREEMPTED,
     actions={
         **CALM,
-        "down_and_up": 14,
-        "scale": 2,
+        "down_and_up": 20,
+        "interfere": 60,
+        "scale": 8,
         "batch": 0,
         "preempt": 0,
         "shrink_and_preempt": 0,
         "scale_down_and_up": 0,
         "run_pod": 10,
-        "send_malformed": 40,
         "apply": 2,
     },
 )
-"""Few other commands, so that what is to happen later is not long delayed."""
+"""A NodePool wants Nodes again that are on their way out, and few other things happen."""
 OVERTAKEN = replace(
     PREEMPTED,
     actions={
         **CALM,
         "shrink_and_preempt": 20,
+        "interfere": 30,
         "scale": 14,
         "preempt": 2,
         "scale_down_and_up": 0,

@@ -19,6 +19,7 @@ ACTIONS: Mapping[str, int] = {
     "stay_wrong": 1,
     "down_and_up": 3,
     "shrink_and_preempt": 3,
+    "interfere": 3,
     "delete_in_some_phase": 1,
     "relabel": 4,
     "retaint": 1,
@@ -49,6 +50,7 @@ class Profile:
     faults: in which ways machines fail.
     boot_s: how long machines take to boot, in seconds.
     attacks: how likely a sender that means harm acts in a step.
+    hurries: how likely it is in a step that all services catch up, but for one at most.
     """
 
     steps: int = 4_500
@@ -62,6 +64,7 @@ class Profile:
     faults: tuple[str, ...] = get_args(MachineFault)
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
     attacks: float = 0.0
+    hurries: float = 0.0
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -120,10 +123,15 @@ ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
 
 
+HURRIES = 0.01
+"""How likely services catch up, where they do."""
+
+
 def profile_of(seed: int) -> Profile:
-    """The profile of a seed: half of the seeds are ordinary, and odd ones are attacked."""
+    """The profile of a seed: half are ordinary, odd ones are attacked, each third one hurries."""
     profile = _profile_of(seed)
-    return replace(profile, attacks=ATTACKS) if seed % 2 else profile
+    attacks, hurries = ATTACKS if seed % 2 else 0.0, HURRIES if seed % 3 == 0 else 0.0
+    return replace(profile, attacks=attacks, hurries=hurries)
 
 
 def _profile_of(seed: int) -> Profile:

@@ -91,11 +91,25 @@ class Replicas:
         elif name not in self.lags or self.lags[name] <= self.world.log.clock:
             self._act(actor)
 
+    def catch_up(self) -> None:
+        """Lets every replica process all there is, in whichever state it is."""
+        self.stop_faults()
+        self.world.run_until_idle()
+
+    def hurry(self) -> None:
+        """Lets all services catch up but one, which then is far behind; or all of them."""
+        late = self.random.choice((None, *self.world.services))
+        hosts = self.world.hosts
+        self.world.hosts = [host for host in hosts if host.service is not late]
+        self.catch_up()
+        self.world.hosts = hosts
+
     def stop_faults(self) -> None:
         """Every proposal that is under way is given up; what was stored of it is read later."""
         for actor in self.actors:
             if actor.proposal is not None:
                 actor.replica.in_doubt()
+                actor.proposal = actor.stored = None
 
     def _act(self, actor: Actor) -> None:
         log = self.world.log
