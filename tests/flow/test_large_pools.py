@@ -11,7 +11,7 @@ from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 
 NODES = 1_000
-WAITING = tuple(f"small-{number}" for number in range(600))
+WAITING = tuple(f"small-{number}" for number in range(480))
 """NodePools whose verdicts and warnings are more than one commit can hold."""
 # A machine that is busy with other work may take several times as long as an idle one.
 pytestmark = pytest.mark.timeout(600)
@@ -102,7 +102,7 @@ def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(
     assert counts == {"free": NODES, "assigned": 0, "triage": 0}
 
 
-def test_quota_and_capacity_tell_600_waiting_pools_when_a_thousand_nodes_go(
+def test_quota_and_capacity_tell_480_waiting_pools_when_a_thousand_nodes_go(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
@@ -119,7 +119,7 @@ def test_quota_and_capacity_tell_600_waiting_pools_when_a_thousand_nodes_go(
     assert {world.node_counts(pool) for pool in WAITING} == {(2, 0, 2)}
 
 
-def test_capacity_warns_600_pools_for_which_a_thousand_nodes_leave_nothing(
+def test_capacity_warns_480_pools_for_which_a_thousand_nodes_leave_nothing(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=3 * NODES)

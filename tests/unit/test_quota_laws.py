@@ -228,7 +228,7 @@ actions: st.SearchStrategy[list[Action]] = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(limits, actions)
 def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_limit(
     limit: int | None, actions: Sequence[Action]
@@ -242,7 +242,7 @@ def test_whatever_the_allocator_assigns_or_may_assign_is_reserved_within_the_lim
         assert interleaving.allocator.relied_on <= interleaving.quota.ledger.used
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(limits, actions)
 def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
     limit: int | None, actions: Sequence[Action]

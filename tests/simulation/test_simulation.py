@@ -21,7 +21,7 @@ def test_no_rule_is_broken_under_faults(seed: int) -> None:
     try:
         simulation.run()
     except AssertionError as violation:
-        command = f"python -m pytest tests/flow/test_simulation.py --seed={seed}"
+        command = f"python -m pytest tests/simulation/test_simulation.py --seed={seed}"
         tail = "\n".join(simulation.tail())
         pytest.fail(f"{violation}\n{tail}\nrepeat with: {command}", pytrace=False)
 
