@@ -147,6 +147,8 @@ def test_a_follower_says_that_it_follows(server: NatsServer, tmp_path: Path) -> 
 
             await until(lambda: roles() == ["following", "leading"])
 
+    asyncio.run(story())
+
 
 @pytest.mark.timeout(120)
 def test_a_frozen_server_is_noticed_soon_and_work_goes_on_with_it(
