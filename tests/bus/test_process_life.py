@@ -20,6 +20,7 @@ from bus.harness import (
     serving,
     until,
 )
+from bus.test_runtime import ALARM
 from nodepool.contract.commands import SetQuota
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
@@ -249,6 +250,36 @@ def test_a_service_whose_commits_are_refused_says_so_until_they_are_not(
             # and once there is room it works on
             await bound(connection, -1)
             assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+            await until(runtime.is_ready)
+
+    asyncio.run(story())
+
+
+def test_a_service_whose_wake_is_refused_says_so_until_it_is_not(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(ALARM, server, tmp_path / "one.log") as runtime,
+        ):
+            # given a service that is to be woken soon
+            await send(connection, limit(300), "c1")
+            await until(lambda: runtime.replica.due() is not None)
+
+            # when the log takes nothing more before that
+            await bound(connection, await stored_bytes(connection))
+
+            # then it is not ready once it is due, and says why
+            def refused() -> bool:
+                obstacle = runtime.obstacle() or ""
+                return obstacle.startswith("a wake is not stored: the server refuses: maximum byte")
+
+            await until(refused)
+
+            # and once there is room it is woken
+            await bound(connection, -1)
+            await until(lambda: runtime.replica.due() is None)
             await until(runtime.is_ready)
 
     asyncio.run(story())

@@ -519,7 +519,7 @@ def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
     async def story() -> None:
         async with (
             connected(server.url) as connection,
-            serving(STUCK, server, tmp_path / "one.log"),
+            serving(STUCK, server, tmp_path / "one.log") as runtime,
         ):
             # given a service that is due, fails, and is due again
             await send(connection, limit(1), "c1")
@@ -536,9 +536,42 @@ def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
             pauses = [(later - time).total_seconds() for time, later in pairwise(times)]
             assert [pause >= 0.5 * 2**number for number, pause in enumerate(pauses)] == [True] * 3
 
+            # and the failure has one dead letter, and is why the service is not ready
+            assert [entry.subject for entry in log].count("np.dead.alarm") == 1
+            assert runtime.obstacle() == "what is due fails: LookupError: no such rack"
+
             # and commands are processed meanwhile
             await send(connection, limit(1), "c2")
             assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+
+    asyncio.run(story())
+
+
+def test_two_replicas_whose_every_wake_fails_fire_them_at_growing_intervals_together(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(STUCK, server, tmp_path / "one.log"),
+            serving(STUCK, server, tmp_path / "two.log"),
+        ):
+            # given two replicas of a service that is due, fails, and is due again
+            await send(connection, limit(1), "c1")
+
+            # when it was woken several times
+            async def several() -> bool:
+                return await fired(connection) >= 5
+
+            await until(several)
+
+            # then the follower did not fire what the leader waits with
+            log = await read_all(connection)
+            first, *_, fifth = [entry.time for entry in log if ".Wake" in entry.subject][:5]
+            assert (fifth - first).total_seconds() >= 3
+
+            # and the failure has one dead letter
+            assert [entry.subject for entry in log].count("np.dead.alarm") == 1
 
     asyncio.run(story())
 
