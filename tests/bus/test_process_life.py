@@ -16,6 +16,7 @@ from bus.harness import (
     connected,
     launched,
     outcome,
+    restart,
     send,
     serving,
     until,
@@ -33,6 +34,7 @@ from support.constants import H100, ZONE
 from support.ports import free_port
 
 HOST = "127.0.0.1"
+FULL = Path("/dev/full")
 MARGIN_S = 4.0
 """How much later something may be on a machine that has much else to do."""
 
@@ -312,6 +314,30 @@ def test_a_service_that_waits_for_a_reply_of_the_server_stops_when_it_is_told_to
 
                 # then it does not wait for the reply
                 assert await asyncio.to_thread(replica.process.wait, 4) == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's always full device")
+def test_a_service_whose_output_is_on_a_full_disk_works_and_stops_as_any_other(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a service whose log lines go to standard output, which takes none
+        with launched("quota", server, tmp_path, free_port(), output=FULL) as replica:
+            await says(replica, "ok")
+
+            # when it processes a command that it logs, loses its server, and has it again
+            async with connected(server.url) as connection:
+                await send(connection, limit(1), "c1")
+                assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+            await restart(server)
+            await says(replica, "ok")
+
+            # then it stops in good order when it is told to
+            os.kill(replica.pid, signal.SIGTERM)
+            assert await asyncio.to_thread(replica.process.wait, 10) == 0
+            assert replica.errors() == ""
 
     asyncio.run(story())
 
