@@ -175,6 +175,8 @@ class Committing(Generic[S, I, O]):
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
         self._fault = f"a commit is refused: {refusal}"
         self._replica.in_doubt()
+        # A commit of one input finds room first, where the server has little for the moment.
+        self._inputs_max = 1
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
 
