@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from urllib.request import urlopen
 
+from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
@@ -24,6 +25,7 @@ from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
 from nodepool.service import I, O, S, Service
+from support.constants import H100, ZONE
 
 BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 PATIENCE_S = 30.0
@@ -104,6 +106,11 @@ async def read_all(connection: Connection, stream: str = STREAM) -> list[Entry]:
 
 
 # Commands and their outcomes.
+
+
+def limit(number: int, org: str = "acme") -> SetQuota:
+    """The command that sets a limit of so many Nodes."""
+    return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
 async def send(connection: Connection, command: Command, id: str, trace: str | None = None) -> None:

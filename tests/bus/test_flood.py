@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bus.harness import BINARY, connected, outcome, outcomes, read_all, send, serving, until
+from bus.harness import BINARY, connected, limit, outcome, outcomes, read_all, send, serving, until
 from nodepool.client import Client, Refused
-from nodepool.contract.commands import RegisterCluster, SetQuota
+from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, PoolFields, envelope_of
@@ -30,7 +30,6 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from nodepool.service import I, O, S
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100
 from support.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
@@ -145,9 +144,8 @@ def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_i
                 flooding = asyncio.create_task(flood(server.url))
                 # when a service has commands to process meanwhile, until a commit is refused
                 while not flooding.done():
-                    command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=len(sent))
                     with suppress(Busy):
-                        await send(connection, command, f"c{len(sent)}")
+                        await send(connection, limit(len(sent)), f"c{len(sent)}")
                         sent.append(f"c{len(sent)}")
                 await flooding
 

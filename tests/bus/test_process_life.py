@@ -15,6 +15,7 @@ from bus.harness import (
     ReplicaProcess,
     connected,
     launched,
+    limit,
     outcome,
     restart,
     send,
@@ -22,7 +23,6 @@ from bus.harness import (
     until,
 )
 from bus.test_runtime import ALARM
-from nodepool.contract.commands import SetQuota
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -30,17 +30,12 @@ from nodepool.nats.connection import SILENCE_S, Connection
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.streams import STREAM, streams
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
 from support.ports import free_port
 
 HOST = "127.0.0.1"
 FULL = Path("/dev/full")
 MARGIN_S = 4.0
 """How much later something may be on a machine that has much else to do."""
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 def readiness(replica: ReplicaProcess) -> str:

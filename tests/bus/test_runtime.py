@@ -14,6 +14,7 @@ from bus.harness import (
     connected,
     crash,
     fill,
+    limit,
     outcome,
     outcomes,
     read,
@@ -46,10 +47,6 @@ from support.constants import H100, ZONE
 Damage = Callable[[Connection], Awaitable[None]]
 SOON_S = 10.0
 SUBJECT = "np.cmd.acme._._.SetQuota"
-
-
-def limit(number: int, org: str = "acme") -> SetQuota:
-    return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
 def count_processed(runtime: Runtime[S, I, O], message: str = "SetQuota", **labels: str) -> float:
@@ -640,29 +637,6 @@ def test_commands_sent_while_the_server_is_killed_again_and_again_have_one_outco
             assert once == {f"c{n}": {"CommandAccepted"} for n in range(number)}
             log = await read_all(connection)
             assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == number
-
-    asyncio.run(story())
-
-
-def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: NatsServer) -> None:
-    async def story() -> None:
-        # given a server that is gone
-        await asyncio.to_thread(server.kill)
-
-        # when a replica starts
-        async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
-            # then it is not ready
-            assert not runtime.is_ready()
-
-            # and once the server is there it is
-            await asyncio.to_thread(server.start)
-            await until(runtime.is_ready)
-
-            # and when the server is gone again it is not, until it is back
-            await asyncio.to_thread(server.kill)
-            await until(lambda: not runtime.is_ready())
-            await asyncio.to_thread(server.start)
-            await until(runtime.is_ready)
 
     asyncio.run(story())
 
