@@ -65,7 +65,7 @@ bench: setup ## Measure throughput and latency
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 simulation: setup ## Run the longer simulation of faults (SEEDS=1000)
-	@$(BIN)/python -m pytest tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
+	@$(BIN)/python -m pytest -n auto tests/flow/test_simulation.py --seeds=$(SEEDS) $(ARGS)
 
 fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each property)
 	@$(BIN)/python -m pytest -n auto tests/fuzz --examples=$(EXAMPLES) --timeout=0 $(ARGS)

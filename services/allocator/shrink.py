@@ -38,8 +38,9 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
 
 def _fitted(pool: Pool) -> Iterator[Shrinking]:
     if pool.surplus < 0:
-        for node in reprieved(pool.members, -pool.surplus):
-            yield _cancelled(pool, node)
+        if pool.members.spareable:
+            for node in reprieved(pool.members, -pool.surplus):
+                yield _cancelled(pool, node)
     elif pool.surplus > 0:
         strategy = pool.spec.lifecycle.scale_down_strategy
         if pool.removed is None:

@@ -1,4 +1,4 @@
-"""Two thousand Nodes in one NodePool: no service says more at once than one commit can hold."""
+"""A thousand Nodes in one NodePool: no service says more at once than one commit can hold."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from nodepool.engine.bounds import BYTES_MAX, OUTPUTS_MAX
 from support.constants import H100, PREFER_IDLE, ZONE
 from support.world_harness import WorldHarness
 
-NODES = 2_000
+NODES = 1_000
 WAITING = tuple(f"small-{number}" for number in range(600))
 """NodePools whose verdicts and warnings are more than one commit can hold."""
 # A machine that is busy with other work may take several times as long as an idle one.
@@ -33,7 +33,7 @@ def names(world: WorldHarness, pool: str) -> Counter[str]:
     return Counter(line.split()[0] for line in world.messages(pool))
 
 
-def test_fleet_lifecycle_and_aggregator_follow_two_thousand_nodes_that_boot_at_one_moment(
+def test_fleet_lifecycle_and_aggregator_follow_a_thousand_nodes_that_boot_at_one_moment(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES, boot_s=60)
@@ -53,7 +53,7 @@ def test_fleet_lifecycle_and_aggregator_follow_two_thousand_nodes_that_boot_at_o
     assert all("'team': 'blue'" in text for text in metadata)
 
 
-def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldHarness) -> None:
+def test_allocator_takes_back_a_thousand_removals_at_once(world: WorldHarness) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
     world.apply("train", NODES, lifecycle=PREFER_IDLE)
     world.start_recording()
@@ -70,7 +70,7 @@ def test_allocator_takes_back_two_thousand_removals_at_once(world: WorldHarness)
     assert names(world, "train")["CWNodeDeleted"] == 0
 
 
-def test_validator_says_one_verdict_and_allocator_removes_two_thousand_nodes(
+def test_validator_says_one_verdict_and_allocator_removes_a_thousand_nodes(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
@@ -102,7 +102,7 @@ def test_allocator_empties_a_deleted_pool_whose_scale_down_is_under_way(
     assert counts == {"free": NODES, "assigned": 0, "triage": 0}
 
 
-def test_quota_and_capacity_tell_600_waiting_pools_when_two_thousand_nodes_go(
+def test_quota_and_capacity_tell_600_waiting_pools_when_a_thousand_nodes_go(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
@@ -119,7 +119,7 @@ def test_quota_and_capacity_tell_600_waiting_pools_when_two_thousand_nodes_go(
     assert {world.node_counts(pool) for pool in WAITING} == {(2, 0, 2)}
 
 
-def test_capacity_warns_600_pools_for_which_two_thousand_nodes_leave_nothing(
+def test_capacity_warns_600_pools_for_which_a_thousand_nodes_leave_nothing(
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=NODES, quota=3 * NODES)
@@ -135,7 +135,9 @@ def test_capacity_warns_600_pools_for_which_two_thousand_nodes_leave_nothing(
         assert all(names(world, pool)["CWInsufficientCapacity"] == 1 for pool in WAITING)
 
 
-def test_preemption_keeps_its_timetable_for_two_thousand_nodes_at_once(world: WorldHarness) -> None:
+def test_preemption_keeps_its_timetable_for_a_thousand_nodes_at_once(
+    world: WorldHarness,
+) -> None:
     world.given_data_center(machines=NODES, quota=NODES)
     world.apply("cheap", NODES, computeClass="spot")
     world.start_recording()

@@ -14,7 +14,7 @@ from nodepool.engine.world import World
 from nodepool.service import Context
 from support.audit.facts import Facts, Pool
 from support.documents import documents_of
-from support.reference.capacity import CapacityModel
+from support.reference.capacity import CapacityModel, in_racks
 from support.reference.history import History
 from support.reference.pools import Desired, Expected
 from support.reference.quota import QuotaModel
@@ -75,8 +75,8 @@ def _conditions(
         return
     part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
     yield "Quota", (quota.reason(part).value, quota.message(part))
-    available = len(capacity.free(demand))
-    free = len(capacity.free(demand, fitting=False))
+    available = in_racks(demand, len(capacity.free(demand)))
+    free = in_racks(demand, len(capacity.free(demand, fitting=False)))
     reason = capacity.reason(demand, available, free)
     yield "Capacity", (reason.value, capacity.message(demand, reason, available))
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.events import (
     AllocationFailed,
-    AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
     CommandAccepted,
@@ -115,28 +114,22 @@ def _warnings(
 
 def _undeliverable(history: History) -> Iterator[str]:
     """A NodePool's settings are warned of when they become wrong, or wrong in another way."""
-    wrong: dict[str, str] = {}
     owed: dict[str, str] = {}
-    failed: dict[str, bool] = {}
+    warned: dict[str, str] = {}
     for stored in history.seen_by("allocator"):
         event = stored.message
         match event:
-            case NodePoolValidated(key=key):
-                text = event.message if event.fault == "Settings" else ""
-                if text and wrong.get(key) != text:
-                    owed[key] = text
-                # One that is mended before a retry could say it is not said.
-                if not text and failed.get(key):
-                    owed.pop(key, None)
-                wrong[key] = text
-            case AllocationFailed() | AllocationRecovered():
-                failed[event.key] = isinstance(event, AllocationFailed)
-            case CWNodePoolDeleted(key=key):
-                wrong[key] = ""
+            case NodePoolValidated(key=key, fault="Settings") if event.message != warned.get(key):
+                owed[key] = event.message
+            case NodePoolValidated(key=key, fault="Settings"):
+                owed.pop(key, None)  # It was wrong in another way while the allocator failed.
+            case NodePoolValidated(key=key) | CWNodePoolDeleted(key=key):
                 owed.pop(key, None)
+                warned.pop(key, None)
             case CWNodeDeliverFail(node="", key=key):
-                if owed.pop(key, None) is None:
+                if key not in owed:
                     yield f"{key} at {stored.position}: CWNodeDeliverFail is repeated"
+                warned[key] = owed.pop(key, "")
             case _:
                 pass
     for pool, text in owed.items():

@@ -94,15 +94,16 @@ class Group:
         return bool(self.removed) and not self.failing and self.is_down
 
     @property
+    def victims(self) -> list[Member]:
+        """The Nodes that leave for a scale-down alone."""
+        scale_down = RemovalReason.SCALE_DOWN
+        members = self.members.values()
+        return [each for each in members if each.chosen is scale_down and not each.preempted]
+
+    @property
     def spareable(self) -> list[Member]:
-        """The registered Nodes that leave for a scale-down alone."""
-        return [
-            member
-            for member in self.members.values()
-            if member.chosen is RemovalReason.SCALE_DOWN
-            and member.registered
-            and not member.preempted
-        ]
+        """Those of them that have registered."""
+        return [member for member in self.victims if member.registered]
 
     @property
     def owes(self) -> bool:

@@ -80,7 +80,7 @@ class NodesModel:
             if group.grown and size and len(group.members) % size:
                 self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
             group.grown = False
-            if group.is_down and not group.removed and not group.unfinished:
+            if group.is_down and not group.removed and not group.victims:
                 group.removed = None
             if group.key == about and group.is_silent and not group.unfinished:
                 self._fault(group, f"has removed Nodes at {step.position}, and does not say so")

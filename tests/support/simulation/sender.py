@@ -68,7 +68,7 @@ class Sender:
         if self.random.randrange(3):
             self._store(command)
         else:
-            id = self._next_id()
+            id = f"again-{len(self.sent)}"  # Not one that somebody foresees, and has taken.
             content = command.content.replace(f'"{command.id}"'.encode(), f'"{id}"'.encode())
             self._publish(SentCommand(command.subject, content, id))
 
