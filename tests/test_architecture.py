@@ -549,6 +549,20 @@ def test_no_test_sleeps_by_the_clock() -> None:
     assert found == []
 
 
+def test_every_story_that_a_test_tells_is_run() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{inner.lineno} {inner.name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for test in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
+        for inner in test.body
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+        if not any(isinstance(use, ast.Name) and use.id == inner.name for use in ast.walk(test))
+    ]
+
+    assert found == []
+
+
 # Dependencies.
 
 

@@ -58,7 +58,7 @@ class Failure:
     cause: one sentence.
     is_bug: True where the service raised an exception, False where the content cannot be read.
     key: the key of the work queue that could not be reconciled; empty for the input itself.
-    is_retry: whether that key has failed before; its dead letter is there already.
+    is_retry: whether that key, or the `Wake` before, failed alike: it has a dead letter already.
     """
 
     address: Address

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from urllib.request import urlopen
 
+from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
@@ -24,6 +25,7 @@ from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
 from nodepool.service import I, O, S, Service
+from support.constants import H100, ZONE
 
 BINARY = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
 PATIENCE_S = 30.0
@@ -104,6 +106,11 @@ async def read_all(connection: Connection, stream: str = STREAM) -> list[Entry]:
 
 
 # Commands and their outcomes.
+
+
+def limit(number: int, org: str = "acme") -> SetQuota:
+    """The command that sets a limit of so many Nodes."""
+    return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
 async def send(connection: Connection, command: Command, id: str, trace: str | None = None) -> None:
@@ -240,23 +247,33 @@ class ReplicaProcess:
 
 @contextmanager
 def launched(
-    name: str, server: NatsServer, folder: Path, port: int, **settings: str
+    name: str,
+    server: NatsServer,
+    folder: Path,
+    port: int,
+    *,
+    output: Path | None = None,
+    **settings: str,
 ) -> Iterator[ReplicaProcess]:
-    """A replica of a service as a process; killed at the end if it still runs."""
+    """A replica of a service as a process; killed at the end if it still runs.
+
+    output: where its log lines go by standard output, instead of to a file in `folder`.
+    """
     label = f"{name}-{port}"
     log, errors = folder / f"{label}.log", folder / f"{label}.err"
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),
         "NODEPOOL_URL": server.url,
-        "NODEPOOL_LOG_FILE": str(log),
+        "NODEPOOL_LOG_FILE": "" if output else str(log),
         "NODEPOOL_METRICS_PORT": str(port),
         **{f"NODEPOOL_{key.upper()}": value for key, value in settings.items()},
     }
     with (
         errors.open("ab") as sink,
+        output.open("ab") if output else nullcontext() as lines,
         subprocess.Popen(
-            [sys.executable, "-m", name], env=environment, stderr=sink, text=True
+            [sys.executable, "-m", name], env=environment, stdout=lines, stderr=sink, text=True
         ) as process,
     ):
         try:

@@ -6,13 +6,13 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from bus.harness import connected, outcomes, read_all, serving
+from bus.harness import BINARY, connected, limit, outcome, outcomes, read_all, send, serving, until
 from nodepool.client import Client, Refused
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.events import CommandAccepted, CommandRefused, RefusalReason
@@ -20,6 +20,7 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, PoolFields, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.engine.waiting import TOO_MANY
+from nodepool.host.runtime import Runtime
 from nodepool.local.config import QUEUE_MAX
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -27,6 +28,9 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Busy
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
+from nodepool.service import I, O, S
+from quota.decide import SERVICE as QUOTA
+from support.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
 ZONE = "US-EAST-04A"
@@ -114,6 +118,48 @@ def test_a_flood_is_answered_and_the_command_of_another_organisation_is_processe
 
     assert result == "created"
     assert of_flood == [["CommandRefused"]] * stored
+
+
+def refused_commits(runtime: Runtime[S, I, O]) -> float:
+    """How many commits of a service the server has refused."""
+    labels = {"nodepool_service": runtime.service.name, "result": "failed"}
+    registry = runtime.telemetry.metrics.registry
+    return registry.get_sample_value("nodepool_commits_total", labels) or 0
+
+
+@pytest.mark.timeout(120)
+def test_a_commit_that_finds_the_queue_of_the_server_full_is_stored_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a server that holds fewer messages than many commits have, and is filled by others
+    monkeypatch.setattr("nodepool.local.config.QUEUE_MAX", 5)
+
+    async def story(server: NatsServer) -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(QUOTA, server, tmp_path / "log") as runtime,
+        ):
+            sent: list[str] = []
+            while not refused_commits(runtime):
+                flooding = asyncio.create_task(flood(server.url))
+                # when a service has commands to process meanwhile, until a commit is refused
+                while not flooding.done():
+                    with suppress(Busy):
+                        await send(connection, limit(len(sent)), f"c{len(sent)}")
+                        sent.append(f"c{len(sent)}")
+                await flooding
+
+            # then each is done once, and the service is ready
+            await outcome(connection, sent[-1])
+            by_command = await outcomes(connection)
+            once = {id: set(names) for id, names in by_command.items()}
+            assert once == {id: {"CommandAccepted"} for id in sent}
+            log = await read_all(connection)
+            assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == len(sent)
+            await until(runtime.is_ready)
+
+    with NatsServer(tmp_path / "nats", free_port(), BINARY) as server:
+        asyncio.run(story(server))
 
 
 # How a client takes it.

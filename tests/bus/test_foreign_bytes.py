@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, fill, outcome, read, send, serving
+from bus.harness import connected, fill, limit, outcome, read, send, serving
 from bus.raw import RawSender, raw_sender
-from nodepool.contract.commands import SetQuota
 from nodepool.contract.events import ClusterRegistered, CWOverQuota
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
@@ -23,7 +22,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.snapshots import restore
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
+from support.constants import ZONE
 
 PATIENCE_S = 20
 TOKENS = {
@@ -45,10 +44,6 @@ HEADERS = {
 }
 each_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 each_headers = pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 async def store_strange(

@@ -12,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import BINARY, connected, outcome, outcomes, send, serving, until
+from bus.harness import BINARY, connected, limit, outcome, outcomes, send, serving, until
 from bus.test_runtime import ALARM
-from nodepool.contract.commands import SetQuota
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_storing
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
 from support.ports import free_port
 
 MEGABYTES = 24
@@ -56,10 +54,6 @@ async def stored_on(disk: Path) -> AsyncIterator[NatsServer]:
         finally:
             keeping.cancel()
             await asyncio.wait([keeping])
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 async def stores(connection: Connection, bytes: int = 1_000) -> bool:

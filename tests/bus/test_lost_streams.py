@@ -8,19 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, outcome, restart, send, serving, until
-from nodepool.contract.commands import SetQuota
+from bus.harness import connected, limit, outcome, restart, send, serving, until
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import LogChanged
 from nodepool.nats.streams import IDENTITY, STREAM, provision, stream_info, streams, verify_log
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 async def delete(connection: Connection, stream: str) -> None:

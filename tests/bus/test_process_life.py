@@ -15,12 +15,14 @@ from bus.harness import (
     ReplicaProcess,
     connected,
     launched,
+    limit,
     outcome,
+    restart,
     send,
     serving,
     until,
 )
-from nodepool.contract.commands import SetQuota
+from bus.test_runtime import ALARM
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -28,16 +30,12 @@ from nodepool.nats.connection import SILENCE_S, Connection
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.streams import STREAM, streams
 from quota.decide import SERVICE as QUOTA
-from support.constants import H100, ZONE
 from support.ports import free_port
 
 HOST = "127.0.0.1"
+FULL = Path("/dev/full")
 MARGIN_S = 4.0
 """How much later something may be on a machine that has much else to do."""
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 def readiness(replica: ReplicaProcess) -> str:
@@ -147,6 +145,8 @@ def test_a_follower_says_that_it_follows(server: NatsServer, tmp_path: Path) -> 
 
             await until(lambda: roles() == ["following", "leading"])
 
+    asyncio.run(story())
+
 
 @pytest.mark.timeout(120)
 def test_a_frozen_server_is_noticed_soon_and_work_goes_on_with_it(
@@ -252,6 +252,36 @@ def test_a_service_whose_commits_are_refused_says_so_until_they_are_not(
     asyncio.run(story())
 
 
+def test_a_service_whose_wake_is_refused_says_so_until_it_is_not(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(ALARM, server, tmp_path / "one.log") as runtime,
+        ):
+            # given a service that is to be woken soon
+            await send(connection, limit(300), "c1")
+            await until(lambda: runtime.replica.due() is not None)
+
+            # when the log takes nothing more before that
+            await bound(connection, await stored_bytes(connection))
+
+            # then it is not ready once it is due, and says why
+            def refused() -> bool:
+                obstacle = runtime.obstacle() or ""
+                return obstacle.startswith("a wake is not stored: the server refuses: maximum byte")
+
+            await until(refused)
+
+            # and once there is room it is woken
+            await bound(connection, -1)
+            await until(lambda: runtime.replica.due() is None)
+            await until(runtime.is_ready)
+
+    asyncio.run(story())
+
+
 @pytest.mark.timeout(60)
 def test_a_service_that_waits_for_a_reply_of_the_server_stops_when_it_is_told_to(
     server: NatsServer, tmp_path: Path
@@ -279,6 +309,30 @@ def test_a_service_that_waits_for_a_reply_of_the_server_stops_when_it_is_told_to
 
                 # then it does not wait for the reply
                 assert await asyncio.to_thread(replica.process.wait, 4) == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's always full device")
+def test_a_service_whose_output_is_on_a_full_disk_works_and_stops_as_any_other(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a service whose log lines go to standard output, which takes none
+        with launched("quota", server, tmp_path, free_port(), output=FULL) as replica:
+            await says(replica, "ok")
+
+            # when it processes a command that it logs, loses its server, and has it again
+            async with connected(server.url) as connection:
+                await send(connection, limit(1), "c1")
+                assert (await outcome(connection, "c1"))["type"] == "CommandAccepted"
+            await restart(server)
+            await says(replica, "ok")
+
+            # then it stops in good order when it is told to
+            os.kill(replica.pid, signal.SIGTERM)
+            assert await asyncio.to_thread(replica.process.wait, 10) == 0
+            assert replica.errors() == ""
 
     asyncio.run(story())
 

@@ -14,6 +14,7 @@ from bus.harness import (
     connected,
     crash,
     fill,
+    limit,
     outcome,
     outcomes,
     read,
@@ -46,10 +47,6 @@ from support.constants import H100, ZONE
 Damage = Callable[[Connection], Awaitable[None]]
 SOON_S = 10.0
 SUBJECT = "np.cmd.acme._._.SetQuota"
-
-
-def limit(number: int, org: str = "acme") -> SetQuota:
-    return SetQuota(org=org, zone=ZONE, instance_type=H100, limit=number)
 
 
 def count_processed(runtime: Runtime[S, I, O], message: str = "SetQuota", **labels: str) -> float:
@@ -519,7 +516,7 @@ def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
     async def story() -> None:
         async with (
             connected(server.url) as connection,
-            serving(STUCK, server, tmp_path / "one.log"),
+            serving(STUCK, server, tmp_path / "one.log") as runtime,
         ):
             # given a service that is due, fails, and is due again
             await send(connection, limit(1), "c1")
@@ -536,9 +533,42 @@ def test_a_service_whose_every_wake_fails_is_woken_at_growing_intervals(
             pauses = [(later - time).total_seconds() for time, later in pairwise(times)]
             assert [pause >= 0.5 * 2**number for number, pause in enumerate(pauses)] == [True] * 3
 
+            # and the failure has one dead letter, and is why the service is not ready
+            assert [entry.subject for entry in log].count("np.dead.alarm") == 1
+            assert runtime.obstacle() == "what is due fails: LookupError: no such rack"
+
             # and commands are processed meanwhile
             await send(connection, limit(1), "c2")
             assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+
+    asyncio.run(story())
+
+
+def test_two_replicas_whose_every_wake_fails_fire_them_at_growing_intervals_together(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            connected(server.url) as connection,
+            serving(STUCK, server, tmp_path / "one.log"),
+            serving(STUCK, server, tmp_path / "two.log"),
+        ):
+            # given two replicas of a service that is due, fails, and is due again
+            await send(connection, limit(1), "c1")
+
+            # when it was woken several times
+            async def several() -> bool:
+                return await fired(connection) >= 5
+
+            await until(several)
+
+            # then the follower did not fire what the leader waits with
+            log = await read_all(connection)
+            first, *_, fifth = [entry.time for entry in log if ".Wake" in entry.subject][:5]
+            assert (fifth - first).total_seconds() >= 2.5
+
+            # and the failure has one dead letter
+            assert [entry.subject for entry in log].count("np.dead.alarm") == 1
 
     asyncio.run(story())
 
@@ -607,29 +637,6 @@ def test_commands_sent_while_the_server_is_killed_again_and_again_have_one_outco
             assert once == {f"c{n}": {"CommandAccepted"} for n in range(number)}
             log = await read_all(connection)
             assert sum(entry.subject.endswith(".QuotaSet") for entry in log) == number
-
-    asyncio.run(story())
-
-
-def test_a_replica_is_not_ready_before_it_has_a_bus(tmp_path: Path, server: NatsServer) -> None:
-    async def story() -> None:
-        # given a server that is gone
-        await asyncio.to_thread(server.kill)
-
-        # when a replica starts
-        async with serving(QUOTA, server, tmp_path / "one.log", wait=False) as runtime:
-            # then it is not ready
-            assert not runtime.is_ready()
-
-            # and once the server is there it is
-            await asyncio.to_thread(server.start)
-            await until(runtime.is_ready)
-
-            # and when the server is gone again it is not, until it is back
-            await asyncio.to_thread(server.kill)
-            await until(lambda: not runtime.is_ready())
-            await asyncio.to_thread(server.start)
-            await until(runtime.is_ready)
 
     asyncio.run(story())
 

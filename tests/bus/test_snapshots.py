@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, outcome, read_all, send, serving, until
-from nodepool.contract.commands import SetQuota
+from bus.harness import connected, limit, outcome, read_all, send, serving, until
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
@@ -23,14 +22,9 @@ from nodepool.nats.snapshots import BYTES_MAX, CHUNK_BYTES, restore, save, store
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info
 from quota.decide import SERVICE as QUOTA
 from quota.state import State
-from support.constants import H100, ZONE
 
 MANIFEST = "np-snapshot.quota.manifest"
 MEGABYTE = 1 << 20
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 async def send_several(connection: Connection, first: int, last: int) -> None:

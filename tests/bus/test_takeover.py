@@ -16,6 +16,7 @@ from bus.harness import (
     ReplicaProcess,
     connected,
     launched,
+    limit,
     outcome,
     outcomes,
     read_all,
@@ -23,7 +24,7 @@ from bus.harness import (
     until,
 )
 from nodepool.client import Client
-from nodepool.contract.commands import PreemptNode, SetQuota
+from nodepool.contract.commands import PreemptNode
 from nodepool.contract.services import SERVICES
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -40,10 +41,6 @@ AT_WORK_S = 1.0
 """How long a takeover and a restart of the server may hold up work."""
 MANY = 30
 """How many commands are sent around a pause of the leader."""
-
-
-def limit(number: int) -> SetQuota:
-    return SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
 
 
 async def ready(*replicas: ReplicaProcess) -> None:

@@ -19,6 +19,7 @@ from support.tampering import (
     first,
     last_changed,
     moved_before,
+    record_changed,
     repeated,
     with_data,
     without,
@@ -59,6 +60,18 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     "a commit record is not one": (
         appended("np.commit.quota", b"hello"),
         "not a commit record",
+    ),
+    "a commit follows another than the last": (
+        record_changed("np.commit.quota", follows=1),
+        "np.commit.quota follows 1, but the last lies at ",
+    ),
+    "a commit names more than its batch": (
+        record_changed("np.commit.quota", outputs=400),
+        "np.commit.quota names 400 outputs that are not before it",
+    ),
+    "a commit names less than its batch": (
+        record_changed("np.commit.quota", outputs=0),
+        "np.commit.quota does not name the output at ",
     ),
     "an event is stored twice": (
         repeated("QuotaSet", id=""),
@@ -278,6 +291,21 @@ def test_a_violation_is_raised_with_its_position_and_the_name_of_the_message() -
 
     assert str(raised.value).startswith(f"{entry.position} CWNodeRegistered: ")
     assert auditor.position == entry.position
+
+
+def test_a_commit_has_to_follow_a_record_that_is_noise_too() -> None:
+    last = right_log()[-1]._replace(subject="np.commit.quota")
+    foreign = last._replace(position=last.position + 1, content=b"noise")
+    content = b'{"position": %d, "outputs": 0, "follows": %d}' % (last.position, foreign.position)
+    record = last._replace(position=last.position + 2, content=content)
+    auditor = Auditor()
+    auditor.noise.add(foreign.position)
+
+    for entry in (*right_log(), foreign, record):
+        auditor.read(entry)
+
+    with pytest.raises(Violation, match="but the last lies at"):
+        auditor.read(record._replace(position=last.position + 3))
 
 
 def test_an_auditor_ignores_noise() -> None:

@@ -98,6 +98,21 @@ def caused_earlier(name: str, seconds: float) -> Change:
     return change
 
 
+def record_changed(subject: str, **fields: object) -> Change:
+    """Changes fields of the last commit record on a subject that names outputs."""
+
+    def change(log: Log) -> Log:
+        index, content = next(
+            (index, json.loads(log[index].content))
+            for index in reversed(range(len(log)))
+            if log[index].subject == subject and json.loads(log[index].content)["outputs"]
+        )
+        entry = log[index]._replace(content=json.dumps(content | fields).encode())
+        return (*log[:index], entry, *log[index + 1 :])
+
+    return change
+
+
 def appended(subject: str, content: bytes) -> Change:
     """Stores a message at the end."""
     return lambda log: (*log, log[-1]._replace(subject=subject, content=content))

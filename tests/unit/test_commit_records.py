@@ -125,6 +125,38 @@ def test_a_foreign_event_between_what_was_proposed_and_its_commit_changes_nothin
     assert live.state.pages == 1
 
 
+@pytest.mark.parametrize(
+    ("subject", "content"),
+    [
+        pytest.param("np.evt.printer.acme.prod.train.PagePrinted", b"garbage", id="no JSON"),
+        pytest.param("np.evt.printer.acme.prod.train.PagePrinted", b'{"id":"x"}', id="no event"),
+        pytest.param("np.evt.printer.acme.prod.train.Later", b"{}", id="an unknown name"),
+        pytest.param("np.evt.printer.acme.prod.train.PrintNow", b'{"pages":1}', id="a command"),
+    ],
+)
+def test_garbage_on_the_subjects_of_a_service_is_passed_over(subject: str, content: bytes) -> None:
+    log, live = new_log(), replica()
+    for _ in range(2):
+        log.append(subject, content)
+        store(log, print_now(1))
+        log.append(subject, content)
+        commit(live, log)
+
+    assert agree(live, log)
+    assert live.state.pages == 2
+
+
+@pytest.mark.parametrize("cause", [None, 77, -1, 0])
+def test_a_foreign_event_that_names_no_open_input_is_passed_over(cause: int | None) -> None:
+    log, live = new_log(), replica()
+    store(log, print_now(1))
+    store(log, FITTING, cause=cause)
+    commit(live, log)
+
+    assert agree(live, log)
+    assert live.state.pages == 1
+
+
 def test_only_as_many_events_are_kept_as_a_batch_can_hold() -> None:
     log, live = new_log(), replica()
     store(log, print_now(1))
@@ -181,6 +213,23 @@ def test_a_record_that_is_not_the_services_own_commits_nothing(content: bytes) -
     assert live.expected_sequence == 6
     assert commit(live, log)
     assert live.state.pages == 3
+    assert agree(live, log)
+
+
+@pytest.mark.parametrize(
+    "content", [b"garbage", b"[]", b'{"position": true}', b'{"position": 99}', b'{"position": -1}']
+)
+def test_before_the_first_record_of_a_service_one_without_a_right_position_commits_nothing(
+    content: bytes,
+) -> None:
+    log, live = new_log(), replica()
+    store(log, print_now(1))
+    position = log.append(RECORD, content)
+
+    read(live, log)
+
+    assert (live.committed, live.expected_sequence, live.open) == (0, position, 1)
+    assert commit(live, log)
     assert agree(live, log)
 
 

@@ -391,18 +391,21 @@ def test_after_a_commit_in_doubt_the_same_is_proposed_again(bench: Bench) -> Non
     assert bench.replica.committed == position
 
 
-def test_after_a_refusal_the_same_is_proposed_again(
+def test_after_a_refusal_the_same_is_proposed_again_in_smaller_commits(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # given a command whose commit the server refuses
+    # given commands whose commit the server refuses, after one that it took
     monkeypatch.setattr("nodepool.host.committing.BACK_OFF_S", 0.0)
-    position = bench.command()
-    bench.error = ServerRefusal(10047, "insufficient storage resources")
+    bench.command()
+    bench.run()
+    positions = [bench.command() for _ in range(3)]
+    bench.error = ServerRefusal(10167, "too many requests")
 
     # when the replica has its turn
     assert bench.run() == 0
     assert bench.results("failed") == 1
 
-    # then the next turn commits the same inputs
-    assert bench.run() == 1
-    assert bench.replica.committed == position
+    # then the next turn commits the same inputs, the first alone: so few find room first
+    assert bench.run() == 3
+    committed = [proposal.position for proposal in bench.commits[1:]]
+    assert committed == [positions[0], positions[2]]

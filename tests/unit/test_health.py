@@ -71,6 +71,21 @@ def test_another_page_is_not_found_and_names_those_there_are() -> None:
         assert page(port, "/") == (404, "see /metrics, /livez, /readyz\n")
 
 
+def test_a_client_that_asks_for_nothing_keeps_no_other_waiting(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a client that has connected, and sends no request
+    monkeypatch.setattr("nodepool.host.health._Request.timeout", 0.1)
+    with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+        # when another one asks
+        # then it gets its page
+        assert page(port, "/livez") == (200, "ok\n")
+
+        # and the first is dismissed after a while, without a word
+        assert silent.recv(1) == b""
+    assert capfd.readouterr().err == ""
+
+
 def test_a_port_that_is_taken_is_a_settings_error_that_names_it() -> None:
     # given a port on which another program listens
     with socket.create_server(("127.0.0.1", 0)) as listener:

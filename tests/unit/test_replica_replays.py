@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import pool_key
-from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.messages import Message
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump, load
@@ -18,7 +18,6 @@ from support.sample_service import (
     NAME,
     SERVICE,
     Fault,
-    JobQueued,
     PagePrinted,
     PrinterReplica,
     State,
@@ -181,86 +180,6 @@ def test_a_service_that_breaks_leaves_the_same_state_at_replay(fault: Fault) -> 
     assert again.committed == live.committed
     assert snapshot(again) == snapshot(live)
     assert again.failures == 0
-
-
-# Messages on the service's subjects that the service did not say.
-
-
-@pytest.mark.parametrize(
-    ("subject", "content"),
-    [
-        pytest.param("np.evt.printer.acme.prod.train.PagePrinted", b"garbage", id="no JSON"),
-        pytest.param("np.evt.printer.acme.prod.train.PagePrinted", b'{"id":"x"}', id="no event"),
-        pytest.param("np.evt.printer.acme.prod.train.Later", b"{}", id="an unknown name"),
-        pytest.param("np.evt.printer.short", b"{}", id="no message subject"),
-        pytest.param("np.evt.printer.acme.prod.train.PrintNow", b'{"pages":1}', id="a command"),
-    ],
-)
-def test_garbage_on_the_subjects_of_a_service_is_passed_over(subject: str, content: bytes) -> None:
-    log, live = Log(NOON), PrinterReplica(SERVICE)
-    for _ in range(2):
-        log.append(subject, content)
-        store(log, print_now(1))
-        log.append(subject, content)
-        commit(live, log)
-
-    again = replica_of(log)
-
-    assert again.safe == live.safe
-    assert live.state.pages == 2
-
-
-@pytest.mark.parametrize("cause", [None, 77, -1, 0])
-def test_a_foreign_output_that_names_no_open_input_is_passed_over(cause: int | None) -> None:
-    log, live = given_log(print_now(1)), PrinterReplica(SERVICE)
-    store(log, page(99), cause=cause)
-    commit(live, log)
-
-    again = replica_of(log)
-
-    assert again.safe == live.safe
-    assert again.state.pages == 1
-
-
-@pytest.mark.parametrize("message", [print_now(1), paper()])
-def test_a_foreign_output_that_names_an_open_input_and_cannot_be_folded_stops_no_replica(
-    message: Message,
-) -> None:
-    log, live = given_log(message), PrinterReplica(SERVICE)
-    store(log, JobQueued(**pool_fields(JOB), pages=1, fault=Fault.FOLDING_OUTPUT), cause=1)
-    store(log, print_now(1))
-    commit(live, log)
-
-    again = replica_of(log)
-
-    assert again.safe == live.safe
-    assert (live.failures, again.failures) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    "content", [b"garbage", b"[]", b'{"position": true}', b'{"position": 99}', b'{"position": -1}']
-)
-def test_a_record_that_is_not_the_services_own_commits_nothing_and_yet_has_to_be_followed(
-    content: bytes,
-) -> None:
-    log, live = given_log(print_now(1)), PrinterReplica(SERVICE)
-    position = log.append(RECORD, content)
-
-    read(live, log)
-
-    assert (live.committed, live.expected_sequence, live.open) == (0, position, 1)
-    assert commit(live, log)
-    assert replica_of(log).safe == live.safe
-
-
-def test_a_record_that_names_an_older_position_does_not_undo_what_is_committed() -> None:
-    log, live = given_log(print_now(1), print_now(1)), PrinterReplica(SERVICE)
-    commit(live, log)
-    log.append(RECORD, b'{"position": 1}')
-
-    read(live, log)
-
-    assert (live.committed, live.state.pages) == (2, 2)
 
 
 # Whatever happens, each input is processed once, and all replicas agree.

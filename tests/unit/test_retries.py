@@ -1,11 +1,16 @@
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from nodepool.contract.events import Wake
+from nodepool.contract.keys import pool_key
 from nodepool.contract.log import Entry
+from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed
+from nodepool.engine.replica import Replica
 from nodepool.engine.step import Step, replay, step
+from nodepool.engine.world import Log
 from nodepool.service import Context, Failure
 from support.sample_service import (
     JOB,
@@ -16,10 +21,17 @@ from support.sample_service import (
     Job,
     PagePrinted,
     PaperJammed,
+    PrinterReplica,
     Says,
     State,
+    commit,
+    enqueue,
     evolve,
+    fire,
     page,
+    print_now,
+    read,
+    store,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -95,6 +107,95 @@ def test_only_the_first_failure_of_a_key_has_a_dead_letter() -> None:
     assert (first.outputs, second.outputs) == ((jam(),), (jam(),))
     assert parked(first) == first.failure
     assert parked(second) is None
+
+
+# What is due again as soon as it has failed.
+
+
+def stubborn(state: State, message: Hears | Says, context: Context) -> State:
+    """The state of a printer that tries a job again as soon as it has jammed."""
+    state = evolve(state, message, context)
+    match message:
+        case PaperJammed(key=key):
+            return replace(state, work=state.work.put(key))
+        case _:
+            return state
+
+
+OTHER = pool_key("acme", "prod", "other")
+
+
+def given_a_stubborn_printer() -> tuple[Log, PrinterReplica]:
+    """A job that breaks at each wake, and has done so once."""
+    log, live = Log(NOON), Replica(replace(SERVICE, evolve=stubborn))
+    store(log, enqueue(1, fault=Fault.RECONCILING))
+    commit(live, log)
+    wake(live, log)
+    return log, live
+
+
+def wake(live: PrinterReplica, log: Log) -> None:
+    """Wakes the printer, which commits what comes of it."""
+    fire(live, log)
+    assert commit(live, log)
+
+
+def letters(log: Log) -> list[str]:
+    """The causes of all dead letters."""
+    dead = [entry for entry in log.entries if entry.subject == f"np.dead.{NAME}"]
+    return [json.loads(entry.content)["cause"] for entry in dead]
+
+
+def test_a_wake_that_fails_as_the_one_before_it_did_has_no_dead_letter() -> None:
+    log, live = given_a_stubborn_printer()
+
+    for _ in range(5):
+        wake(live, log)
+
+    assert letters(log) == ["acme/prod/train: Broken: reconciling"]
+    assert live.state.jams == 6
+
+
+def test_a_wake_that_fails_for_another_reason_has_a_dead_letter_again() -> None:
+    log, live = given_a_stubborn_printer()
+
+    store(log, enqueue(1, OTHER, fault=Fault.RECONCILING))
+    commit(live, log)
+    for _ in range(3):
+        wake(live, log)
+
+    broken = "Broken: reconciling"
+    assert letters(log) == [
+        f"acme/prod/train: {broken}",
+        f"acme/prod/train: {broken}; acme/prod/other: {broken}",
+    ]
+
+
+def test_a_wake_that_was_undone_has_its_dead_letter_when_it_is_processed_again() -> None:
+    log, live = Log(NOON), Replica(replace(SERVICE, evolve=stubborn))
+    store(log, enqueue(1, fault=Fault.RECONCILING))
+    commit(live, log)
+    fire(live, log)
+    read(live, log)
+    live.propose()
+    live.in_doubt()
+
+    commit(live, log)
+
+    assert letters(log) == ["acme/prod/train: Broken: reconciling"]
+
+
+def test_a_wake_that_waits_for_the_next_commit_has_its_dead_letter_in_that_one() -> None:
+    log, live = Log(NOON), Replica(replace(SERVICE, evolve=stubborn))
+    store(log, enqueue(1, fault=Fault.RECONCILING))
+    commit(live, log)
+    store(log, print_now(OUTPUTS_MAX - 1))
+    fire(live, log)
+
+    commit(live, log)
+    commit(live, log)
+
+    assert letters(log) == ["acme/prod/train: Broken: reconciling"]
 
 
 def jam() -> PaperJammed:

@@ -85,7 +85,7 @@ def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early
     timers.fired(DUE, READ_TO, position=READ_TO + 1)
 
     # when it reads that the log has stored its wake four seconds too early
-    timers.wake_read(DUE - timedelta(seconds=4), NOW)
+    timers.wake_read(READ_TO + 1, DUE - timedelta(seconds=4), NOW)
 
     # then it waits for these four seconds
     assert left(timers, read_to=READ_TO + 1) == 4
@@ -98,7 +98,7 @@ def test_a_wake_in_time_changes_nothing() -> None:
     timers.fired(DUE, READ_TO, position=READ_TO + 1)
 
     # when the log has stored it after the due time
-    timers.wake_read(DUE + timedelta(seconds=4), NOW)
+    timers.wake_read(READ_TO + 1, DUE + timedelta(seconds=4), NOW)
 
     # then there is nothing to wait for
     assert left(timers, read_to=READ_TO + 1) == 0
@@ -109,10 +109,40 @@ def test_a_wake_that_another_replica_fired_changes_nothing() -> None:
     timers = Timers()
 
     # when it reads a wake, however early
-    timers.wake_read(DUE - timedelta(hours=1), NOW)
+    timers.wake_read(READ_TO, DUE - timedelta(hours=1), NOW)
 
     # then there is nothing to wait for
     assert left(timers) == 0
+
+
+def test_a_follower_leaves_what_has_been_due_for_long_to_the_leader_first() -> None:
+    # given a service that has been due for long, and still is after the wake of its leader
+    timers = Timers()
+    timers.wake_read(READ_TO, DUE, NOW + 100)
+
+    # when a leader, and a follower, look at the time
+    # then the follower waits a while
+    assert left(timers, after=100) < 0
+    assert left(timers, after=100, leading=False) == STANDBY_S
+    assert left(timers, after=100 + STANDBY_S, leading=False) == 0
+
+
+def test_a_follower_waits_longer_after_each_wake_that_it_has_fired_in_vain() -> None:
+    # given a service that is due still after each wake, which its leader fires no more
+    timers, pauses = Timers(), list[float]()
+
+    # when a follower fires them
+    for number in range(7):
+        timers.fired(DUE, READ_TO + number, READ_TO + number + 1)
+        timers.wake_read(READ_TO + number + 1, DUE, NOW + 100)
+        pauses.append(left(timers, read_to=READ_TO + number + 1, after=100, leading=False))
+
+    # then its pauses grow, for the leader has failed and waits itself
+    assert pauses == [1, 2, 4, 8, RETRY_MAX_S, RETRY_MAX_S, RETRY_MAX_S]
+
+    # and one of the leader ends that
+    timers.wake_read(READ_TO + 10, DUE, NOW + 100)
+    assert left(timers, after=100, leading=False) == STANDBY_S
 
 
 def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> None:
@@ -121,7 +151,7 @@ def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> No
 
     # when each of its wakes fails
     for _ in range(7):
-        timers.failed(NOW + 100)
+        timers.failed(NOW + 100, "no such rack")
         pauses.append(left(timers, after=100))
 
     # then the pause before the next one doubles, up to the longest
@@ -129,16 +159,18 @@ def test_a_wake_that_fails_again_and_again_is_fired_at_growing_intervals() -> No
     assert pauses == [*doubled, RETRY_MAX_S, RETRY_MAX_S]
 
     # and one that succeeds ends that
+    assert timers.fault == "no such rack"
     timers.succeeded()
+    assert timers.fault == ""
     assert left(timers, after=100) < 0
-    timers.failed(NOW + 100)
+    timers.failed(NOW + 100, "no such rack")
     assert left(timers, after=100) == RETRY_S
 
 
 def test_a_wake_that_failed_delays_none_that_is_due_later() -> None:
     # given a wake that failed
     timers = Timers()
-    timers.failed(NOW)
+    timers.failed(NOW, "no such rack")
 
     # when the service is due later than its pause ends, then it is fired when it is due
     assert left(timers, LATER) == 10

@@ -43,6 +43,16 @@ def bug(message: Message, error: Exception) -> Failure:
     return Failure(address, name, "", describe(error), True)
 
 
+def retried(failure: Failure | None, before: Failure | None) -> Failure | None:
+    """The failure of a `Wake`; as a retry where it is the one that the `Wake` before it had.
+
+    What is due again as soon as it has failed is retried for ever, and is parked once.
+    """
+    if failure is None or failure != before:
+        return failure
+    return replace(failure, is_retry=True)
+
+
 def merged(failures: Sequence[Failure]) -> Failure | None:
     """The failures of a `Wake` as one; the first `CAUSES_MAX` of several keys are named.
 

@@ -20,13 +20,14 @@ from nodepool.contract.subjects import address_of
 from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlation, Correlations
+from nodepool.engine.failures import retried
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal
 from nodepool.engine.records import Followed, follow
 from nodepool.engine.step import Step
 from nodepool.engine.waiting import WAITING_MAX, Waiting, too_many, was_too_many
 from nodepool.engine.wakes import wake_subject
-from nodepool.service import I, O, S, Service, commit_subject
+from nodepool.service import Failure, I, O, S, Service, commit_subject
 
 BATCH_MAX = 1_000
 """The most messages, a commit record among them, that the server takes in an atomic batch."""
@@ -46,6 +47,7 @@ class Replica(Generic[S, I, O]):
     last_wake: the position of the last `Wake` for the service, 0 for none; one that starts at a
         snapshot does not know it before it has read one.
     failures: how many inputs were replayed with a recorded output that could not be folded.
+    is_behind: whether a commit met a conflict, and the other commit is not read yet.
     is_chained: whether the last commit records say which one they follow. Only then a snapshot may
         be taken: a replica that starts at one believes no others.
     """
@@ -79,8 +81,10 @@ class Replica(Generic[S, I, O]):
         self._waiting = Waiting(waiting_max)
         self._passed = 0
         self._recorded: deque[Entry] = deque(maxlen=BATCH_MAX)
-        self._is_behind = False
+        self.is_behind = False
         self._correlations = Correlations()
+        # It decides what is parked, and nothing else, so it is no part of the state.
+        self._wake_failure: Failure | None = None
         self._own = f"np.evt.{service.name}."
         self._commit = commit_subject(service.name)
         self._wake = wake_subject(service.name)
@@ -99,11 +103,6 @@ class Replica(Generic[S, I, O]):
     def quiet(self) -> int:
         """How many inputs were processed beyond the committed position; none had an output."""
         return self._passed
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a commit met a conflict, and the other commit is not read yet."""
-        return self._is_behind
 
     def read(self, entry: Entry) -> bool:
         """Takes the next entry of the log; True if it is a commit that another replica made.
@@ -140,9 +139,8 @@ class Replica(Generic[S, I, O]):
         # Another one commits nothing, and yet is what the next commit has to follow.
         self.expected_sequence = record.position
         self._recorded.clear()
-        self._folded = self.safe
-        self._is_behind = False
-        self._passed = 0
+        self.in_doubt()
+        self.is_behind = False
         return followed is not None
 
     def _fold_recorded(self, followed: Followed) -> None:
@@ -186,7 +184,7 @@ class Replica(Generic[S, I, O]):
         even_if_quiet: makes a proposal worth storing that only moves the committed position.
         most: how many inputs it may have at most.
         """
-        if self._is_behind or not self._open:
+        if self.is_behind or not self._open:
             return None
         batch: list[Processed[I]] = []
         size = Size()
@@ -198,32 +196,34 @@ class Replica(Generic[S, I, O]):
                 break
             self._folded = result.folded
             self._passed += 1
-            letters = result.failure is not None and not result.failure.is_retry
-            size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
             envelopes = self._envelopes(item, result.outputs) if result.outputs else ()
-            batch.append(Processed(item, envelopes, result.failure))
-        return Proposal(
-            service=self.service.name,
-            processed=tuple(batch),
-            position=self._open[self._passed - 1].entry.position,
-            expected_sequence=self.expected_sequence,
-            folded=self._folded,
-            worth_storing=bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX,
-            log=self.log,
-        )
+            failure = result.failure
+            if isinstance(item.message, Wake):
+                failure, self._wake_failure = retried(failure, self._wake_failure), failure
+            batch.append(Processed(item, envelopes, failure))
+            letters = batch[-1].parked is not None
+            size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
+        position = self._open[self._passed - 1].entry.position
+        is_worth_storing = bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX
+        return self._proposal(tuple(batch), position, is_worth_storing)
 
     def claim(self) -> Proposal[S, I]:
         """A proposal without inputs: its commit record shows other replicas that one is at work.
 
         For a replica without open or quiet inputs only.
         """
+        return self._proposal((), self.committed, True)
+
+    def _proposal(
+        self, processed: tuple[Processed[I], ...], position: int, worth_storing: bool
+    ) -> Proposal[S, I]:
         return Proposal(
             service=self.service.name,
-            processed=(),
-            position=self.committed,
+            processed=processed,
+            position=position,
             expected_sequence=self.expected_sequence,
-            folded=self.safe,
-            worth_storing=True,
+            folded=self._folded,
+            worth_storing=worth_storing,
             log=self.log,
         )
 
@@ -287,12 +287,13 @@ class Replica(Generic[S, I, O]):
     def conflicted(self) -> None:
         """Undoes the proposal: another replica committed first, and its commit is to be read."""
         self.in_doubt()
-        self._is_behind = True
+        self.is_behind = True
 
     def in_doubt(self) -> None:
         """Undoes the proposal, which may be stored all the same: then it is read from the log."""
         self._folded = self.safe
         self._passed = 0
+        self._wake_failure = None
 
     def due(self) -> datetime | None:
         """The next moment at which the service is to be woken; None where there is none."""

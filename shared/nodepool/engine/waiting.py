@@ -26,9 +26,9 @@ class Waiting:
     """The commands of each organisation that a service has read and not committed, as the log says.
 
     A command waits until a commit record that lies in the log names a position at or after its own.
-    Whoever reads the log from its beginning counts the same. One that starts at a snapshot may miss
-    some of those before its first commit record; that does no harm, for the outcome of a command is
-    decided once and recorded.
+    Every replica that reads the log from its beginning counts the same. One that starts at a
+    snapshot may miss some of those before its first commit record; that does no harm, for the
+    outcome of a command is decided once and recorded.
     """
 
     def __init__(self, most: int) -> None:

@@ -66,8 +66,12 @@ class Committing(Generic[S, I, O]):
         return self._in_flight
 
     def followed(self, now: float, *, caught_up: bool) -> None:
-        """The replica has read a commit of another one: what was quiet counts from now."""
+        """The replica has read a commit of another one: what was quiet counts from now.
+
+        What has failed here is the other one's to do.
+        """
         self._quiet_since, self._fault = now, ""
+        self._timers.succeeded()
         self._leadership.followed(now, caught_up=caught_up)
         self._projector.suspend()
 
@@ -171,6 +175,8 @@ class Committing(Generic[S, I, O]):
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
         self._fault = f"a commit is refused: {refusal}"
         self._replica.in_doubt()
+        # A commit of one input finds room first, where the server has little for the moment.
+        self._inputs_max = 1
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
 
@@ -185,6 +191,6 @@ class Committing(Generic[S, I, O]):
     def _note_wake(self, item: Processed[I]) -> None:
         due = self._replica.due()
         if item.failure is not None and due is not None and due <= item.input.entry.time:
-            self._timers.failed(self._clock())
+            self._timers.failed(self._clock(), f"what is due fails: {item.failure.cause}")
         else:
             self._timers.succeeded()

@@ -42,10 +42,19 @@ class Firing(Generic[S, I, O]):
         self._log = log
         self._clock = clock
 
+    @property
+    def fault(self) -> str:
+        """Why what is due is not done, as one line; empty where nothing is, or it is."""
+        fault = self._timers.fault
+        if not fault:
+            return ""
+        due = self._replica.due()
+        return fault if due is not None and due <= datetime.now(UTC) else ""
+
     def read(self, entry: Entry, now: float) -> None:
         """Takes note of an entry that was read, which may be a `Wake`."""
         if entry.subject.endswith(_WAKES):
-            self._timers.wake_read(entry.time, now)
+            self._timers.wake_read(entry.position, entry.time, now)
 
     def seconds_left(self, now: float) -> float | None:
         """In how many seconds to fire; None while nothing is due, or inputs are open."""
@@ -65,7 +74,7 @@ class Firing(Generic[S, I, O]):
         try:
             position = await fire(self._connection, replica, due)
         except (InDoubt, ServerRefusal, NatsError, OSError) as error:
-            self._timers.failed(self._clock())
+            self._timers.failed(self._clock(), f"a wake is not stored: {error}")
             self._log.warning("wake failed", cause=str(error))
             return
         if position > read_to:

@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from contextlib import suppress
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
@@ -13,9 +15,9 @@ StartResponse = Callable[..., object]
 
 
 class HealthServer:
-    """Serves the pages in a thread of its own, from the moment it is made until `close`.
+    """Serves the pages in threads of its own, from the moment it is made until `close`.
 
-    `obstacle` is called in that thread: why the service is not ready; None where it is. Raises
+    `obstacle` is called in one of them: why the service is not ready; None where it is. Raises
     SettingsError where it cannot listen, as on a port that is taken.
     """
 
@@ -26,7 +28,7 @@ class HealthServer:
         self._obstacle = obstacle
         host, port = settings.metrics_host, settings.metrics_port
         try:
-            self._server = make_server(host, port, self._respond, handler_class=_Silent)
+            self._server = make_server(host, port, self._respond, _Server, _Request)
         except OSError as error:
             reason = error.strerror or str(error)
             raise SettingsError(f"cannot serve metrics on {host}:{port}: {reason}") from error
@@ -63,6 +65,20 @@ def _text(start: StartResponse, status: str, text: str) -> list[bytes]:
     return [f"{text}\n".encode()]
 
 
-class _Silent(WSGIRequestHandler):
+class _Server(ThreadingMixIn, WSGIServer):
+    """Responds to each client in a thread of its own: a slow one keeps no other waiting."""
+
+    daemon_threads = True
+
+
+class _Request(WSGIRequestHandler):
+    timeout = 5.0
+    """How many seconds a client may be silent."""
+
+    def handle(self) -> None:
+        """Responds; a client that is silent or gone has no response."""
+        with suppress(OSError):
+            super().handle()
+
     def log_message(self, format: str, *args: object) -> None:
         """Logs nothing: a scrape is no event."""

@@ -58,8 +58,13 @@ class Output:
             self._stream.flush()
 
     def close(self) -> None:
-        """Writes the last lines."""
-        self.flush()
+        """Writes the last lines; a stream that takes none is closed."""
+        try:
+            self._stream.flush()
+        except _WRITE_ERRORS:
+            # Python would write them at the exit, fail again, and end the process with status 120.
+            with suppress(*_WRITE_ERRORS):
+                self._stream.close()
 
 
 class RotatingOutput(Output):

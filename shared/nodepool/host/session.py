@@ -130,8 +130,8 @@ class Session(Generic[S, I, O]):
         """Why it does not do its work now, as one line; None where it does."""
         if not self.connection.is_connected:
             return self.connection.fault
-        if self.committing.fault:
-            return self.committing.fault
+        if fault := self.committing.fault or self._firing.fault:
+            return fault
         if not self._host.ready.is_set():
             behind = self._reader.pending + self.replica.open
             return f"reading the log: {behind} messages behind"

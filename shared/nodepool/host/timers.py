@@ -10,7 +10,12 @@ from datetime import datetime
 from nodepool.host.leadership import STANDBY_S
 
 RETRY_S, RETRY_MAX_S = 0.5, 10.0
-"""The pause after the first `Wake` that failed, and the longest; it doubles with each in a row."""
+"""The pause after the first `Wake` that failed, and the longest; it doubles with each in a row.
+
+The longest one of a follower is the same.
+"""
+DOUBLINGS_MAX = 30
+"""How often a pause is doubled at most, so that no number grows for ever."""
 
 
 class Timers:
@@ -27,6 +32,14 @@ class Timers:
         self._not_before = 0.0
         self._failures = 0
         self._retry_at = 0.0
+        self._fault = ""
+        self._in_vain = 0
+        self._standby_until = 0.0
+
+    @property
+    def fault(self) -> str:
+        """Why the last `Wake` could not be stored, or failed; empty where one did its work."""
+        return self._fault
 
     def seconds_left(
         self, due: datetime, read_to: int, *, leading: bool, wall: datetime, now: float
@@ -37,9 +50,10 @@ class Timers:
         """
         if self._fired == (due, read_to):
             return STANDBY_S
-        not_before = max(self._not_before, self._retry_at)
-        seconds = max((due - wall).total_seconds(), not_before - now)
-        return seconds if leading else seconds + STANDBY_S
+        seconds = (due - wall).total_seconds()
+        if not leading:
+            seconds = max(seconds + STANDBY_S, self._standby_until - now)
+        return max(seconds, self._not_before - now, self._retry_at - now)
 
     def in_flight(self, read_to: int) -> bool:
         """Whether the last `Wake` fired is not read yet; until then no other is fired."""
@@ -49,19 +63,29 @@ class Timers:
         """A `Wake` for `due` was stored at `position`."""
         self._fired, self._position = (due, read_to), position
 
-    def wake_read(self, time: datetime, now: float) -> None:
-        """A `Wake` was read that the log stored at `time`; notes by how much it came too early."""
+    def wake_read(self, position: int, time: datetime, now: float) -> None:
+        """A `Wake` was read that the log stored at `time`; notes by how much it came too early.
+
+        A follower leaves the next one to the leader, for longer after each that it has fired
+        itself: a leader at work that fires none is waiting, because one has failed.
+        """
+        self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX) if position == self._position else 0
+        self._standby_until = now + min(STANDBY_S * 2**self._in_vain, RETRY_MAX_S)
         if self._fired is None:
             return
         early_s = (self._fired[0] - time).total_seconds()
         if early_s > 0:
             self._not_before = now + early_s
 
-    def failed(self, now: float) -> None:
-        """A `Wake` could not be stored, or failed and left something due: the next one waits."""
+    def failed(self, now: float, fault: str) -> None:
+        """A `Wake` could not be stored, or failed and left something due: the next one waits.
+
+        `fault` says which, and why, as one line.
+        """
         self._retry_at = now + min(RETRY_S * 2**self._failures, RETRY_MAX_S)
-        self._failures = min(self._failures + 1, 30)
+        self._failures = min(self._failures + 1, DOUBLINGS_MAX)
+        self._fault = fault
 
     def succeeded(self) -> None:
         """A `Wake` did what it was fired for, or there is no reason any more to wait."""
-        self._failures, self._retry_at = 0, 0.0
+        self._failures, self._retry_at, self._fault = 0, 0.0, ""

@@ -66,13 +66,15 @@ class Auditor:
         """Takes the next entry of the log; raises `Violation` where it breaks a rule."""
         self.position = entry.position
         self.facts.times[entry.position] = entry.time
-        if entry.position in self.noise:
-            return
+        is_noise = entry.position in self.noise
         try:
-            self._check(entry)
+            if not is_noise:
+                self._check(entry)
         except Violation as violation:
             name = entry.subject.rpartition(".")[2]
             raise Violation(f"{entry.position} {name}: {violation}") from None
+        finally:
+            self._commits.note(entry, is_noise=is_noise)
 
     def _check(self, entry: Entry) -> None:
         if entry.subject.startswith(commits.SUBJECT):
