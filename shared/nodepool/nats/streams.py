@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from nats.aio.client import Client
 
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import SUBJECTS, LogId
-from nodepool.nats.api import request
+from nodepool.nats.api import parse_time, request
 from nodepool.nats.errors import LogChanged, ServerRefusal
 
 STREAM = "NODEPOOL"
@@ -35,12 +36,14 @@ class StreamInfo(NamedTuple):
     """A stream as it is on the server.
 
     created: the moment at which it was made, as the server writes it.
+    time: the moment at which it was so, by the clock that its messages have their times from.
     metadata: what programs have noted on it.
     messages: how many it holds.
     last: the position of its newest message; 0 for one that never had any.
     """
 
     created: str
+    time: datetime
     metadata: Mapping[str, str]
     messages: int
     last: int
@@ -163,7 +166,8 @@ async def stream_info(client: Client, stream: str) -> StreamInfo | None:
     assert isinstance(config, dict), "a stream's info has its configuration"
     assert isinstance(state, dict), "a stream's info has a state"
     metadata = config.get("metadata") or {}
-    return StreamInfo(str(info["created"]), metadata, int(state["messages"]), state["last_seq"])
+    created, time = str(info["created"]), parse_time(str(info["ts"]))
+    return StreamInfo(created, time, metadata, int(state["messages"]), state["last_seq"])
 
 
 async def verify_log(client: Client, log: LogId, read_to: int) -> None:
