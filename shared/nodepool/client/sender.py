@@ -8,6 +8,7 @@ from uuid import uuid4
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import misnamed
 from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.contract.decode import size_fault
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import subject_of
@@ -45,7 +46,7 @@ class Sender:
         self._timeout_s = timeout_s
 
     async def send(self, command: Command) -> Outcome:
-        """The outcome of a command; a command with an invalid name is refused without sending.
+        """The outcome of a command; one with an invalid name, or too large, is not sent.
 
         One that is refused because too many are waiting is sent again, until the time is up.
         """
@@ -68,6 +69,9 @@ class Sender:
         id = str(uuid4())
         name = type(command).__name__
         content = encoded(command, id, self._source)
+        if too_large := size_fault(content):
+            # The services do not look for an id in so much, so that their refusal has another one.
+            return Refused("", "Invalid", too_large)
         outcome = self._outcomes.expect(id)
         position = 0
         try:
