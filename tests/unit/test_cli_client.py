@@ -226,6 +226,9 @@ def pool(generation: int, observed: int) -> Document:
         (pool(2, 1), "AtTarget", "True", False),
         (pool(2, 2), "Capacity", "True", False),
         ({}, "AtTarget", "True", False),
+        ({"status": {"conditions": 1}}, "AtTarget", "True", False),
+        ({"status": {"conditions": "no list"}}, "AtTarget", "True", False),
+        ({"status": {"conditions": ["no condition", None, {}]}}, "AtTarget", "True", False),
     ],
 )
 def test_a_condition_holds_for_the_newest_generation_in_any_spelling(
