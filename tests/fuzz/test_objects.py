@@ -79,6 +79,7 @@ def test_a_client_reads_an_object_of_any_content(random: Random, raw: bytes) -> 
             met = has_condition(document or {}, "AtTarget", "True")
 
         assert document is None or isinstance(document, dict)
+        assert json.dumps(document, ensure_ascii=False).encode()
         assert (outdated in (True, False), met in (True, False)) == (True, True)
 
 

@@ -212,6 +212,18 @@ def test_a_deleted_object_has_no_document() -> None:
     assert stored(b"", {"Nats-Marker-Reason": "MaxAge"}) is None
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a": "\\ud800"}', b'{"\\uDFFF\\ud800": 1}', b'{"a": "\xed\xa0\x80"}', b"[1]", b'{"a":'],
+)
+def test_an_object_that_is_no_text_is_none(content: bytes) -> None:
+    assert stored(content, {}) is None
+
+
+def test_an_object_with_escaped_characters_is_read() -> None:
+    assert stored(b'{"a": "\\ud83d\\ude00\\u001b"}', {}) == {"a": "\U0001f600\x1b"}
+
+
 def pool(generation: int, observed: int) -> Document:
     condition = {"type": "AtTarget", "status": "True", "observedGeneration": observed}
     return {"metadata": {"generation": generation}, "status": {"conditions": [condition]}}
