@@ -181,6 +181,10 @@ def test_an_error_never_shows_the_password_of_an_address() -> None:
     ("error", "text"),
     [
         (ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
+        (
+            ServerRefusal(10023, "insufficient resources"),
+            "the server at nats://bus refuses: insufficient resources (10023)",
+        ),
         (InDoubt("?"), "the server at nats://bus does not respond"),
         (NoServersError(), "the server at nats://bus does not respond"),
         (TimeoutError(), "the server at nats://bus does not respond"),

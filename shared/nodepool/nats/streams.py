@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import SUBJECTS, LogId
 from nodepool.nats.api import parse_time, request
-from nodepool.nats.errors import LogChanged, ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, LogChanged, ServerRefusal
 
 STREAM = "NODEPOOL"
 """The log."""
@@ -28,8 +28,6 @@ Config = Mapping[str, object]
 
 _OTHER_SETTINGS = 10058
 """The API's code for a stream that is there under this name with other settings."""
-_NOT_FOUND = 10059
-"""The API's code for a stream that is not there."""
 
 
 class StreamInfo(NamedTuple):
@@ -159,7 +157,7 @@ async def stream_info(client: Client, stream: str) -> StreamInfo | None:
     try:
         info = await request(client, f"$JS.API.STREAM.INFO.{stream}")
     except ServerRefusal as refusal:
-        if refusal.code != _NOT_FOUND:
+        if refusal.code != STREAM_NOT_FOUND:
             raise
         return None
     config, state = info["config"], info["state"]
