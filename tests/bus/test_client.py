@@ -23,6 +23,8 @@ from nodepool.client import (
     TimedOut,
     Unreachable,
 )
+from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.client.sender import Sender
 from nodepool.client.waiting import has_condition
 from nodepool.contract.commands import DeleteNodePool, RegisterCluster
 from nodepool.contract.conditions import Validated
@@ -38,7 +40,9 @@ from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
-from nodepool.nats.connection import Connection
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
 from support.ports import free_port
 from validator.decide import SERVICE as VALIDATOR
 
@@ -111,6 +115,28 @@ def test_a_server_without_a_control_plane_is_named_with_what_to_do(server: NatsS
 
 
 # Commands.
+
+
+def test_a_command_that_is_not_stored_is_sent_again_less_and_less_often(
+    server: NatsServer,
+) -> None:
+    async def story() -> tuple[Outcome, int]:
+        # given a server without a log
+        connection = await connect(server.url, "test")
+        outcomes = PendingOutcomes(Reader(connection, STREAM, []))
+        sender = Sender(connection, outcomes, source="test", timeout_s=3)
+
+        # when a command is sent
+        before = connection.stats["out_msgs"]
+        outcome = await sender.send(DeleteNodePool(org=ORG, cluster=CLUSTER, pool="p"))
+        sent = connection.stats["out_msgs"] - before
+        await connection.close()
+        return outcome, sent
+
+    # then it is tried again until the time is up, a few times a second
+    outcome, sent = asyncio.run(story())
+    assert isinstance(outcome, NoOutcome)
+    assert 4 <= sent <= 20
 
 
 def test_each_command_of_many_comes_with_its_outcome_in_order(

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -72,6 +72,19 @@ def test_a_connection_that_the_server_closes_for_a_fault_is_made_anew(
     asyncio.run(story())
 
 
+def socket_of(connection: Connection) -> TcpTransport:
+    """What a connection sends over."""
+    transport = connection._transport
+    assert isinstance(transport, TcpTransport)
+    return transport
+
+
+def run_as_a_service(story: Coroutine[None, None, None]) -> None:
+    """Runs a story in the loop of a service; that of the standard library lets more pass."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story)
+
+
 def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
     server: NatsServer,
 ) -> None:
@@ -79,8 +92,7 @@ def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
         # given a connection with something to send, whose socket the loop has closed already
         connection = await connect(server.url, "test")
         await connection._send_command(b"PING\r\n")
-        transport = connection._transport
-        assert isinstance(transport, TcpTransport)
+        transport = socket_of(connection)
         assert transport._io_writer is not None
         transport._io_writer.close()
 
@@ -90,9 +102,7 @@ def test_a_connection_whose_socket_is_gone_unnoticed_is_closed_all_the_same(
         # then it is, and no error ends the service
         assert connection.is_closed
 
-    # The loop of a service; that of the standard library says nothing of a closed socket.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(story())
+    run_as_a_service(story())
 
 
 def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
@@ -101,8 +111,7 @@ def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
     async def story() -> None:
         # given a connection whose socket the loop has closed
         connection = await connect(server.url, "test")
-        transport = connection._transport
-        assert isinstance(transport, TcpTransport)
+        transport = socket_of(connection)
         transport.close()  # type: ignore[no-untyped-call]
         await transport.wait_closed()  # type: ignore[no-untyped-call]
 
@@ -112,8 +121,7 @@ def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
             transport.writelines([b"PING\r\n"])
         await connection.close()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(story())
+    run_as_a_service(story())
 
 
 def test_a_connection_is_closed_although_another_wait_for_its_end_was_given_up(
@@ -122,8 +130,7 @@ def test_a_connection_is_closed_although_another_wait_for_its_end_was_given_up(
     async def story() -> None:
         # given a connection, and somebody who does not wait any longer until its socket is closed
         connection = await connect(server.url, "test")
-        transport = connection._transport
-        assert isinstance(transport, TcpTransport)
+        transport = socket_of(connection)
         waiting = asyncio.create_task(transport.wait_closed())  # type: ignore[no-untyped-call]
         await asyncio.sleep(0)
         waiting.cancel()

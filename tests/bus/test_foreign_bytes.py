@@ -42,8 +42,14 @@ HEADERS = {
     "a name that is no text": b"NATS/1.0\r\n\xff: 1\r\n \r\n:\r\n\r\n",
     "a version alone": b"NATS/1.0",
 }
-each_token = pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
-each_headers = pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
+PLAIN = b"np.cmd.acme.prod.p.ScaleNodePool"
+STRANGE = {
+    **{
+        name: (b"np.cmd.evil." + token + b".b.ScaleNodePool", b"") for name, token in TOKENS.items()
+    },
+    **{name: (PLAIN, headers) for name, headers in HEADERS.items()},
+}
+"""A subject and headers, of which one is strange."""
 
 
 async def store_strange(
@@ -60,9 +66,9 @@ async def store_strange(
 # --- readers --------------------------------------------------------------------------------------
 
 
-@each_token
-def test_a_live_reader_goes_on_after_a_subject_that_is_no_text(
-    server: NatsServer, token: bytes
+@pytest.mark.parametrize(("subject", "headers"), STRANGE.values(), ids=STRANGE)
+def test_a_live_reader_goes_on_after_bytes_that_are_no_text(
+    server: NatsServer, subject: bytes, headers: bytes
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection, raw_sender(server.url) as sender:
@@ -70,37 +76,15 @@ def test_a_live_reader_goes_on_after_a_subject_that_is_no_text(
             reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
             await reader.open()
 
-            # when such a message is stored, and one more
-            await sender.store(b"np.cmd.evil." + token + b".b.ScaleNodePool", b"1")
-            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"2")
+            # when a message with such a subject or such headers is stored, and one more
+            await sender.store(subject, b"1", headers)
+            await sender.store(PLAIN, b"2")
 
             # then both are read, over the connection that there was
             entries = await read(reader, 2)
             assert [entry.content for entry in entries] == [b"1", b"2"]
-            assert len(entries[0].subject.split(".")) == 6
-            assert entries[0].subject.encode().startswith(b"np.cmd.evil.")
-            assert connection.stats["reconnects"] == 0
-            await reader.close()
-
-    asyncio.run(story())
-
-
-@each_headers
-def test_a_live_reader_goes_on_after_headers_that_are_no_headers(
-    server: NatsServer, headers: bytes
-) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection, raw_sender(server.url) as sender:
-            # given a reader at the end of the log
-            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
-            await reader.open()
-
-            # when such a message is stored, and one more
-            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"1", headers)
-            await sender.store(b"np.cmd.acme.prod.p.ScaleNodePool", b"2")
-
-            # then both are read, over the connection that there was
-            assert [entry.content for entry in await read(reader, 2)] == [b"1", b"2"]
+            assert [len(entry.subject.split(".")) for entry in entries] == [6, 6]
+            assert entries[0].subject.encode().startswith(b"np.cmd.")
             assert connection.stats["reconnects"] == 0
             await reader.close()
 
@@ -149,7 +133,7 @@ def test_a_bucket_with_strange_keys_is_read_and_watched(server: NatsServer) -> N
     asyncio.run(story())
 
 
-@each_headers
+@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
 def test_an_object_or_a_manifest_with_strange_headers_is_read_for_what_it_is(
     server: NatsServer, headers: bytes
 ) -> None:

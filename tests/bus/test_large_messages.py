@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bus.harness import BINARY, connected, outcome, read_all, send, serving, until
+from nodepool.client import Client, Refused
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import ID_MAX
 from nodepool.engine.bounds import DATA_BYTES_MAX
@@ -14,11 +15,19 @@ from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
+from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
 from support.large_outputs import LARGEST, TALKATIVE, TOO_LARGE
 from support.sample_service import pages_added, print_now
 from support.services import services
 from unit.test_decode import REQUIRED
+
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "train"},
+    "spec": {"instanceType": H100, "targetNodes": 1},
+}
 
 
 def restarts(log: Path) -> list[object]:
@@ -89,13 +98,8 @@ def test_an_affinity_with_very_many_empty_terms_is_refused_and_others_do_not_wai
             (validator,) = services("validator")
             terms: list[dict[str, object]] = [{}] * 43_565
             affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-            manifest = {
-                "apiVersion": "compute.coreweave.com/v1alpha1",
-                "kind": "NodePool",
-                "metadata": {"name": "train"},
-                "spec": {"instanceType": H100, "targetNodes": 1, "affinity": affinity},
-            }
-            content = json.dumps(manifest, separators=(",", ":")).encode()
+            spec = {"instanceType": H100, "targetNodes": 1, "affinity": affinity}
+            content = json.dumps({**MANIFEST, "spec": spec}, separators=(",", ":")).encode()
             cluster = RegisterCluster(org="acme", cluster="prod", zone=ZONE)
             async with serving(validator, server, tmp_path / "one.log"):
                 await send(connection, cluster, "c1")
@@ -133,5 +137,20 @@ def test_a_server_that_takes_smaller_messages_only_is_refused_with_a_line(
                     " set it to 1048576 or more (0)"
                 )
                 assert not runtime.is_ready()
+
+    asyncio.run(story())
+
+
+def test_a_command_that_is_too_large_is_refused_without_being_sent(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, Client(server.url, timeout_s=2) as client:
+            # given a manifest that is larger than a command may be
+            manifest = {**MANIFEST, "metadata": {"name": "train", "labels": {"a": "x" * 300_000}}}
+
+            # when it is applied
+            # then it is refused for its size
+            with pytest.raises(Refused, match="bytes; at most 262144 are taken"):
+                await client.apply(manifest)
+            assert await api.last_position(connection, STREAM) == 0
 
     asyncio.run(story())

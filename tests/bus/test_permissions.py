@@ -13,7 +13,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 
-from bus.harness import BINARY, connected, read_all, serving
+from bus.harness import BINARY, connected, outcome, read_all, serving
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import envelope_of
 from nodepool.local.ports import free_port
@@ -91,8 +91,8 @@ def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
             await client.request(subject, content, timeout=10)
 
             # then it reads the outcome
-            outcome = json.loads((await events.next_msg(timeout=10)).data)
-            assert outcome["type"] == "CommandAccepted"
+            event = json.loads((await events.next_msg(timeout=10)).data)
+            assert event["type"] == "CommandAccepted"
 
     asyncio.run(story())
 
@@ -121,5 +121,36 @@ def test_an_organisation_cannot_publish_anything_else(guarded: Guarded, subject:
 
             # then nothing is stored
             assert await read_all(connection) == []
+
+    asyncio.run(story())
+
+
+def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        (validator,) = services("validator")
+        async with (
+            connected(guarded.url) as connection,
+            serving(validator, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            organisation(guarded) as client,
+        ):
+            # given an organisation that has the server acknowledge its commands on the subjects of
+            # the services, where it may not publish: the server does not look at who asks for that
+            subject, content = command("acme")
+            replies = ["np.commit.validator", "np.evt.validator.acme.prod._.ClusterRegistered"]
+            for reply in [*replies, "np-snapshot.validator.manifest", "$KV.clusters.acme.prod"] * 5:
+                await client.publish(subject, content, reply=reply)
+            await client.flush()
+
+            # when it sends a command
+            await client.request(subject, content.replace(b'"c1"', b'"c2"'), timeout=10)
+
+            # then that has its outcome, and nothing is believed
+            assert (await outcome(connection, "c2"))["type"] == "CommandAccepted"
+            log = await read_all(connection)
+            assert sum(entry.subject == replies[0] for entry in log) >= 5
+            said = [e for e in log if e.subject == replies[1] and b"specversion" in e.content]
+            assert len(said) == 1
 
     asyncio.run(story())

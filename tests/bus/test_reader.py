@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from bus.harness import ROUNDS, connected, fill, read, restart, until
@@ -397,6 +398,39 @@ def test_a_deleted_consumer_is_created_anew_at_the_readers_position(
 
             # then it goes on where it was
             assert contents(before + after) == list(range(20))
+
+    asyncio.run(story())
+
+
+def test_attempts_to_create_a_consumer_become_rare_while_the_server_refuses(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, connected(server.url) as other:
+            # given a reader of a stream that is not there
+            clock, times = asyncio.get_running_loop().time, list[float]()
+
+            async def note(_: Msg) -> None:
+                times.append(clock())
+
+            await other.subscribe("$JS.API.CONSUMER.CREATE.LATE.>", cb=note)
+            await other.flush()
+            reader = Reader(connection, "LATE", ["late"])
+            opening = asyncio.create_task(reader.open())
+
+            # when the server has refused it some times
+            await until(lambda: len(times) >= 8)
+
+            # then the pauses have grown, even where chance made each as short as it can
+            assert times[7] - times[0] >= 0.025 + 0.05 + 0.1 + 4 * 0.2
+
+            # and once the stream is there, it is read
+            config = {"name": "LATE", "subjects": ["late"]}
+            await api.request(other, "$JS.API.STREAM.CREATE.LATE", config)
+            await opening
+            await api.publish(other, "late", b"1")
+            assert [entry.content for entry in await read(reader, 1)] == [b"1"]
+            await reader.close()
 
     asyncio.run(story())
 

@@ -211,3 +211,16 @@ def test_foreign_commit_records_do_not_hide_the_next_input(server: NatsServer) -
             assert await skip(connection, QUOTA, log, standing) == 5
 
     asyncio.run(story())
+
+
+def test_where_there_is_no_log_that_is_said_without_the_password(
+    server: NatsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a server on which nothing is set up
+    url = server.url.replace("//", "//user:secret@")
+
+    # when an operator looks for the next input of a service
+    code = run(["--url", url, "skip", "quota"])
+
+    # then one line says so
+    assert (code, capsys.readouterr().err) == (4, f"error: there is no log at {server.url}\n")

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from fuzz.bounded import bounded
 from fuzz.corpus import HEADER_VALUES, RIGHT, content_like, headers, randoms
-from nodepool.client.accepted import accepted_in, is_outdated
+from nodepool.client.accepted import Accepted, accepted_in, is_outdated
 from nodepool.client.events import object_events
 from nodepool.client.read_model import document_of
+from nodepool.client.waiting import has_condition
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import Entry
 from nodepool.nats.stored_objects import (
@@ -74,8 +75,12 @@ def test_a_client_reads_an_object_of_any_content(random: Random, raw: bytes) -> 
 
         with bounded():
             document = document_of(entry)
+            outdated = is_outdated(document or {}, Accepted("u", 2, 7))
+            met = has_condition(document or {}, "AtTarget", "True")
 
         assert document is None or isinstance(document, dict)
+        assert json.dumps(document, ensure_ascii=False).encode()
+        assert (outdated in (True, False), met in (True, False)) == (True, True)
 
 
 @given(randoms, st.binary(max_size=200))

@@ -181,6 +181,10 @@ def test_an_error_never_shows_the_password_of_an_address() -> None:
     ("error", "text"),
     [
         (ServerRefusal(10059, "stream not found"), "no control plane is set up at nats://bus"),
+        (
+            ServerRefusal(10023, "insufficient resources"),
+            "the server at nats://bus refuses: insufficient resources (10023)",
+        ),
         (InDoubt("?"), "the server at nats://bus does not respond"),
         (NoServersError(), "the server at nats://bus does not respond"),
         (TimeoutError(), "the server at nats://bus does not respond"),
@@ -212,6 +216,18 @@ def test_a_deleted_object_has_no_document() -> None:
     assert stored(b"", {"Nats-Marker-Reason": "MaxAge"}) is None
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a": "\\ud800"}', b'{"\\uDFFF\\ud800": 1}', b'{"a": "\xed\xa0\x80"}', b"[1]", b'{"a":'],
+)
+def test_an_object_that_is_no_text_is_none(content: bytes) -> None:
+    assert stored(content, {}) is None
+
+
+def test_an_object_with_escaped_characters_is_read() -> None:
+    assert stored(b'{"a": "\\ud83d\\ude00\\u001b"}', {}) == {"a": "\U0001f600\x1b"}
+
+
 def pool(generation: int, observed: int) -> Document:
     condition = {"type": "AtTarget", "status": "True", "observedGeneration": observed}
     return {"metadata": {"generation": generation}, "status": {"conditions": [condition]}}
@@ -226,6 +242,9 @@ def pool(generation: int, observed: int) -> Document:
         (pool(2, 1), "AtTarget", "True", False),
         (pool(2, 2), "Capacity", "True", False),
         ({}, "AtTarget", "True", False),
+        ({"status": {"conditions": 1}}, "AtTarget", "True", False),
+        ({"status": {"conditions": "no list"}}, "AtTarget", "True", False),
+        ({"status": {"conditions": ["no condition", None, {}]}}, "AtTarget", "True", False),
     ],
 )
 def test_a_condition_holds_for_the_newest_generation_in_any_spelling(

@@ -399,11 +399,11 @@ def item(name: str, **spec: object) -> Item:
 
 
 def test_objects_are_sorted_by_a_field_numbers_by_their_value() -> None:
-    items = [item("a", n=10), item("b", n=9), item("c"), item("d", n=9)]
+    items = [item("a", n=10), item("b", n=9), item("c"), item("d", n=9.0), item("e", n=10**400)]
 
     chosen = View(NODEPOOL, sort_by=".spec.n").chosen(items)
 
-    assert [each.key for each in chosen] == ["c", "b", "d", "a"]
+    assert [each.key for each in chosen] == ["c", "b", "d", "a", "e"]
 
 
 def test_a_field_to_sort_by_that_no_object_has_is_a_usage_error() -> None:

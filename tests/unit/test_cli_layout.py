@@ -5,7 +5,7 @@ import pytest
 from nodepool.cli.layout import Table, aligned, escaped, visible
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA
 from nodepool.cli.tables import header, pools_table, row
-from nodepool.cli.times import age, duration_s, human
+from nodepool.cli.times import age, duration_s, human, moment
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
 
@@ -194,3 +194,11 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
 def test_other_texts_are_no_durations_and_the_error_shows_one_that_is(text: str) -> None:
     with pytest.raises(ValueError, match="write it as 60s"):
         duration_s(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-01T12:00:00Z", "2026-01-01T14:00:00+02:00", "2026-01-01T12:00:00"]
+)
+def test_every_timestamp_can_be_compared_with_every_other(text: str) -> None:
+    assert moment(text) == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert moment("yesterday") is None

@@ -178,3 +178,12 @@ def test_events_of_an_earlier_object_of_the_name_are_left_out() -> None:
     assert of_present_life([*earlier, *own], NOW) == own
     assert of_present_life(own[1:], NOW) == own[1:]
     assert of_present_life(earlier[:1], NOW) == []
+
+
+@pytest.mark.parametrize("version", ["9" * 5_000, "", "7e1", None, [7]])
+def test_a_version_that_the_control_plane_never_writes_is_older_than_all_others(
+    version: object,
+) -> None:
+    document = {"metadata": {"resourceVersion": version, "generation": 1}}
+
+    assert is_outdated(document, Accepted("u", 2, 100))

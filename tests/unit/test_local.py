@@ -10,6 +10,7 @@ from nodepool.contract.commands import MACHINES_MAX
 from nodepool.local.config import QUEUE_MAX, server_config
 from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
+from nodepool.local.disk import DiskWatch
 from nodepool.local.errors import ServerError, UpError
 from nodepool.local.ports import HOST, claimed_ports, free_port
 from nodepool.local.up import METRICS_PORT, advice
@@ -122,3 +123,36 @@ def test_the_advice_is_what_another_terminal_needs_to_find_this_control_plane() 
         "In another terminal, after 'export NODEPOOL_URL=nats://127.0.0.1:5000 NODEPOOL_ORG=acme',"
         " try\n"
     ) in other
+
+
+FULL = b"[ERR] JetStream failed to store a msg on stream '$G > NODEPOOL': no space left on device\n"
+GARBAGE = b"[ERR] 127.0.0.1:40670 - cid:6 - Client parser ERROR: proto='no space left on device'\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_full"),
+    [
+        pytest.param([FULL], True, id="what the server says"),
+        pytest.param([GARBAGE], False, id="what a client has sent"),
+        pytest.param([GARBAGE + FULL], True, id="both"),
+        pytest.param([FULL[:70], FULL[70:]], True, id="a line that was being written"),
+        pytest.param([GARBAGE[:40], GARBAGE[40:]], False, id="the same of a client"),
+        pytest.param([GARBAGE * 20_000], False, id="more than is read at once"),
+    ],
+)
+def test_a_disk_is_full_where_the_server_says_so_and_not_where_a_client_does(
+    tmp_path: Path, parts: list[bytes], is_full: bool
+) -> None:
+    # given a server's log that is watched
+    path = tmp_path / "nats-server.log"
+    path.write_bytes(b"[INF] Server is ready\n")
+    watch = DiskWatch(tmp_path, path)
+
+    # when more is written to it, in several parts
+    for part in parts:
+        with path.open("ab") as log:
+            log.write(part)
+        watch.check()
+
+    # then only what the server itself says counts
+    assert watch.is_full is is_full

@@ -322,3 +322,22 @@ def test_a_bucket_holds_as_many_messages_as_there_are_objects_and_tombstones() -
     # when the messages are counted, then an expired tombstone may be there or not
     assert list(stored.count("quotas", now=3_595)) == [2, 3]
     assert list(stored.count("quotas", now=10)) == [3]
+
+
+def test_a_tombstone_that_was_read_expires_by_its_age() -> None:
+    # given a tombstone that was read half an hour after it was written
+    stored, deleted = StoredObjects(), OURS._replace(position=7, deleted=True)
+    stored.note_read(("quotas", "a/b/c"), deleted, now=0, age_s=1_800)
+
+    # when the messages are counted, then it is there, and half an hour later it may be gone
+    assert list(stored.count("quotas", now=1_700)) == [1]
+    assert list(stored.count("quotas", now=1_790)) == [0, 1]
+
+
+def test_a_tombstone_that_the_server_should_have_forgotten_stays() -> None:
+    # given one that another program wrote two hours ago, for ever
+    stored, deleted = StoredObjects(), OURS._replace(position=7, deleted=True)
+    stored.note_read(("quotas", "a/b/c"), deleted, now=0, age_s=7_200)
+
+    # when the messages are counted, then it is there
+    assert list(stored.count("quotas", now=10)) == [1]

@@ -51,10 +51,17 @@ def _two(large: int, unit: str, small: int, lesser: str) -> str:
 
 def age(since: str, now: datetime) -> str:
     """The time since an RFC 3339 timestamp, for people; `<unknown>` for any other text."""
+    begin = moment(since)
+    return "<unknown>" if begin is None else human((now - begin).total_seconds())
+
+
+def moment(text: str) -> datetime | None:
+    """The moment that an RFC 3339 timestamp names, UTC being its zone if it has none.
+
+    None for any other text.
+    """
     try:
-        begin = datetime.fromisoformat(since)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        return "<unknown>"
-    if begin.tzinfo is None:
-        begin = begin.replace(tzinfo=UTC)
-    return human((now - begin).total_seconds())
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

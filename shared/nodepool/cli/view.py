@@ -164,7 +164,7 @@ def _sort_key(path: "Path", document: Document) -> tuple[int, float, str] | tupl
         case [bool(value) | str(value), *_]:
             return 1, 0.0, str(value)
         case [int(value) | float(value), *_]:
-            return 0, float(value), ""
+            return 0, value, ""
         case [value, *_] if value is not None:
             return 1, 0.0, str(value)
     return ()

@@ -5,6 +5,7 @@ needs.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ DELETING: Final = ("validator", "NodePoolDeleting")
 DELETED: Final = ("validator", "CWNodePoolDeleted")
 """Events by service and name."""
 State = Literal["stored", "deleting", "deleted"]
+_POSITION = re.compile("[0-9]{1,18}")
 
 
 class Accepted(NamedTuple):
@@ -54,7 +56,7 @@ def is_outdated(document: Mapping[str, object], accepted: Accepted | None) -> bo
     if accepted is None or not isinstance(metadata, Mapping):
         return False
     version, generation = str(metadata.get("resourceVersion", "")), metadata.get("generation")
-    if version.isdecimal() and int(version) >= accepted.position:
+    if _POSITION.fullmatch(version) and int(version) >= accepted.position:
         return False
     if accepted.state == "deleted":
         return True

@@ -7,7 +7,7 @@ from nats.errors import Error as NatsError
 
 from nodepool.nats import errors
 from nodepool.nats.addresses import without_password
-from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, InDoubt, ServerRefusal
 
 
 class ClientError(Exception):
@@ -42,7 +42,7 @@ class TimedOut(ClientError):
 
 
 class Unreachable(ClientError):
-    """No server responds, or no control plane has been set up on it."""
+    """No server responds, or it refuses, or no control plane has been set up on it."""
 
 
 @contextmanager
@@ -50,10 +50,13 @@ def translated(url: str) -> Iterator[None]:
     """Turns errors of the bus that are raised inside it into `Unreachable`."""
     try:
         yield
-    except ServerRefusal:
-        raise Unreachable(
-            f"no control plane is set up at {without_password(url)}: start one with 'nodepool up'"
-        ) from None
+    except ServerRefusal as refusal:
+        address = without_password(url)
+        if refusal.code == STREAM_NOT_FOUND:
+            message = f"no control plane is set up at {address}: start one with 'nodepool up'"
+        else:
+            message = f"the server at {address} refuses: {refusal.description} ({refusal.code})"
+        raise Unreachable(message) from None
     except (errors.Unreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
 

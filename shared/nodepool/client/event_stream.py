@@ -8,6 +8,7 @@ from nodepool.client.errors import translated
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
+from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 if TYPE_CHECKING:
@@ -67,15 +68,9 @@ class EventStream(Session):
             low = 1
             while low < high:
                 middle = (low + high) // 2
-                stored = await self._time_of(middle)
-                if stored is not None and stored >= time:
+                entry = await api.message_at(self._connection, STREAM, middle)
+                if entry is not None and entry.time >= time:
                     high = middle
                 else:
                     low = middle + 1
         return low
-
-    async def _time_of(self, position: int) -> datetime | None:
-        """When the first message at or after a position was stored."""
-        manager = self._connection.jsm()
-        message = await manager.get_msg(STREAM, seq=position, subject=">", next=True)
-        return message.time

@@ -126,13 +126,16 @@ class ReadModel(Session):
 def document_of(entry: Entry) -> Document | None:
     """The object that a message of a bucket holds; None for the mark of its deletion.
 
-    None as well for what is no JSON object: someone else wrote that, and the aggregator writes its
-    own over it.
+    None as well for what is no JSON object, or has halves of characters in it, which cannot be
+    printed: someone else wrote that, and the aggregator writes its own over it.
     """
     if not entry.content or entry.headers.get("KV-Operation") in ("DEL", "PURGE"):
         return None
     try:
-        document = json.loads(entry.content)
+        text = entry.content.decode()  # The module json lets halves of characters pass.
+        document = json.loads(text)
+        if "\\u" in text:  # They can be written so, too.
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -8,19 +8,21 @@ from uuid import uuid4
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import misnamed
 from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.contract.decode import size_fault
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats import api
-from nodepool.nats.connection import RETRY_S, Connection
+from nodepool.nats.back_off import pause_s
+from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
 from nodepool.nats.errors import Busy, InDoubt, ServerRefusal
 
 PUBLISH_S = 2.0
 """How long one attempt to publish may take, in seconds."""
 WAIT_S = 0.5
 """The pause before a command is sent again that was one too many; each is twice as long."""
-WAIT_MAX_S = 4.0
+WAIT_MAX_S = 2.0
 """The longest such pause, in seconds."""
 
 
@@ -45,7 +47,7 @@ class Sender:
         self._timeout_s = timeout_s
 
     async def send(self, command: Command) -> Outcome:
-        """The outcome of a command; a command with an invalid name is refused without sending.
+        """The outcome of a command; one with an invalid name, or too large, is not sent.
 
         One that is refused because too many are waiting is sent again, until the time is up.
         """
@@ -53,13 +55,12 @@ class Sender:
         if refusal is not None:
             return refusal
         clock = asyncio.get_running_loop().time
-        ends, pause_s = clock() + self._timeout_s, WAIT_S
+        ends, refusals = clock() + self._timeout_s, 0
         while True:
             outcome = await self._attempt(command, ends - clock())
             is_excess = isinstance(outcome, Refused) and outcome.reason == TOO_MANY
-            pause_s = min(2 * pause_s, WAIT_MAX_S)
-            # Those that were refused together had better not come back together.
-            wait_s = pause_s * random.uniform(0.25, 0.5)
+            refusals += 1
+            wait_s = pause_s(refusals, WAIT_S, WAIT_MAX_S, random.random())
             if not is_excess or clock() + wait_s >= ends:
                 return outcome
             await asyncio.sleep(wait_s)
@@ -68,6 +69,9 @@ class Sender:
         id = str(uuid4())
         name = type(command).__name__
         content = encoded(command, id, self._source)
+        if too_large := size_fault(content):
+            # The services do not look for an id in so much, so that their refusal has another one.
+            return Refused("", "Invalid", too_large)
         outcome = self._outcomes.expect(id)
         position = 0
         try:
@@ -86,13 +90,15 @@ class Sender:
 
         The id in its envelope makes repetitions harmless: the services do not process them again.
         """
+        failures = 0
         while True:
             try:
                 return await api.publish_event(
                     self._connection, subject, content, timeout_s=PUBLISH_S
                 )
             except (InDoubt, Busy):
-                await asyncio.sleep(RETRY_S)
+                failures += 1
+                await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
 
 
 def encoded(command: Command, id: str, source: str) -> bytes:

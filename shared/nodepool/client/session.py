@@ -15,7 +15,7 @@ from nodepool.contract.log import Entry
 from nodepool.nats import api, errors
 from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import RETRY_S, Connection, connect
-from nodepool.nats.errors import ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, ServerRefusal
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 
@@ -26,8 +26,6 @@ CONNECTING_S: Final = 5.0
 """How long connecting may take at most, in seconds."""
 FILTERS_MAX: Final = 16
 """With more filters than this on one reader, one wide filter is cheaper, and skipping the rest."""
-STREAM_NOT_FOUND: Final = 10059
-"""The server's error code for a stream that does not exist."""
 
 
 class Session:

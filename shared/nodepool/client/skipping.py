@@ -4,6 +4,7 @@ from nodepool.client.errors import ClientError, Unreachable, translated
 from nodepool.client.session import Session
 from nodepool.contract.log import LogId
 from nodepool.nats import skipping
+from nodepool.nats.addresses import without_password
 from nodepool.nats.errors import Conflict
 from nodepool.nats.skipping import Standing
 from nodepool.nats.streams import STREAM, stream_info
@@ -34,5 +35,5 @@ class Operator(Session):
     async def _log(self) -> LogId:
         info = await stream_info(self._connection, STREAM)
         if info is None:
-            raise Unreachable(f"there is no log at {self.url}")
+            raise Unreachable(f"there is no log at {without_password(self.url)}")
         return info.log

@@ -214,7 +214,10 @@ def has_condition(document: Document, condition: str, status: str) -> bool:
     metadata, state = document.get("metadata"), document.get("status")
     conditions = state.get("conditions") if isinstance(state, Mapping) else None
     generation = metadata.get("generation") if isinstance(metadata, Mapping) else None
-    for candidate in conditions or ():
+    for candidate in conditions if isinstance(conditions, list) else ():
+        # Whatever lies there, any program may have written it.
+        if not isinstance(candidate, Mapping):
+            continue
         if str(candidate.get("type")).lower() == condition.lower():
             is_current: bool = candidate.get("observedGeneration", generation) == generation
             return is_current and str(candidate.get("status")).lower() == status.lower()

@@ -230,14 +230,20 @@ def _decode_command(
     )
 
 
+def size_fault(content: bytes) -> str | None:
+    """Why a command is refused for its size; None for one that is not."""
+    if len(content) <= COMMAND_BYTES_MAX:
+        return None
+    return f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
+
+
 def _opened(content: bytes, header: Mapping[str, str], position: int) -> _Opened:
     """A command taken apart, in whichever of the three ways it was sent."""
     id = header.get("ce-id") or header.get("nats-msg-id") or ""
     if not 0 < len(id) <= ID_MAX:
         id = str(position)
-    if len(content) > COMMAND_BYTES_MAX:
-        fault = f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
-        return _Opened({}, None, id, fault)
+    if too_large := size_fault(content):
+        return _Opened({}, None, id, too_large)
     try:
         outer = from_json(content)
     except ValueError as error:

@@ -6,6 +6,7 @@ when JetStream starts. So both end when JetStream is stopped and started inside 
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOM_BYTES = 4 << 20
@@ -15,6 +16,8 @@ LOG_BYTES_MAX = 1 << 20
 
 _SIGNS = (b"no space left on device", b"disk quota exceeded", b"file resource limits exceeded")
 """What the server logs, in small letters, when it has no room."""
+_OF_CLIENT = b" - cid:"
+"""What stands in a line about a connection, which may quote whatever its client has sent."""
 
 
 class DiskWatch:
@@ -37,8 +40,8 @@ class DiskWatch:
 
     def check(self) -> bool:
         """Reads what the server has logged; whether it is full, and storing is worth a try."""
-        lines = self._new_lines().lower()
-        self._is_full = self._is_full or any(sign in lines for sign in _SIGNS)
+        lines = [line.lower() for line in self._new_lines() if _OF_CLIENT not in line]
+        self._is_full = self._is_full or any(sign in line for line in lines for sign in _SIGNS)
         return self._is_full and self._has_room()
 
     def relieved(self) -> None:
@@ -46,18 +49,20 @@ class DiskWatch:
         self._new_lines()
         self._is_full = False
 
-    def _new_lines(self) -> bytes:
+    def _new_lines(self) -> Sequence[bytes]:
+        """The whole lines that were added; the last ones where those are many."""
         try:
             size = self._log_file.stat().st_size
             with self._log_file.open("rb") as log:
                 # A log that was begun anew is shorter.
-                start = self._read if self._read <= size else 0
-                log.seek(max(start, size - LOG_BYTES_MAX))
-                lines = log.read(LOG_BYTES_MAX)
-                self._read = log.tell()
+                begin = self._read if self._read <= size else 0
+                start = log.seek(max(begin, size - LOG_BYTES_MAX))
+                text, newline, _ = log.read(LOG_BYTES_MAX).rpartition(b"\n")
         except OSError:
-            return b""
-        return lines
+            return ()
+        self._read = start + len(text) + len(newline)
+        lines = text.split(b"\n")
+        return lines if start == begin else lines[1:]
 
     def _has_room(self) -> bool:
         try:

@@ -98,10 +98,14 @@ async def _direct_get(client: Client, stream: str, body: Mapping[str, object]) -
 
 
 def _entry(reply: Msg, headers: Mapping[str, str]) -> Entry:
-    # The server writes nanoseconds, Python reads microseconds.
-    time = datetime.fromisoformat(headers["Nats-Time-Stamp"][:26].rstrip("Z") + "+00:00")
     position, subject = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
+    time = parse_time(headers["Nats-Time-Stamp"])
     return Entry(position, time, subject, reply.data, headers)
+
+
+def parse_time(text: str) -> datetime:
+    """A moment as the server writes it, in UTC: with nanoseconds, of which Python reads micro."""
+    return datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00")
 
 
 async def publish(

@@ -9,7 +9,7 @@ from nodepool.nats.connection import Connection
 from nodepool.nats.errors import StreamChanged
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import Reader
-from nodepool.nats.streams import provision_stream, stream_info, streams
+from nodepool.nats.streams import StreamInfo, provision_stream, stream_info, streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Bus:
     replicas: int = 1
 
 
-async def restore_bucket(bus: Bus, bucket: str) -> bool:
-    """Makes a bucket again where it is gone; whether it was."""
+async def restore_bucket(bus: Bus, bucket: str) -> StreamInfo | None:
+    """A bucket as it is; None where it was gone, and has been made again."""
     name = f"KV_{bucket}"
-    if await stream_info(bus.connection, name) is not None:
-        return False
-    await provision_stream(bus.connection, name, streams(bus.replicas)[name])
-    return True
+    info = await stream_info(bus.connection, name)
+    if info is None:
+        await provision_stream(bus.connection, name, streams(bus.replicas)[name])
+    return info
 
 
 async def read_bucket(

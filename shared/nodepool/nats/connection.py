@@ -30,8 +30,8 @@ ErrorListener = Callable[[Exception], None]
 FaultListener = Callable[[str], None]
 RETRY_S = 0.05
 RETRY_MAX_S = 0.4
-"""The pauses between two attempts to reach a server: the first, and the longest. A longer one would
-be seen in how late a service is at work again after its server is."""
+"""The pauses between two attempts to reach a server, or to read from it: the first and the longest.
+A longer one would be seen in how late a service is at work again after its server is."""
 STABLE_S = 2.0
 """A connection that lasts longer ends the series of attempts that the pauses are counted in."""
 CONNECT_S = 2

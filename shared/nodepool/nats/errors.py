@@ -1,5 +1,8 @@
 """What can go wrong between a program and the log; each error says what is stored for certain."""
 
+STREAM_NOT_FOUND = 10059
+"""The code of the JetStream API for a stream that is not there."""
+
 
 class Unreachable(Exception):
     """No server answers; the message is one line that names the server and the remedy.
@@ -30,12 +33,14 @@ class InDoubt(Exception):
 class ServerRefusal(Exception):
     """The server refuses for a reason of its own, such as a full disk. Nothing was stored.
 
-    `code` is the `err_code` of the JetStream API; 0 where the client refused before sending.
+    `code` is the `err_code` of the JetStream API, 0 where the client refused before sending;
+    `description` is what the server says.
     """
 
     def __init__(self, code: int, description: str) -> None:
         super().__init__(f"the server refuses: {description} ({code})")
         self.code = code
+        self.description = description
 
 
 class Busy(ServerRefusal):

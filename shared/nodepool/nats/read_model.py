@@ -169,12 +169,15 @@ class ReadModelWriter(Generic[S, I]):
         self._stored.clear()
         others, now = 0, asyncio.get_running_loop().time()
         for bucket in self._rendering.buckets:
-            if await restore_bucket(self._bus, bucket):
+            info = await restore_bucket(self._bus, bucket)
+            if info is None:
                 self._report(f"bucket {bucket} was gone", 1)
             async for entries in read_bucket(self._connection, bucket):
                 for number, entry in enumerate(entries, 1):
                     stored = stored_object(entry.headers, entry.position)
-                    self._stored.note(key_of_object(bucket, entry.subject), stored, now)
+                    key = key_of_object(bucket, entry.subject)
+                    age_s = (info.time - entry.time).total_seconds() if info else 0.0
+                    self._stored.note_read(key, stored, now, max(age_s, 0.0))
                     others += stored.log not in ("", self._bus.log) and not stored.deleted
                     if number % KEYS_PER_TURN == 0:
                         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ for many seconds after a server restart.
 import asyncio
 import json
 import os
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -18,7 +19,8 @@ from nats.errors import Error as NatsError
 
 from nodepool.contract.log import Entry
 from nodepool.nats.api import request
-from nodepool.nats.connection import RETRY_S, Connection
+from nodepool.nats.back_off import pause_s
+from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
 from nodepool.nats.consumers import consumer_config, delivery_of
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.filtering import Filtering
@@ -78,9 +80,7 @@ class Reader:
         self._buffer: deque[Entry] = deque()
         self._arrived = asyncio.Event()
         self._last_sign_of_life = 0.0
-        self._requested = 0
-        self._received = 0
-        self._remaining = 0
+        self._requested = self._received = self._remaining = 0
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._consumer = ""
@@ -133,8 +133,7 @@ class Reader:
             with suppress(NatsError, OSError):
                 await subscription.unsubscribe()
                 if consumer and self._client.is_connected:
-                    delete = f"$JS.API.CONSUMER.DELETE.{self._stream}.{consumer}"
-                    await self._client.publish(delete)
+                    await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{consumer}")
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """The messages that have arrived, at least one; none after `timeout_s` seconds."""
@@ -171,16 +170,17 @@ class Reader:
 
     async def _create(self, *, filtered: bool | None = None) -> None:
         """Creates a consumer that starts after the last position; tries until it succeeds."""
+        failures = 0
         while not self._closed:
             try:
                 await self._begin(filtered=filtered)
                 return
             except StreamChanged as change:
-                self._changed = change
-                self._closed = True
+                self._changed, self._closed = change, True
                 self._arrived.set()
             except (Conflict, ServerRefusal, InDoubt, NatsError, OSError):
-                await asyncio.sleep(RETRY_S)
+                failures += 1
+                await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
 
     async def _begin(self, *, filtered: bool | None) -> None:
         try:

@@ -219,10 +219,17 @@ class StoredObjects:
         self._objects.pop(key, None)
         self._tombstones.pop(key, None)
 
-    def note_read(self, key: ObjectKey, written: StoredObject, now: float) -> None:
-        """Remembers a write that was read, unless a later one of the object is known."""
+    def note_read(
+        self, key: ObjectKey, written: StoredObject, now: float, age_s: float = 0.0
+    ) -> None:
+        """Remembers a write that was read, unless a later one of the object is known.
+
+        age_s: how long ago it was stored, in seconds.
+        """
         if written.position > self.get(key).position:
-            self.note(key, written, now)
+            # What the server should have forgotten stays: another program wrote it for ever.
+            is_kept = age_s > TOMBSTONE_S + EXPIRY_S
+            self.note(key, written, now if is_kept else now - age_s)
 
     def count(self, bucket: str, now: float) -> range:
         """How many messages the bucket may hold, when this is all that is known of it.
@@ -244,6 +251,7 @@ class StoredObjects:
         self._tombstones.clear()
 
     def _forget_expired(self, now: float) -> None:
-        # Tombstones are in the order of their expiry.
+        # Tombstones are in the order of their expiry; those that were read only about so, and one
+        # behind a later one is forgotten with it.
         while self._tombstones and self._tombstones[key := next(iter(self._tombstones))] <= now:
             del self._tombstones[key], self._objects[key]

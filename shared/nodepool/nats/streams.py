@@ -2,14 +2,15 @@
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from nats.aio.client import Client
 
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import SUBJECTS, LogId
-from nodepool.nats.api import request
-from nodepool.nats.errors import LogChanged, ServerRefusal
+from nodepool.nats.api import parse_time, request
+from nodepool.nats.errors import STREAM_NOT_FOUND, LogChanged, ServerRefusal
 
 STREAM = "NODEPOOL"
 """The log."""
@@ -27,20 +28,20 @@ Config = Mapping[str, object]
 
 _OTHER_SETTINGS = 10058
 """The API's code for a stream that is there under this name with other settings."""
-_NOT_FOUND = 10059
-"""The API's code for a stream that is not there."""
 
 
 class StreamInfo(NamedTuple):
     """A stream as it is on the server.
 
     created: the moment at which it was made, as the server writes it.
+    time: the moment at which it was so, by the clock that its messages have their times from.
     metadata: what programs have noted on it.
     messages: how many it holds.
     last: the position of its newest message; 0 for one that never had any.
     """
 
     created: str
+    time: datetime
     metadata: Mapping[str, str]
     messages: int
     last: int
@@ -156,14 +157,15 @@ async def stream_info(client: Client, stream: str) -> StreamInfo | None:
     try:
         info = await request(client, f"$JS.API.STREAM.INFO.{stream}")
     except ServerRefusal as refusal:
-        if refusal.code != _NOT_FOUND:
+        if refusal.code != STREAM_NOT_FOUND:
             raise
         return None
     config, state = info["config"], info["state"]
     assert isinstance(config, dict), "a stream's info has its configuration"
     assert isinstance(state, dict), "a stream's info has a state"
     metadata = config.get("metadata") or {}
-    return StreamInfo(str(info["created"]), metadata, int(state["messages"]), state["last_seq"])
+    created, time = str(info["created"]), parse_time(str(info["ts"]))
+    return StreamInfo(created, time, metadata, int(state["messages"]), state["last_seq"])
 
 
 async def verify_log(client: Client, log: LogId, read_to: int) -> None:

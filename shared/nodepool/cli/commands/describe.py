@@ -16,6 +16,7 @@ from nodepool.cli.options import Files, files_options, objects_argument, selecte
 from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.sources import EVENTS_KEPT, Item, read
+from nodepool.cli.times import moment
 from nodepool.cli.view import View
 
 if TYPE_CHECKING:
@@ -84,11 +85,5 @@ async def _recent_events(
     since = now - EVENTS_KEPT
     pool, node = (name, "") if view.kind is NODEPOOL else ("", name)
     events = [event async for event in client.events(pool=pool, node=node, since=since)]
-    return counted(of_present_life(events, _created(document) or since))
-
-
-def _created(document: Document) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text(document, "metadata", "creationTimestamp"))
-    except ValueError:
-        return None
+    created = moment(text(document, "metadata", "creationTimestamp"))
+    return counted(of_present_life(events, created or since))
