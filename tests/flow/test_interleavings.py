@@ -24,7 +24,7 @@ from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from support.world_harness import WorldHarness
 
 MACHINES = 12
-EXAMPLES = 40
+EXAMPLES = 20
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 """Without the phase that explains a failure, which traces every line."""
 STEPS = 200

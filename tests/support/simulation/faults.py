@@ -109,7 +109,7 @@ class LossyLog(Log):
         position = super().commit(proposal)
         if position is not None and next(self.commits) % 7 == 6:
             lost = self.entries[-2]
-            self.entries[-2] = lost._replace(subject="np.lost")
+            self.entries[-2] = lost._replace(subject="np.cmd.lost.lost.lost.Lost")
         return position
 
 
