@@ -38,8 +38,8 @@ class Context(NamedTuple):
     position: its sequence in the stream.
     time: when the server stored it. A service has no other clock, so a replay sees the same time.
     id: the id of the message; a command's is chosen by its sender.
-    due: the moment that a `Wake` names, which was the next in the state that a replica had stored;
-        None for any other input.
+    due: the moment that a `Wake` names, which was the next in the state that a replica had stored,
+        as long as nobody else may publish one; None for any other input.
     """
 
     position: int

@@ -131,7 +131,7 @@ async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
 
 
 async def prepare(url: str, commands: Sequence[Command]) -> None:
-    """Has these commands accepted, one after the other where they depend on each other."""
+    """Has these commands accepted; TimeoutError where they are not within `PATIENCE_S`."""
     connection = await connect(url, "bench")
     await provision(connection)
     outcomes = Reader(connection, STREAM, ["np.evt.*.*.*.*.CommandAccepted"])
@@ -140,8 +140,9 @@ async def prepare(url: str, commands: Sequence[Command]) -> None:
         subject, content, _ = envelope(command, f"site-{number}")
         await api.publish_event(connection, subject, content)
     accepted = 0
-    while accepted < len(commands):
-        accepted += len(await outcomes.next(timeout_s=60))
+    async with asyncio.timeout(PATIENCE_S):
+        while accepted < len(commands):
+            accepted += len(await outcomes.next(timeout_s=60))
     await outcomes.close()
     await connection.close()
 
