@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +14,7 @@ from faults.chaos import Chaos
 from faults.cluster import SIZE, Cluster
 from faults.load import LiveLog, Load
 from faults.processes import Process, service_processes
+from faults.progress import behind
 from faults.redecide import differences
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import Entry, LogId
@@ -70,7 +72,7 @@ class Report:
             yield f"{name:<16}{count:>8}"
         yield from self.violations or ["nothing is lost, doubled or otherwise wrong"]
         if self.kept:
-            yield f"its log lies in {self.kept}"
+            yield f"its log, and those of all processes, lie in {self.kept}"
 
 
 async def run(seed: int, seconds: float) -> Report:
@@ -80,14 +82,17 @@ async def run(seed: int, seconds: float) -> Report:
             cluster = Cluster(Path(folder), find_server(os.environ.get("NODEPOOL_NATS_SERVER")))
             processes = service_processes(Path(folder), cluster.url, SIZE)
             try:
-                return await _Run(seed, cluster, processes).run(seconds)
+                return await _Run(seed, cluster, processes, Path(folder)).run(seconds)
             finally:
                 for process in (*processes, *cluster.servers):
                     await process.kill()
 
 
 class _Run:
-    def __init__(self, seed: int, cluster: Cluster, processes: Sequence[Process]) -> None:
+    def __init__(
+        self, seed: int, cluster: Cluster, processes: Sequence[Process], folder: Path
+    ) -> None:
+        self._folder = folder
         self._cluster = cluster
         self._services = processes
         self._report = Report(seed)
@@ -164,14 +169,19 @@ class _Run:
             await process.start()
 
     async def _calm(self, connection: Connection) -> None:
-        """Returns when every command is stored, and nothing has happened for a while."""
+        """Returns when all is stored and processed, and nothing has happened for a while.
+
+        A service that is late, and will say nothing, is not to be taken for a quiet one.
+        """
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with asyncio.timeout(CALM_S):
             while True:
                 before = self._progress()
                 await asyncio.sleep(QUIET_S)
-                if not self._log.waiting and self._progress() == before:
+                if self._log.waiting or behind(services(), self._log.entries):
+                    continue
+                if self._progress() == before:
                     with suppress(InDoubt, ServerRefusal):
                         if await api.last_position(connection, STREAM) == self._auditor.position:
                             break
@@ -229,18 +239,22 @@ class _Run:
         every = (*self._services, *self._cluster.servers)
         report.restarts = sum(process.starts - 1 for process in every)
         if report.violations:
-            report.kept = _keep(self._log.entries)
+            report.kept = _keep(self._log.entries, self._folder)
         return report
 
 
-def _keep(entries: Sequence[Entry]) -> str:
-    """Writes a log to a file, one message a line; the path of the file."""
-    handle, path = tempfile.mkstemp(prefix="nodepool-faults-", suffix=".log")
-    with os.fdopen(handle, "w") as file:
+def _keep(entries: Sequence[Entry], logs: Path) -> str:
+    """Writes a log to a file, one message a line, and copies those of processes; their folder."""
+    folder = Path(tempfile.mkdtemp(prefix="nodepool-faults-"))
+    with (folder / "stream.log").open("w", encoding="utf-8") as file:
         for entry in entries:
             content = entry.content.decode(errors="backslashreplace")
-            file.write(f"{entry.position} {entry.time.isoformat()} {entry.subject} {content}\n")
-    return path
+            headers = json.dumps(dict(entry.headers))
+            moment = entry.time.isoformat()
+            file.write(f"{entry.position} {moment} {entry.subject} {headers} {content}\n")
+    for path in (*logs.glob("*.log*"), *logs.glob("*/server.log")):
+        shutil.copy(path, folder / "-".join(path.relative_to(logs).parts))
+    return str(folder)
 
 
 async def _provisioned(connection: Connection) -> LogId:
