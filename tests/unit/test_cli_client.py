@@ -96,7 +96,7 @@ REFUSED = CommandRefused(
 
 def test_each_outcome_goes_to_the_command_with_its_id() -> None:
     async def story() -> tuple[object, object]:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
         first, second = pending.expect("c1"), pending.expect("c2")
         for message in (
             outcome(REFUSED, "another client's"),
@@ -116,7 +116,7 @@ def test_each_outcome_goes_to_the_command_with_its_id() -> None:
 
 def test_an_outcome_that_is_no_longer_expected_is_dropped() -> None:
     async def story() -> bool:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
         future = pending.expect("c1")
         pending.forget("c1")
         pending.receive(outcome(ACCEPTED, "c1"))
