@@ -34,6 +34,8 @@ from nodepool.contract.events import (
     NodePoolValidated,
     QuotaChecked,
 )
+from nodepool.contract.keys import pool_key
+from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePoolSpec
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
@@ -41,6 +43,7 @@ from support.single import NOON, SingleService
 EAST, WEST = "US-EAST-04A", "US-WEST-04A"
 H100, H200, CPU = "gd-8xh100ib-i128", "gd-8xh200ib-i128", "turin-gp"
 LIKELY, POSSIBLE, LIMITED, NOT_AVAILABLE, SKU_UNAVAILABLE = Availability
+TRAIN = pool_key("acme", "prod", "train")
 GENERAL = [name for name, zone in ZONES.items() if zone.access is Access.GENERAL]
 
 
@@ -58,10 +61,11 @@ class Story(SingleService[State, Hears, Says]):
 
     def want(self, target: int) -> None:
         """The NodePool `acme/prod/train` wants so many Nodes in the east, as its quota allows."""
-        of = {"org": "acme", "cluster": "prod", "pool": "train", "uid": "u", "generation": 1}
         self.process(
             NodePoolValidated(
-                **of,
+                **pool_fields(TRAIN),
+                uid="u",
+                generation=1,
                 zone=EAST,
                 version=1,
                 created=NOON,
@@ -72,7 +76,9 @@ class Story(SingleService[State, Hears, Says]):
         )
         self.process(
             QuotaChecked(
-                **of,
+                **pool_fields(TRAIN),
+                uid="u",
+                generation=1,
                 reason=Quota.UNDER,
                 granted=target,
                 zone=EAST,
@@ -86,9 +92,7 @@ class Story(SingleService[State, Hears, Says]):
         """The NodePool gets a machine."""
         self.process(
             CWNodeAssigned(
-                org="acme",
-                cluster="prod",
-                pool="train",
+                **pool_fields(TRAIN),
                 uid="u",
                 node=f"m{number}",
                 zone=EAST,
@@ -102,9 +106,7 @@ class Story(SingleService[State, Hears, Says]):
         """A machine of the NodePool goes to triage."""
         self.process(
             CWNodeRegistrationFailed(
-                org="acme",
-                cluster="prod",
-                pool="train",
+                **pool_fields(TRAIN),
                 uid="u",
                 node=f"m{number}",
                 zone=EAST,

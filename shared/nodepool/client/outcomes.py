@@ -10,11 +10,11 @@ from nodepool.contract.decode import decode
 from nodepool.contract.events import CapacityFound, CommandAccepted, CommandRefused
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, Envelope
+from nodepool.contract.messages import Command, Envelope, Event
 from nodepool.nats.reader import Reader
 
 Outcome = CommandAccepted | Refused | NoOutcome
-A = TypeVar("A", CommandAccepted, CapacityFound)
+A = TypeVar("A", bound=CommandAccepted | CapacityFound)
 """What a command is answered with where it is not refused."""
 
 
@@ -64,7 +64,7 @@ class PendingOutcomes(Generic[A]):
 
 
 def outcome_filters(
-    commands: Iterable[Command], answer: type[CommandAccepted | CapacityFound] = CommandAccepted
+    commands: Iterable[Command], answer: type[Event] = CommandAccepted
 ) -> list[str]:
     """The subject filters that catch the outcomes of these commands: `answer`, or a refusal."""
     paths = {tuple(map(token, command.path)) for command in commands}
