@@ -260,9 +260,11 @@ def test_zones_are_ranked_by_where_capacity_is_likely(nodepool: Nodepool) -> Non
             "tags": ["Likely available"],
         },
     }
-    assert nodepool("find", "capacity", f"{H100}=2", "-o", columns).out.splitlines()[1] == (
-        f"{ZONE}   Likely available"
-    )
+    custom = nodepool("find", "capacity", f"{H100}=2", "-o", columns).out.splitlines()
+    assert [re.split(r"\s{2,}", line) for line in custom[:2]] == [
+        ["ZONE", "TAG"],
+        [ZONE, "Likely available"],
+    ]
     assert nodepool("find", "capacity", f"{H100}=2", "-o", "name").out.startswith(f"zone/{ZONE}\n")
 
 

@@ -1,4 +1,4 @@
-"""`nodepool find`: which zones are likely to have what is wanted."""
+"""`nodepool find capacity`: which zones are likely to have so many spot Nodes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def find() -> None:
 def _selections(
     _: click.Context, __: click.Parameter, words: Sequence[str]
 ) -> tuple[Selection, ...]:
-    """Instance types and counts; how many there may be of each is for the server to say."""
+    """Instance types and counts; which of them make a query is checked when it is made."""
     return tuple(map(_selection, words))
 
 
@@ -53,7 +53,11 @@ def _selection(word: str) -> Selection:
 def capacity(
     settings: Settings, selections: Sequence[Selection], form: Format, no_headers: bool
 ) -> int:
-    """Rank the zones by how likely they have so many spot Nodes now; nothing is reserved."""
+    """Rank zones by where spot Nodes are likely.
+
+    Each zone that is open to all customers has a tag for every selection, and as a whole the worst
+    of these. What was found holds for the moment, and nothing is reserved.
+    """
 
     async def work(client: "Client") -> None:
         _print(await client.find_capacity(selections), form, no_headers=no_headers)
