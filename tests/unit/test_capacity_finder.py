@@ -226,9 +226,13 @@ def test_a_machine_in_triage_does_not_count_until_it_is_repaired() -> None:
     story.process(MachineRepaired(zone=EAST, machine="m1"))
     story.process(MachineAdded(zone=EAST, machine="m1", instance_type=H100))
 
-    # then it counts once
+    # then it counts once, among the free ones and among those in service
+    repaired = [story.tag_of(count) for count in (1, 2, 3)]
+    story.want(1)
+    story.assign(2)
     assert broken == [LIKELY, NOT_AVAILABLE]
-    assert [story.tag_of(count) for count in (1, 2, 3)] == [LIKELY, LIKELY, NOT_AVAILABLE]
+    assert repaired == [LIKELY, LIKELY, NOT_AVAILABLE]
+    assert [story.tag_of(count) for count in (1, 2, 3)] == [LIKELY, LIMITED, NOT_AVAILABLE]
 
 
 def test_a_zone_that_does_not_offer_the_type_has_no_such_sku() -> None:
@@ -372,6 +376,11 @@ def test_clusters_and_machines_in_service_survive_a_snapshot() -> None:
             "gd-8xh200 is not a known instance type; did you mean gd-8xh200ib-i128?",
         ),
         (query(("x", 1)), "selections[0].instanceType", "x is not a known instance type"),
+        (
+            query(("gd-1xgh200", 1)),
+            "selections[0].instanceType",
+            "gd-1xgh200 is a Superchip instance type, which is not offered as spot",
+        ),
         (
             query(("gb200-4x", 18)),
             "selections[0].instanceType",
