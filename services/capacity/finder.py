@@ -1,6 +1,6 @@
 """The Capacity Finder: how likely each zone has so many spot Nodes of each of some types.
 
-A zone's tag for a selection follows from four numbers of its offering, in this order:
+A zone's tag for a selection is the first of these that holds:
 
 * SKU unavailable: the zone does not offer the type.
 * Likely available: so many machines are free that nobody waits for.
