@@ -1,8 +1,11 @@
 """Are there as many machines as are wanted, and where?"""
 
+from nodepool.contract.commands import FindCapacity
 from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityFound,
+    ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -15,7 +18,9 @@ from nodepool.contract.events import (
 )
 
 Hears = (
-    NodePoolValidated
+    FindCapacity
+    | ClusterRegistered
+    | NodePoolValidated
     | NodePoolDeleting
     | QuotaChecked
     | CWNodeAssigned
@@ -24,4 +29,4 @@ Hears = (
     | MachineAdded
     | MachineRepaired
 )
-Says = CapacityChecked | CapacityCheckFailed | CWInsufficientCapacity
+Says = CapacityChecked | CapacityCheckFailed | CapacityFound | CWInsufficientCapacity

@@ -1,16 +1,19 @@
-"""What the capacity service says: how many of the Nodes that a NodePool wants could be had now."""
+"""What the capacity service says: how many of the Nodes that are wanted could be had now."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from capacity import Hears, Says
+from capacity.finder import answer
 from capacity.pool import Pool, Said, Warned
 from capacity.state import State, evolve
 from capacity.supply import Share, share_of, shares
 from capacity.verdict import verdict, warning
+from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import (
     CapacityCheckFailed,
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
@@ -22,16 +25,23 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.messages import pool_fields
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """The verdict on what a NodePool was granted; verdicts on others follow in `reconcile`."""
+def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+    """The answer to a query, and the verdict on what a NodePool was granted.
+
+    Verdicts on other NodePools follow in `reconcile`.
+    """
     match message:
+        case FindCapacity():
+            yield from answer(state, message)
         case QuotaChecked(key=key, uid=uid):
             yield from _checked(state, state.pool(key, uid))
         case (
-            NodePoolValidated()
+            ClusterRegistered()
+            | NodePoolValidated()
             | NodePoolDeleting()
             | CWNodeAssigned()
             | CWNodeDeleted()

@@ -1,4 +1,4 @@
-"""The state of the capacity service: machines, NodePools, and the demand for each offering."""
+"""The state of the capacity service: machines, clusters, NodePools, the demand for offerings."""
 
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -7,10 +7,13 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.pool import Offering, Pool, Said, Warned
+from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityFound,
+    ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -23,20 +26,25 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory
+from nodepool.state.inventory import TRIAGE, Inventory, Machine
 from nodepool.state.work import WithWork
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[OfferingKey | PoolKey]):
-    """NodePools, offerings, machines.
+    """NodePools, offerings, machines, clusters.
 
     The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
+
+    healthy: how many machines of an offering are in service, free or not.
+    zones: the zones in which an organisation has a cluster, in alphabetical order.
     """
 
     pools: Map[PoolKey, Pool] = Map()
     offerings: Map[OfferingKey, Offering] = Map()
     inventory: Inventory = Inventory()
+    healthy: Map[OfferingKey, int] = Map()
+    zones: Map[str, tuple[str, ...]] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
         """The NodePool of this key, if it is the one with this uid."""
@@ -51,6 +59,9 @@ class State(WithWork[OfferingKey | PoolKey]):
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; a message about an unknown NodePool changes no NodePool."""
     match message:
+        case ClusterRegistered(org=org, zone=zone):
+            zones = {*state.zones.get(org, ()), zone}
+            return replace(state, zones=state.zones.set(org, tuple(sorted(zones))))
         case NodePoolValidated():
             return _specified(state, message)
         case QuotaChecked(key=key, uid=uid):
@@ -59,12 +70,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             inventory = state.inventory.assign(machine, message.key, assignment)
             return _held(replace(state, inventory=inventory), message, machine, 1)
         case CWNodeDeleted(machine_key=machine) | CWNodeRegistrationFailed(machine_key=machine):
-            state = replace(state, inventory=state.inventory.depart(message))
+            state = _stocked(state, machine, state.inventory.depart(message))
             return _held(state, message, machine, -1)
         case NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
-        case MachineAdded(zone=zone, instance_type=instance_type):
-            state = replace(state, inventory=state.inventory.add(message))
+        case MachineAdded(machine_key=machine, zone=zone, instance_type=instance_type):
+            state = _stocked(state, machine, state.inventory.add(message))
             return _supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
@@ -74,6 +85,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _warned(state, state.pools.get(key))
         case CapacityCheckFailed(key=key):
             return _failed(state, state.pools.get(key), context)
+        case FindCapacity() | CapacityFound():
+            return state
         case _:
             assert_never(message)
 
@@ -135,8 +148,23 @@ def _repaired(state: State, key: MachineKey) -> State:
     machine = state.inventory.machines.get(key)
     if machine is None:
         return state
-    state = replace(state, inventory=state.inventory.repair(key))
+    state = _stocked(state, key, state.inventory.repair(key))
     return _supply_changed(state, machine.offering)
+
+
+def _stocked(state: State, key: MachineKey, inventory: Inventory) -> State:
+    """The state with this inventory, in which one machine may have come into service or left it."""
+    before, after = state.inventory.machines.get(key), inventory.machines.get(key)
+    state = replace(state, inventory=inventory)
+    change = _serves(after) - _serves(before)
+    if after is None or not change:
+        return state
+    count = state.healthy.get(after.offering, 0) + change
+    return replace(state, healthy=state.healthy.set(after.offering, count))
+
+
+def _serves(machine: Machine | None) -> bool:
+    return machine is not None and machine.holder != TRIAGE
 
 
 def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> State:

@@ -235,6 +235,72 @@ def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
     assert missing == (1, "", 'error: node "nosuch": not found in demo/demo\n')
 
 
+def test_zones_are_ranked_by_where_capacity_is_likely(nodepool: Nodepool) -> None:
+    one = nodepool("find", "capacity", f"{H100}=2")
+    several = nodepool("find", "capacity", f"{H100}=2", f"{A100}=1000", "--no-headers")
+    first = nodepool("find", "capacity", f"{H100}=2", "-o", "jsonpath={.items[0]}")
+    columns = "custom-columns=ZONE:.metadata.name,TAG:.status.availability"
+
+    header, best, *others = [re.split(r"\s{2,}", line) for line in one.out.splitlines()]
+    assert header == ["ZONE", "AVAILABILITY", "CLUSTER"]
+    assert best == [ZONE, "Likely available", "yes"]
+    assert others[0] == ["RNO2A", "Not available", "no"]
+    assert others[-1] == ["US-WEST-10A", "SKU unavailable", "no"]
+    assert re.split(r"\s{2,}", several.out.splitlines()[0]) == [
+        *(ZONE, "Not available", "yes"),
+        *("Likely available", "Not available"),
+    ]
+    assert json.loads(first.out) == {
+        "kind": "ZoneAvailability",
+        "metadata": {"name": ZONE},
+        "spec": {"selections": [{"instanceType": H100, "count": 2}]},
+        "status": {
+            "availability": "Likely available",
+            "hasCluster": True,
+            "tags": ["Likely available"],
+        },
+    }
+    custom = nodepool("find", "capacity", f"{H100}=2", "-o", columns).out.splitlines()
+    assert [re.split(r"\s{2,}", line) for line in custom[:2]] == [
+        ["ZONE", "TAG"],
+        [ZONE, "Likely available"],
+    ]
+    assert nodepool("find", "capacity", f"{H100}=2", "-o", "name").out.startswith(f"zone/{ZONE}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (
+            ["gd-8xh100=2"],
+            1,
+            "selections[0].instanceType: gd-8xh100 is not a known instance type;"
+            f" did you mean {H100}? (Invalid)",
+        ),
+        (
+            [f"{H100}=0"],
+            1,
+            "selections[0].count: input should be greater than or equal to 1 (Invalid)",
+        ),
+        (
+            [f"{H100}={count}" for count in range(1, 18)],
+            1,
+            "selections: must have from 1 to 16 items, not 17 (Invalid)",
+        ),
+        (
+            [f"{H100}=two"],
+            2,
+            f"TYPE=COUNT: '{H100}=two' must be an instance type and a number of Nodes, such as"
+            " gd-8xh100ib-i128=16 (see nodepool find capacity --help)",
+        ),
+    ],
+)
+def test_a_selection_that_cannot_be_found_is_an_error(
+    nodepool: Nodepool, words: list[str], code: int, error: str
+) -> None:
+    assert nodepool("find", "capacity", *words) == (code, "", f"error: {error}\n")
+
+
 def test_a_wait_that_takes_too_long_exits_with_3(nodepool: Nodepool) -> None:
     done = nodepool("wait", "np", "training", "--for", "condition=Quota=False", "--timeout", "0")
 

@@ -123,7 +123,7 @@ def test_a_command_that_is_not_stored_is_sent_again_less_and_less_often(
     async def story() -> tuple[Outcome, int]:
         # given a server without a log
         connection = await connect(server.url, "test")
-        outcomes = PendingOutcomes(Reader(connection, STREAM, []))
+        outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
         sender = Sender(connection, outcomes, source="test", timeout_s=3)
 
         # when a command is sent

@@ -25,11 +25,13 @@ SUBJECT = "np.cmd.acme.prod.training.ApplyNodePool"
 
 
 @asynccontextmanager
-async def plain(server: NatsServer, tmp_path: Path) -> AsyncIterator[Client]:
+async def plain(
+    server: NatsServer, tmp_path: Path, names: tuple[str, ...] = ("validator", "quota")
+) -> AsyncIterator[Client]:
     """Two services at work, and a client of the nats-py library."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(connected(server.url))
-        for service in services("validator", "quota"):
+        for service in services(*names):
             log = tmp_path / f"{service.name}.log"
             await stack.enter_async_context(serving(service, server, log))
         client = await nats.connect(server.url)
@@ -141,5 +143,32 @@ def test_the_same_command_published_again_changes_nothing(
             data = outcome["data"]
             assert isinstance(data, dict)
             assert (data["result"], data["generation"]) == ("unchanged", 1)
+
+    asyncio.run(story())
+
+
+def test_a_query_published_as_bare_json_is_answered_on_the_bus(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a control plane at work, and a subscription to answers
+        async with plain(server, tmp_path, ("validator", "capacity")) as client:
+            answers = await client.subscribe("np.evt.capacity.acme._._.CapacityFound")
+
+            # when a query is published, and nothing around it
+            query = {"selections": [{"instanceType": H100, "count": 2}]}
+            outcome = await send(client, "np.cmd.acme._._.FindCapacity", query, "where")
+
+            # then an event with the id of that message has the zones, those with a cluster first
+            answer = json.loads((await answers.next_msg(timeout=20)).data)
+            assert outcome["type"] == "CommandAccepted"
+            assert answer["correlationid"] == "where"
+            assert answer["data"]["selections"] == query["selections"]
+            assert answer["data"]["zones"][0] == {
+                "zone": ZONE,
+                "availability": "Not available",
+                "hasCluster": True,
+                "tags": ["Not available"],
+            }
 
     asyncio.run(story())

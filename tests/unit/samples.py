@@ -13,12 +13,14 @@ from nodepool.contract.affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from nodepool.contract.availability import Availability, CapacitySelection, ZoneAvailability
 from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
     DeleteNodePool,
     DeleteQuota,
+    FindCapacity,
     PreemptNode,
     RegisterCluster,
     RepairMachine,
@@ -34,6 +36,7 @@ from nodepool.contract.events import (
     AnswerAwaited,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityFound,
     ClusterRegistered,
     CommandAccepted,
     CommandRefused,
@@ -512,6 +515,31 @@ SAMPLES: tuple[Message, ...] = (
         taints=(),
         template=3,
         message="Node g3779b1 is registered",
+    ),
+    FindCapacity(
+        org="acme",
+        selections=(
+            CapacitySelection(instance_type=KIND, count=16),
+            CapacitySelection(instance_type="cd-gp-i64-erapids", count=4),
+        ),
+    ),
+    CapacityFound(
+        org="acme",
+        selections=(CapacitySelection(instance_type=KIND, count=16),),
+        zones=(
+            ZoneAvailability(
+                zone=ZONE,
+                availability=Availability.LIMITED,
+                has_cluster=True,
+                tags=(Availability.LIMITED,),
+            ),
+            ZoneAvailability(
+                zone="EU-SOUTH-04A",
+                availability=Availability.SKU_UNAVAILABLE,
+                has_cluster=False,
+                tags=(Availability.SKU_UNAVAILABLE,),
+            ),
+        ),
     ),
 )
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from immutables import Map
 
 from capacity import Hears, Says
 from capacity.decide import SERVICE
@@ -43,7 +44,7 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure, Reconciler
-from nodepool.state.inventory import Inventory, in_whole_racks
+from nodepool.state.inventory import TRIAGE, Inventory, in_whole_racks
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -1072,6 +1073,10 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
     assert set(offering.waiting) == {pool.key for pool in pools if pool.shortfall}
     assert (OFFERING in state.offerings) is not offering.is_quiet
 
+    # and the machines in service are counted
+    machines = state.inventory.machines.values()
+    assert state.healthy.get(OFFERING, 0) == sum(each.holder != TRIAGE for each in machines)
+
     # and the last verdict on each names the numbers of now
     for share in shares(state, OFFERING):
         pool = state.pools[share.key]
@@ -1082,6 +1087,6 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
     for pool in pools:
         story.process(deleting(pool.uid))
     story.wake_until_idle()
-    left = replace(story.state, inventory=Inventory(), work=WorkQueue())
+    left = replace(story.state, inventory=Inventory(), healthy=Map(), work=WorkQueue())
     assert left == State()
     assert (story.due, len(story.state.work.failures)) == (None, 0)

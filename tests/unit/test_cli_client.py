@@ -14,8 +14,15 @@ from nodepool.client.read_model import document_of
 from nodepool.client.sender import encoded
 from nodepool.client.session import FILTERS_MAX
 from nodepool.client.waiting import has_condition
-from nodepool.contract.commands import BreakMachine, DeleteNodePool, RegisterCluster, SetQuota
+from nodepool.contract.commands import (
+    BreakMachine,
+    DeleteNodePool,
+    FindCapacity,
+    RegisterCluster,
+    SetQuota,
+)
 from nodepool.contract.events import (
+    CapacityFound,
     CommandAccepted,
     CommandRefused,
     CWNodeRegistrationFailed,
@@ -30,6 +37,7 @@ from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.reader import Reader
+from unit.samples import sample
 
 POOL = {"org": "acme", "cluster": "prod", "pool": "training"}
 
@@ -54,6 +62,13 @@ def test_the_outcome_of_one_command_is_read_on_its_own_subject() -> None:
     ]
     assert outcome_filters([SetQuota(org="acme", zone="Z", instance_type="t", limit=1)]) == [
         "np.evt.*.acme._._.CommandAccepted",
+        "np.evt.*.acme._._.CommandRefused",
+    ]
+
+
+def test_the_answer_to_a_query_is_read_in_place_of_its_acceptance() -> None:
+    assert outcome_filters([FIND], CapacityFound) == [
+        "np.evt.*.acme._._.CapacityFound",
         "np.evt.*.acme._._.CommandRefused",
     ]
 
@@ -94,9 +109,30 @@ REFUSED = CommandRefused(
 )
 
 
+FIND = sample(FindCapacity)
+FOUND = sample(CapacityFound)
+NO_QUERY = CommandRefused(
+    org="acme",
+    cluster="_",
+    pool="_",
+    command="FindCapacity",
+    field="selections",
+    reason="Invalid",
+    message="no",
+)
+
+
+def answer(event: CapacityFound, id: str) -> Entry:
+    """What a query of this id is answered with."""
+    envelope = envelope_of(CapacityFound).model_construct(
+        id="2", type="CapacityFound", source="capacity", correlationid=id, data=event
+    )
+    return Entry(1, START, subject_of(event, "capacity"), envelope.encode(), {})
+
+
 def test_each_outcome_goes_to_the_command_with_its_id() -> None:
     async def story() -> tuple[object, object]:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
         first, second = pending.expect("c1"), pending.expect("c2")
         for message in (
             outcome(REFUSED, "another client's"),
@@ -114,9 +150,28 @@ def test_each_outcome_goes_to_the_command_with_its_id() -> None:
     assert str(refused) == "metadata.name: no (NotFound)"
 
 
+def test_each_answer_goes_to_the_query_with_its_id() -> None:
+    async def story() -> tuple[object, object]:
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CapacityFound)
+        first, second = pending.expect("q1"), pending.expect("q2")
+        for message in (
+            answer(FOUND, "another client's"),
+            answer(FOUND, "q1"),
+            outcome(NO_QUERY, "q2"),
+        ):
+            pending.receive(message)
+        return first.result(), second.result()
+
+    found, refused = asyncio.run(story())
+
+    assert found == FOUND
+    assert isinstance(refused, Refused)
+    assert str(refused) == "selections: no (Invalid)"
+
+
 def test_an_outcome_that_is_no_longer_expected_is_dropped() -> None:
     async def story() -> bool:
-        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []))
+        pending = PendingOutcomes(Reader(Connection(), "NODEPOOL", []), CommandAccepted)
         future = pending.expect("c1")
         pending.forget("c1")
         pending.receive(outcome(ACCEPTED, "c1"))

@@ -32,6 +32,7 @@ COMMANDS = {
     "edit": ("edit", "edit"),
     "events": ("events", "events"),
     "explain": ("explain", "explain"),
+    "find": ("find", "find"),
     "fleet": ("fleet", "fleet"),
     "get": ("get", "get"),
     "label": ("label", "label"),

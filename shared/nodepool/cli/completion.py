@@ -95,6 +95,8 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
             return _zones()
         case "instance_type":
             return _instance_types()
+        case "selections":
+            return [f"{each}=" for each in _spot_types()]
         case "machine":
             return _machines(context, text)
         case "path":
@@ -179,6 +181,12 @@ def _instance_types() -> list[str]:
     from nodepool.contract.catalog import INSTANCE_TYPES
 
     return sorted(INSTANCE_TYPES)
+
+
+def _spot_types() -> list[str]:
+    from nodepool.contract.catalog import INSTANCE_TYPES
+
+    return sorted(name for name, each in INSTANCE_TYPES.items() if not each.superchip)
 
 
 def _machines(context: click.Context, text: str) -> list[str]:

@@ -14,6 +14,7 @@ VERBS = {
     " spot Node",
     "taint": "set spec.nodeTaints of the NodePool with 'nodepool edit'",
     "top": "each service serves its metrics on /metrics; 'nodepool get capacity' counts machines",
+    "capacity": "'nodepool find capacity' ranks zones, and 'nodepool get capacity' counts machines",
     "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
     "auth": "there is no authentication yet; whoever reaches the server may do everything",

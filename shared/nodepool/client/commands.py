@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
-from nodepool.client.errors import Refused
+from pydantic import ValidationError
+
+from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.manifests import Manifest, ManifestError, parse_manifest, parse_manifests
 from nodepool.client.names import misnamed
-from nodepool.client.outcomes import Outcome, PendingOutcomes, outcome_filters
+from nodepool.client.outcomes import A, Outcome, PendingOutcomes, outcome_filters
 from nodepool.client.read_model import Document
 from nodepool.client.sender import Sender
 from nodepool.client.session import Session
@@ -19,6 +21,7 @@ from nodepool.contract.commands import (
     BreakMachine,
     DeleteNodePool,
     DeleteQuota,
+    FindCapacity,
     MachineFault,
     PreemptNode,
     RegisterCluster,
@@ -28,7 +31,8 @@ from nodepool.contract.commands import (
     SetQuota,
     StopPod,
 )
-from nodepool.contract.events import CommandAccepted
+from nodepool.contract.decode import explain
+from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.model import Pod
 from nodepool.nats.streams import STREAM
@@ -91,6 +95,23 @@ class Commands(Session):
     async def delete_quota(self, zone: str, instance_type: str) -> CommandAccepted:
         """Unsets the organisation's limit for a type in a zone; no Node is removed."""
         return await self.send(DeleteQuota(org=self.org, zone=zone, instance_type=instance_type))
+
+    async def find_capacity(self, selections: Sequence[tuple[str, int]]) -> CapacityFound:
+        """Which zones are likely to have so many spot Nodes of each instance type, best first.
+
+        selections: instance types, each once, with the number of Nodes. Nothing is reserved.
+        """
+        items = [{"instanceType": name, "count": count} for name, count in selections]
+        try:
+            query = FindCapacity.model_validate({"org": self.org, "selections": items})
+        except ValidationError as error:
+            field, cause = explain(error, FindCapacity)
+            raise Refused(field, "Invalid", cause) from None
+        async with self._sender([query], CapacityFound) as sender:
+            found = await sender.send(query)
+        if isinstance(found, Refused | NoOutcome):
+            raise found
+        return found
 
     async def register_cluster(self, name: str, zone: str) -> CommandAccepted:
         """Registers a cluster of the organisation in a zone, which can never be changed."""
@@ -162,7 +183,7 @@ class Commands(Session):
         self, commands: Sequence[Command], *, window: int = WINDOW
     ) -> AsyncGenerator[tuple[Command, Outcome], None]:
         """As `send_many`, yielding each command with its outcome as soon as that has come."""
-        async with self._sender(commands) as sender:
+        async with self._sender(commands, CommandAccepted) as sender:
             in_flight: deque[tuple[Command, asyncio.Task[Outcome]]] = deque()
             try:
                 for command in commands:
@@ -178,11 +199,16 @@ class Commands(Session):
                     outcome.cancel()
 
     @asynccontextmanager
-    async def _sender(self, commands: Sequence[Command]) -> AsyncIterator[Sender]:
-        """A sender for these commands, which listens for their outcomes inside the context."""
-        filters = outcome_filters(command for command in commands if misnamed(command) is None)
-        async with self._reader(STREAM, filters, at_end=True) as reader:
-            outcomes = PendingOutcomes(reader)
+    async def _sender(
+        self, commands: Sequence[Command], answer: type[A]
+    ) -> AsyncIterator[Sender[A]]:
+        """A sender for these commands, which listens for their outcomes inside the context.
+
+        answer: the event that says what became of a command that is not refused.
+        """
+        named = (command for command in commands if misnamed(command) is None)
+        async with self._reader(STREAM, outcome_filters(named, answer), at_end=True) as reader:
+            outcomes = PendingOutcomes(reader, answer)
             listening = asyncio.create_task(outcomes.listen())
             try:
                 yield Sender(

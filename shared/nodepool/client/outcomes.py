@@ -2,29 +2,37 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.decode import decode
-from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.events import CapacityFound, CommandAccepted, CommandRefused
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Command, Envelope
+from nodepool.contract.messages import Command, Envelope, Event
 from nodepool.nats.reader import Reader
 
 Outcome = CommandAccepted | Refused | NoOutcome
+A = TypeVar("A", bound=CommandAccepted | CapacityFound)
+"""What a command is answered with where it is not refused."""
 
 
-class PendingOutcomes:
-    """The outcomes that come on one reader, each passed to the future that awaits it."""
+class PendingOutcomes(Generic[A]):
+    """The outcomes that come on one reader, each passed to the future that awaits it.
 
-    def __init__(self, reader: Reader) -> None:
+    reader: reads the subjects of `outcome_filters`.
+    answer: the event that a command is answered with where it is not refused.
+    """
+
+    def __init__(self, reader: Reader, answer: type[A]) -> None:
         self._reader = reader
-        self._pending: dict[str, asyncio.Future[Outcome]] = {}
+        self._answer = answer
+        self._pending: dict[str, asyncio.Future[A | Refused | NoOutcome]] = {}
 
-    def expect(self, id: str) -> asyncio.Future[Outcome]:
+    def expect(self, id: str) -> asyncio.Future[A | Refused | NoOutcome]:
         """A future for the outcome of the command with this id."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[A | Refused | NoOutcome] = asyncio.get_running_loop().create_future()
         self._pending[id] = future
         return future
 
@@ -40,8 +48,8 @@ class PendingOutcomes:
 
     def receive(self, entry: Entry) -> None:
         """Resolves the future of the command that this outcome is of, if it is awaited."""
-        is_accepted = entry.subject.endswith(f".{CommandAccepted.__name__}")
-        kind = CommandAccepted if is_accepted else CommandRefused
+        is_answer = entry.subject.endswith(f".{self._answer.__name__}")
+        kind: type[A] | type[CommandRefused] = self._answer if is_answer else CommandRefused
         envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
         if not isinstance(envelope, Envelope):
             return
@@ -49,18 +57,20 @@ class PendingOutcomes:
         if future is None or future.done():
             return
         match envelope.data:
-            case CommandAccepted() as accepted:
-                future.set_result(accepted)
             case CommandRefused(field=field, reason=reason, message=message):
                 future.set_result(Refused(field, reason, message))
+            case answer:
+                future.set_result(answer)
 
 
-def outcome_filters(commands: Iterable[Command]) -> list[str]:
-    """The subject filters that catch the outcomes of these commands."""
+def outcome_filters(
+    commands: Iterable[Command], answer: type[Event] = CommandAccepted
+) -> list[str]:
+    """The subject filters that catch the outcomes of these commands: `answer`, or a refusal."""
     paths = {tuple(map(token, command.path)) for command in commands}
     if len(paths) > 1:
         paths = {(org, cluster, "*") for org, cluster, _ in paths}
     if len(paths) > FILTERS_MAX or not paths:
         paths = {("*", "*", "*")}
-    names = (CommandAccepted.__name__, CommandRefused.__name__)
+    names = (answer.__name__, CommandRefused.__name__)
     return [f"np.evt.*.{'.'.join(path)}.{name}" for path in sorted(paths) for name in names]

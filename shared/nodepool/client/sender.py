@@ -3,11 +3,12 @@
 import asyncio
 import random
 from datetime import UTC, datetime
+from typing import Generic
 from uuid import uuid4
 
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import misnamed
-from nodepool.client.outcomes import Outcome, PendingOutcomes
+from nodepool.client.outcomes import A, PendingOutcomes
 from nodepool.contract.decode import size_fault
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
@@ -26,7 +27,7 @@ WAIT_MAX_S = 2.0
 """The longest such pause, in seconds."""
 
 
-class Sender:
+class Sender(Generic[A]):
     """Sends commands on one connection; many may be in flight at a time.
 
     source: the `source` of each CloudEvent.
@@ -36,7 +37,7 @@ class Sender:
     def __init__(
         self,
         connection: Connection,
-        outcomes: PendingOutcomes,
+        outcomes: PendingOutcomes[A],
         *,
         source: str,
         timeout_s: float,
@@ -46,7 +47,7 @@ class Sender:
         self._source = source
         self._timeout_s = timeout_s
 
-    async def send(self, command: Command) -> Outcome:
+    async def send(self, command: Command) -> A | Refused | NoOutcome:
         """The outcome of a command; one with an invalid name, or too large, is not sent.
 
         One that is refused because too many are waiting is sent again, until the time is up.
@@ -65,7 +66,7 @@ class Sender:
                 return outcome
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, command: Command, timeout_s: float) -> Outcome:
+    async def _attempt(self, command: Command, timeout_s: float) -> A | Refused | NoOutcome:
         id = str(uuid4())
         name = type(command).__name__
         content = encoded(command, id, self._source)

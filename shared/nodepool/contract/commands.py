@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nodepool.contract.availability import CapacitySelections
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec, Pod
 
@@ -92,6 +93,17 @@ class DeleteQuota(Command, OfOrg):
     instance_type: str
 
 
+class FindCapacity(Command, OfOrg):
+    """Asks which zones are likely to have so many spot Nodes now; changes and reserves nothing.
+
+    The event `CapacityFound` answers it, with every General Access zone, the best first.
+
+    selections: how many Nodes of which instance types; each type once, and no Superchip.
+    """
+
+    selections: CapacitySelections
+
+
 class PreemptNode(Command, OfPool):
     """Preempts a spot Node: the seven minutes that it has left begin now.
 
@@ -160,6 +172,7 @@ COMMANDS = frozenset(
         DeleteNodePool,
         SetQuota,
         DeleteQuota,
+        FindCapacity,
         PreemptNode,
         AddMachines,
         RepairMachine,

@@ -18,6 +18,7 @@ from nodepool.contract.events.allocator import (
 from nodepool.contract.events.capacity import (
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityFound,
     CWInsufficientCapacity,
 )
 from nodepool.contract.events.clock import Wake
@@ -105,6 +106,7 @@ __all__ = [
     "CWRegistrationFailedEvent",
     "CapacityCheckFailed",
     "CapacityChecked",
+    "CapacityFound",
     "ClusterRegistered",
     "CommandAccepted",
     "CommandRefused",

@@ -1,11 +1,12 @@
-"""What the capacity service says: how many machines a NodePool could have now, Capacity."""
+"""What the capacity service says: Capacity of NodePools, and what the Capacity Finder has found."""
 
 from datetime import datetime
 from typing import ClassVar
 
+from nodepool.contract.availability import CapacitySelection, ZoneAvailability
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
-from nodepool.contract.messages import Event, OfPool
+from nodepool.contract.messages import Event, OfOrg, OfPool
 
 
 class CapacityChecked(Event, OfPool):
@@ -48,3 +49,18 @@ class CWInsufficientCapacity(KubernetesEvent):
 
     speaker: ClassVar[str] = "capacity"
     severity: ClassVar[Severity] = "Warning"
+
+
+class CapacityFound(Event, OfOrg):
+    """Which zones are likely to have what `FindCapacity` asked for, when it was processed.
+
+    It is informational and reserves nothing.
+
+    selections: what was asked for.
+    zones: every General Access zone, the best first.
+    """
+
+    speaker: ClassVar[str] = "capacity"
+
+    selections: tuple[CapacitySelection, ...]
+    zones: tuple[ZoneAvailability, ...]

@@ -1,0 +1,114 @@
+"""The Capacity Finder: how likely each zone has so many spot Nodes of each of some types.
+
+A zone's tag for a selection is the first of these that holds:
+
+* SKU unavailable: the zone does not offer the type.
+* Likely available: so many machines are free that nobody waits for.
+* Possibly available: so many are free, but NodePools wait already that may take some of them.
+* Limited availability: fewer are free, at least one, and the zone has so many that are in service.
+* Not available: none is free, or the zone has fewer machines than are asked for.
+
+A higher count never has a better tag in the same zone. A zone as a whole has its worst tag. Zones
+are ordered by their worst tag, then by their next worst, and so on; then those in which the
+organisation has a cluster come first; then by name.
+"""
+
+from collections.abc import Iterator
+
+from capacity.state import State
+from nodepool.contract import grammar
+from nodepool.contract.availability import Availability, CapacitySelection, ZoneAvailability
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered, type_fault
+from nodepool.contract.commands import FindCapacity
+from nodepool.contract.events import CapacityFound
+from nodepool.contract.keys import FLEET, offering_key
+from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+
+Order = tuple[list[int], bool, str]
+"""The ranks of a zone's tags, the worst first; whether it has no cluster; its name."""
+
+
+def answer(state: State, query: FindCapacity) -> Iterator[CapacityFound | CommandOutcome]:
+    """What was found and the outcome, in this order; the outcome alone where it is refused."""
+    refusal = _malformed(query)
+    if refusal is not None:
+        yield refusal
+        return
+    found = found_zones(state, query.org, query.selections)
+    yield CapacityFound(org=query.org, selections=query.selections, zones=found)
+    yield accepted(query, "done")
+
+
+def found_zones(
+    state: State, org: str, selections: tuple[CapacitySelection, ...]
+) -> tuple[ZoneAvailability, ...]:
+    """Every General Access zone with its tags, the best first."""
+    own = state.zones.get(org, ())
+    names = (zone.name for zone in ZONES.values() if zone.access is Access.GENERAL)
+    zones = (_zone(state, name, selections, has_cluster=name in own) for name in names)
+    return tuple(sorted(zones, key=order))
+
+
+def order(zone: ZoneAvailability) -> Order:
+    """The place of a zone among others; the smallest is the best, and no two are equal."""
+    return sorted((tag.rank for tag in zone.tags), reverse=True), not zone.has_cluster, zone.zone
+
+
+def _zone(
+    state: State, zone: str, selections: tuple[CapacitySelection, ...], *, has_cluster: bool
+) -> ZoneAvailability:
+    tags = tuple(_tag(state, zone, selection) for selection in selections)
+    worst = max(tags, key=lambda tag: tag.rank)
+    return ZoneAvailability(zone=zone, availability=worst, has_cluster=has_cluster, tags=tags)
+
+
+def _tag(state: State, zone: str, selection: CapacitySelection) -> Availability:
+    if not offered(selection.instance_type, zone):
+        return Availability.SKU_UNAVAILABLE
+    key = offering_key(zone, selection.instance_type)
+    return tag(
+        selection.count,
+        free=state.inventory.count(key),
+        demand=state.offering(key).demand,
+        healthy=state.healthy.get(key, 0),
+    )
+
+
+def tag(count: int, *, free: int, demand: int, healthy: int) -> Availability:
+    """How likely a zone that offers a type has `count` Nodes of it.
+
+    free: the machines that are free.
+    demand: how many machines the NodePools want that wait already.
+    healthy: the machines in service, the free ones included.
+    """
+    if count <= free - demand:
+        return Availability.LIKELY
+    if count <= free:
+        return Availability.POSSIBLE
+    if free and count <= healthy:
+        return Availability.LIMITED
+    return Availability.NOT_AVAILABLE
+
+
+def _malformed(query: FindCapacity) -> CommandOutcome | None:
+    """Why a query has no answer; None where it has one."""
+    if query.org == FLEET:
+        return refused(query, "org", f"{FLEET} is a reserved word, not an organisation")
+    if reason := grammar.dns1123_label(query.org):
+        return refused(query, "org", reason)
+    seen: set[str] = set()
+    for number, selection in enumerate(query.selections):
+        if reason := _fault(selection.instance_type, seen):
+            return refused(query, f"selections[{number}].instanceType", reason)
+        seen.add(selection.instance_type)
+    return None
+
+
+def _fault(instance_type: str, seen: set[str]) -> str | None:
+    if reason := type_fault(instance_type):
+        return reason
+    if INSTANCE_TYPES[instance_type].superchip:
+        return f"{instance_type} is a Superchip instance type, which is not offered as spot"
+    if instance_type in seen:
+        return f"{instance_type} is selected twice; select each type once, with the sum of Nodes"
+    return None

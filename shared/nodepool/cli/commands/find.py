@@ -1,0 +1,120 @@
+"""`nodepool find capacity`: which zones are likely to have so many spot Nodes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.documents import Document
+from nodepool.cli.formats import Format
+from nodepool.cli.names import ZONE
+from nodepool.cli.options import format_option, no_headers_option
+from nodepool.cli.output import full_name, print_text
+from nodepool.cli.settings import Command, Group, Settings
+from nodepool.cli.tables import new_table
+
+if TYPE_CHECKING:
+    from nodepool.client import Client
+    from nodepool.contract.events import CapacityFound
+
+Selection = tuple[str, int]
+KIND = "ZoneAvailability"
+
+
+@click.group(cls=Group)
+def find() -> None:
+    """Find capacity."""
+
+
+def _selections(
+    _: click.Context, __: click.Parameter, words: Sequence[str]
+) -> tuple[Selection, ...]:
+    """Instance types and counts; which of them make a query is checked when it is made."""
+    return tuple(map(_selection, words))
+
+
+def _selection(word: str) -> Selection:
+    name, _, count = word.partition("=")
+    if not (name and count.isascii() and count.isdecimal() and len(count) <= 9):
+        raise click.UsageError(
+            f"TYPE=COUNT: {word!r} must be an instance type and a number of Nodes,"
+            " such as gd-8xh100ib-i128=16"
+        )
+    return name, int(count)
+
+
+@find.command(cls=Command)
+@click.argument(
+    "selections", nargs=-1, required=True, metavar="TYPE=COUNT...", callback=_selections
+)
+@format_option(but=("wide",))
+@no_headers_option()
+@click.pass_obj
+def capacity(
+    settings: Settings, selections: Sequence[Selection], form: Format, no_headers: bool
+) -> int:
+    """Rank zones by where spot Nodes are likely.
+
+    Each zone that is open to all customers has a tag for every selection, and as a whole the worst
+    of these. What was found holds for the moment, and nothing is reserved.
+    """
+
+    async def work(client: "Client") -> None:
+        _print(await client.find_capacity(selections), form, no_headers=no_headers)
+
+    return settings.run(work)
+
+
+def _print(found: "CapacityFound", form: Format, *, no_headers: bool) -> None:
+    documents = zone_documents(found)
+    if form.is_whole:
+        form.print_whole(documents, single=False)
+        return
+    if form.form == "name":
+        print_text("\n".join(full_name(ZONE, document) for document in documents))
+        return
+    table = form.custom_table() if form.columns else new_table(_titles(found))
+    table = table.without_header() if no_headers else table
+    cells = map(form.custom_cells, documents) if form.columns else _cells(found)
+    print_text("\n".join(table.lines(cells)))
+
+
+def zone_documents(found: "CapacityFound") -> list[Document]:
+    """The zones as objects, in their order."""
+    return [
+        {
+            "kind": KIND,
+            "metadata": {"name": zone.zone},
+            "spec": {
+                "selections": [
+                    {"instanceType": selection.instance_type, "count": selection.count}
+                    for selection in found.selections
+                ]
+            },
+            "status": {
+                "availability": zone.availability.value,
+                "hasCluster": zone.has_cluster,
+                "tags": [tag.value for tag in zone.tags],
+            },
+        }
+        for zone in found.zones
+    ]
+
+
+def _titles(found: "CapacityFound") -> list[str]:
+    """The titles of the columns; those of the selections follow where there are several."""
+    each = [f"{selection.instance_type}={selection.count}" for selection in found.selections]
+    return ["ZONE", "AVAILABILITY", "CLUSTER", *(each if len(each) > 1 else ())]
+
+
+def _cells(found: "CapacityFound") -> list[list[str]]:
+    several = len(found.selections) > 1
+    return [
+        [
+            zone.zone,
+            zone.availability.value,
+            "yes" if zone.has_cluster else "no",
+            *(tag.value for tag in zone.tags if several),
+        ]
+        for zone in found.zones
+    ]
