@@ -166,7 +166,7 @@ def _booting(facts: Facts) -> Iterator[Cause]:
     yield Cause(
         "Booting",
         f"{facts.in_progress} {'is' if one else 'are'} in progress",
-        f"{_names(nodes)} {'has' if one else 'have'} not joined yet" if nodes else "",
+        f"{_names(nodes)} {'has' if len(nodes) == 1 else 'have'} not joined yet" if nodes else "",
         since=next((node.created for node in nodes), None),
         helps=(f"wait until {'it joins' if one else 'they join'} the cluster",),
         proofs=_node_proofs(nodes),

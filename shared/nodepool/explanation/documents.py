@@ -4,6 +4,7 @@ What is no text, number or moment where one belongs is taken as missing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
@@ -37,32 +38,43 @@ def facts(
     machines: the machines of its type and zone, of which only those in triage count.
     peers: other NodePools of its organisation in its zone, each with its name.
     """
-    name, instance_type = _text(pool, "metadata", "name"), _text(pool, "spec", "instanceType")
-    strategy = _text(pool, "spec", "lifecycle", "scaleDownStrategy")
-    return Facts(
-        name=name,
-        instance_type=instance_type,
+    own = _own(pool)
+    unset = Limit(None, 0) if _reason(own, "Quota") == "NotSet" else None
+    joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
+    same = [
+        (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
+    ]
+    return replace(
+        own,
         zone=zone,
+        nodes=tuple(_node(node) for node in joined),
+        # A quota that was never set, and that nothing counts against, is no object.
+        limit=_limit(quota) or unset,
+        machines=_machines(capacity, machines),
+        peers=tuple(_peer(of, each) for of, each in same),
+    )
+
+
+def _own(pool: object) -> Facts:
+    """What the document of the NodePool says itself."""
+    return Facts(
+        name=_text(pool, "metadata", "name"),
+        instance_type=_text(pool, "spec", "instanceType"),
         target=_number(pool, "spec", "targetNodes"),
         current=_number(pool, "status", "currentNodes"),
         in_progress=_number(pool, "status", "inProgress"),
         granted=_number(pool, "status", "grantedNodes"),
         deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
-        idle_only=strategy != "PreferIdle",
+        idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
         checks={check.type: check for check in _checks(pool)},
-        nodes=tuple(
-            _node(node) for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == name
-        ),
-        limit=_limit(quota),
-        machines=_machines(capacity, machines),
-        peers=tuple(
-            _peer(of, each)
-            for of, each in peers
-            if _text(each, "spec", "instanceType") == instance_type
-        ),
         position=_position(pool),
     )
+
+
+def _reason(facts: Facts, kind: str) -> str:
+    check = facts.checks.get(kind)
+    return check.reason if check is not None else ""
 
 
 def _checks(pool: object) -> Iterator[Check]:

@@ -35,10 +35,10 @@ def quota_helps(facts: Facts) -> Iterator[str]:
     verb = "set" if limit.limit is None else "raise"
     yield f"{verb} the quota of {facts.instance_type}{_in_zone(facts)} to {others + facts.target}"
     fitting = _in_racks(facts, (limit.limit or 0) - others)
-    if facts.held <= fitting < facts.target:
+    if facts.held < fitting < facts.target:
         yield f"scale {facts.name} to {fitting}, which fits"
-    elif facts.held < facts.target:
-        yield f"scale {facts.name} to {facts.held}, what it has"
+    else:
+        yield from _as_it_is(facts)
     holders = [peer for peer in facts.peers if peer.reserved]
     if holders:
         short = others + facts.target - (limit.limit or 0)
@@ -86,8 +86,7 @@ def capacity_helps(facts: Facts, reason: str) -> Iterator[str]:
         if 0 < lacking <= machines.triage:
             yield f"repair {lacking} of the {machines.triage} machines in triage"
         yield f"add {lacking} machine{'' if lacking == 1 else 's'} of the type to the zone"
-    if facts.held < facts.target:
-        yield f"scale {facts.name} to {facts.held}, what it has"
+    yield from _as_it_is(facts)
     yield "wait: it is served when machines become free"
 
 
@@ -124,6 +123,11 @@ def removal_helps(facts: Facts) -> Iterator[str]:
     yield f"scale {facts.name} to {facts.current}, what it has"
 
 
+def _as_it_is(facts: Facts) -> Iterator[str]:
+    if 0 < facts.held < facts.target:
+        yield f"scale {facts.name} to {facts.held}, what it has"
+
+
 def _others(facts: Facts) -> int:
     """How many Nodes all other NodePools together take of the quota."""
     return max(0, facts.limit.used - facts.reserved) if facts.limit is not None else 0
@@ -148,7 +152,8 @@ def _rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
         return
     names = sorted(peer.name for peer in waiting)
     more = f" and {len(names) - HOLDERS_MAX} more" if len(names) > HOLDERS_MAX else ""
-    yield f"the same {what} are waited for by {', '.join(names[:HOLDERS_MAX])}{more}"
+    verb = "waits" if len(names) == 1 else "wait"
+    yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for the same {what}"
 
 
 def _largest(holders: list[tuple[Peer, int]]) -> list[Peer]:
