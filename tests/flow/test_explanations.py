@@ -170,8 +170,14 @@ def test_every_proof_is_a_message_in_the_log_that_says_so(world: WorldHarness) -
     proofs = [proof for cause in explained(world, "train").causes for proof in cause.proofs]
     types = {each.position: each.subject.rpartition(".")[2] for each in world.entries()}
 
-    print([(world.with_machine_numbers(proof.about), types[proof.position]) for proof in proofs])
-    assert 0
+    assert [(proof.about, types[proof.position]) for proof in proofs] == [
+        ("condition Quota", "QuotaChecked"),
+        (f"quota {ZONE}.{H100}", "QuotaChecked"),
+        (f"nodepool {CLUSTER}/other", "CWNodeRegistered"),
+        ("condition Capacity", "CapacityChecked"),
+        (f"capacity {ZONE}.{H100}", "CWNodeAssigned"),
+        (f"nodepool {CLUSTER}/other", "CWNodeRegistered"),
+    ]
 
 
 def test_at_target_repeats_the_causes_that_block(world: WorldHarness) -> None:
