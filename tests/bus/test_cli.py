@@ -207,7 +207,7 @@ def test_a_nodepool_says_what_it_waits_for_and_what_would_help(
     nodepool("wait", "np", "waiting", "--for", "condition=Quota=False", "--timeout", "60s")
 
     text = nodepool("explain", "nodepool", "waiting")
-    (document,) = [json.loads(nodepool("explain", "np/waiting", "-o", "json").out)]
+    document = json.loads(nodepool("explain", "np/waiting", "-o", "json").out)
     missing = nodepool("explain", "np", "waitin")
     nodepool("delete", "np", "waiting")
 
@@ -218,7 +218,7 @@ def test_a_nodepool_says_what_it_waits_for_and_what_would_help(
     assert document["sentence"] == sentence
     assert document["causes"][0]["proofs"][0]["about"] == "condition Quota"
     assert missing.err == (
-        'error: nodepool "waitin" not found in demo/demo; did you mean waiting\n'
+        'error: nodepool "waitin" not found in demo/demo; did you mean waiting?\n'
     )
 
 

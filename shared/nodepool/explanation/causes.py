@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from nodepool.explanation import helping, leaving
 from nodepool.explanation.facts import Check, Facts, NodeFacts
@@ -25,9 +25,7 @@ CHECKS = ("Validated", "Quota", "Capacity")
 """The conditions that keep a NodePool from growing, in the order in which they are checked."""
 PREEMPTED = "Preempted"
 """Why a Node is to leave that is being preempted."""
-MESSAGE_MAX = 1_000
-"""How many characters of a condition's message are repeated."""
-INTERNAL_ERROR = "InternalError"
+INTERNAL_ERROR: Final = "InternalError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,5 +264,4 @@ def _title(check: Check) -> str:
 
 
 def _message(check: Check) -> str:
-    text = check.message.removesuffix(".")
-    return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 1]}…"
+    return check.message.removesuffix(".")
