@@ -24,15 +24,16 @@ def differences(service: AnyService, entries: Iterable[Entry], log: LogId) -> It
     """
     replica = Replica(service, log=log)
     recorded: list[Said] = []
-    inputs: deque[Entry] = deque()
+    positions: deque[int] = deque()
     for entry in entries:
         if entry.subject == commit_subject(service.name):
-            yield from _decided(replica, inputs, recorded, entry)
+            yield from _decided(replica, positions, recorded, entry)
             recorded.clear()
         elif _is_own(service, entry.subject):
             recorded.append(_said(entry.subject, entry.content))
-        elif service.wants(entry.subject):
-            inputs.append(entry)
+        elif service.is_input(entry.subject):
+            replica.read(entry)
+            positions.append(entry.position)
 
 
 def _is_own(service: AnyService, subject: str) -> bool:
@@ -41,19 +42,27 @@ def _is_own(service: AnyService, subject: str) -> bool:
 
 def _decided(
     replica: Replica[object, object, object],  # type: ignore[type-var]
-    inputs: deque[Entry],
+    positions: deque[int],
     recorded: list[Said],
     record: Entry,
 ) -> Iterator[str]:
+    """The difference of one commit, if any.
+
+    positions: where the inputs lie that were read before it.
+    """
     position: int = json.loads(record.content)["position"]
-    while inputs and inputs[0].position <= position:
-        replica.read(inputs.popleft())
+    count = 0
+    while positions and positions[0] <= position:
+        positions.popleft()
+        count += 1
     decided: list[Said] = []
-    while replica.open:
-        proposal = replica.propose(even_if_quiet=True)
+    while count:
+        proposal = replica.propose(even_if_quiet=True, most=count)
         assert proposal is not None, "open inputs can be processed"
         decided += (_said(message.subject, message.content) for message in proposal.messages)
         replica.accepted(proposal, record.position)
+        count -= len(proposal.processed)
+    replica.read(record)
     if decided != recorded:
         pairs = zip(decided, recorded, strict=False)
         first = next((pair for pair in pairs if pair[0] != pair[1]), ("more", "fewer"))

@@ -3,9 +3,11 @@
 import pytest
 
 from faults.redecide import differences
+from nodepool.engine.waiting import WAITING_MAX
 from support.replay import run_scenario
 from support.services import services
 from support.tampering import changed, without
+from support.world_harness import WorldHarness
 
 WORLD = run_scenario().world
 LOG = tuple(WORLD.log.entries)
@@ -33,3 +35,29 @@ def test_an_output_that_is_missing_is_found() -> None:
 
     (validator,) = services("validator")
     assert list(differences(validator, log, WORLD.log.id)) != []
+
+
+def test_commands_that_wait_no_longer_count_when_it_is_decided_again() -> None:
+    # given more commands of one organisation than may wait at once, each processed on its own
+    world = WorldHarness()
+    world.given_cluster()
+    for number in range(WAITING_MAX + 5):
+        world.scale("missing", number)
+
+    (validator,) = services("validator")
+    log = world.world.log
+    assert list(differences(validator, log.entries, log.id)) == []
+
+
+def test_commands_that_wait_count_when_it_is_decided_again() -> None:
+    world = WorldHarness()
+    world.given_cluster()
+    with world.sent_together():
+        for number in range(WAITING_MAX + 5):
+            world.scale("missing", number)
+
+    (validator,) = services("validator")
+    log = world.world.log
+    refused = [entry for entry in log.entries if b"TooManyRequests" in entry.content]
+    assert len(refused) == 5
+    assert list(differences(validator, log.entries, log.id)) == []
