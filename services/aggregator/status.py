@@ -49,7 +49,8 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
             return HEALTHY[reason]
         case AtTarget.UNDER_TARGET:
             count = f"NodePool has {pool.current} of {counted(pool.spec.target_nodes)}"
-            return f"{'; '.join((count, *_missing(pool)))}."
+            text = "; ".join((count, *_missing(pool)))
+            return text if text.endswith("?") else f"{text}."
         case AtTarget.OVER_TARGET:
             target, has = pool.spec.target_nodes, counted(pool.current)
             return f"NodePool has {has} and wants {target}; {surplus(_facts(pool))}."

@@ -423,6 +423,10 @@ def leaves(node: str) -> NodeUpdated:
             [validated(reason=Validated.INVALID, fault="Settings")],
             "NodePool has 0 of 2 Nodes; Validated is Invalid: valid.",
         ),
+        (
+            [validated(reason=Validated.INVALID, fault="Settings", message="did you mean it?")],
+            "NodePool has 0 of 2 Nodes; Validated is Invalid: did you mean it?",
+        ),
     ],
 )
 def test_a_nodepool_under_its_target_names_the_checks_that_block_and_their_numbers(

@@ -101,7 +101,8 @@ def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> 
         for each in failing
     ]
     count = f"{target} Node{'' if target == 1 else 's'}"
-    return AtTarget.UNDER_TARGET.value, f"NodePool has {current} of {count}{''.join(blocks)}."
+    text = f"NodePool has {current} of {count}{''.join(blocks)}"
+    return AtTarget.UNDER_TARGET.value, text if text.endswith("?") else f"{text}."
 
 
 def _condition(
