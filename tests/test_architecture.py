@@ -25,6 +25,7 @@ FLOW_MARK = "<!-- flow -->"
 
 ROOMS = (
     "nodepool.contract",
+    "nodepool.explanation",
     "nodepool.state",
     "nodepool.service",
     "nodepool.engine",

@@ -94,6 +94,7 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
                 for condition in status.conditions(pool, show_deprecated=show_deprecated)
             ],
             "currentNodes": pool.current,
+            "grantedNodes": pool.granted,
             "inProgress": pool.in_progress,
         },
     }
@@ -120,8 +121,20 @@ def _node(node: NodeObject) -> Document:
             "annotations": dict(node.annotations),
         },
         "spec": spec,
-        "status": {"phase": node.phase.value, "conditions": list(_node_conditions(node))},
+        "status": {
+            "phase": node.phase.value,
+            "conditions": list(_node_conditions(node)),
+            **_blocking(node),
+        },
     }
+
+
+def _blocking(node: NodeObject) -> Document:
+    """The Pods that a drain waits for, where there are any."""
+    if not node.blocking:
+        return {}
+    pods = [{"name": pod.name, "since": rfc3339(pod.since)} for pod in node.blocking]
+    return {"blockingPods": pods, "blockingPodCount": node.blocking_count}
 
 
 def _taint(taint: Taint) -> dict[str, str]:

@@ -24,6 +24,7 @@ class NodePoolObject:
     deleting: since when it is being deleted; None for one that stays.
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined.
+    granted: how many Nodes its quota allows it.
     fault: what an invalid spec is wrong about.
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
@@ -42,6 +43,7 @@ class NodePoolObject:
     deleting: datetime | None = None
     in_progress: int = 0
     current: int = 0
+    granted: int = 0
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None

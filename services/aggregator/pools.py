@@ -62,7 +62,7 @@ def specified(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    return _counted(replace(pool, deleting=event.since), context)
+    return _counted(replace(pool, deleting=event.since, granted=0), context)
 
 
 def checked(
@@ -75,6 +75,8 @@ def checked(
     """
     if (event.uid, event.generation) != (pool.uid, pool.generation) or pool.deleting is not None:
         return pool
+    if isinstance(event, QuotaChecked) and event.granted != pool.granted:
+        pool = replace(pool, granted=event.granted, version=context.position)
     return _with_condition(pool, event.reason, event.message, context)
 
 
@@ -150,7 +152,8 @@ def _with_condition(
 ) -> NodePoolObject:
     kind = type(reason).__name__
     before = pool.conditions.get(kind)
-    after = changed(before, reason, message, pool.generation, context.time)
+    position = context.position
+    after = changed(before, reason, message, pool.generation, context.time, position)
     if after is before:
         return pool
     conditions = pool.conditions.set(kind, after)

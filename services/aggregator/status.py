@@ -1,6 +1,6 @@
 """The conditions of a NodePool as readers see them; those about its Nodes name what blocks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aggregator.objects import NodeObject, NodePoolObject
@@ -11,14 +11,12 @@ from nodepool.contract.conditions import (
     Condition,
     NodesRemoved,
     deprecated,
-    rfc3339,
 )
 from nodepool.contract.model import ScaleDownStrategy
+from nodepool.explanation.causes import blocking
+from nodepool.explanation.facts import Check, Facts, NodeFacts
+from nodepool.explanation.leaving import counted, still_there, surplus
 
-NAMED_MAX = 3
-"""How many of the Nodes that a NodePool waits for are named: those that are active longest."""
-CHECKS = ("Validated", "Quota", "Capacity")
-"""The conditions that keep a NodePool from growing, in the order in which they are checked."""
 _TYPES = tuple(kind.__name__ for kind in ORDER)
 
 
@@ -41,7 +39,7 @@ def _with_numbers(pool: NodePoolObject, condition: Condition) -> Condition:
     if condition.type == AtTarget.__name__:
         return replace(condition, message=_at_target(pool, AtTarget(condition.reason)))
     if condition.type == NodesRemoved.__name__:
-        return replace(condition, message=f"{_still_there(pool)}.")
+        return replace(condition, message=f"{still_there(_facts(pool))}.")
     return condition
 
 
@@ -50,75 +48,72 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
         case AtTarget.TARGET_MET:
             return HEALTHY[reason]
         case AtTarget.UNDER_TARGET:
-            count = f"NodePool has {pool.current} of {_nodes(pool.spec.target_nodes)}"
-            return f"{'; '.join((count, *_missing(pool)))}."
+            count = f"NodePool has {pool.current} of {counted(pool.spec.target_nodes)}"
+            text = "; ".join((count, *_missing(pool)))
+            return text if text.endswith("?") else f"{text}."
         case AtTarget.OVER_TARGET:
-            target = pool.spec.target_nodes
-            return f"NodePool has {_nodes(pool.current)} and wants {target}; {_surplus(pool)}."
+            target, has = pool.spec.target_nodes, counted(pool.current)
+            return f"NodePool has {has} and wants {target}; {surplus(_facts(pool))}."
         case AtTarget.PENDING_DELETE:
-            return f"NodePool is being deleted, {_still_there(pool)}."
+            return f"NodePool is being deleted, {still_there(_facts(pool))}."
         case AtTarget.INTERNAL_ERROR:
             return "internal error"
 
 
 def _missing(pool: NodePoolObject) -> Iterator[str]:
-    """What keeps a NodePool from its target."""
+    """What keeps a NodePool from its target, in the words of the conditions that say so."""
     if pool.in_progress:
         yield f"{pool.in_progress} {'is' if pool.in_progress == 1 else 'are'} in progress"
-    checks = (pool.conditions[kind] for kind in CHECKS if kind in pool.conditions)
-    failing = [
-        f"{check.type} is {check.reason}"
-        for check in checks
-        # What was found of an older generation may not hold for this one.
-        if check.status != "True" and check.generation == pool.generation
-    ]
-    if failing:
-        yield " and ".join(failing)
+    yield from (cause.clause for cause in blocking(_facts(pool)))
 
 
-def _surplus(pool: NodePoolObject) -> str:
-    """What becomes of the Nodes that are too many."""
-    validated = pool.conditions.get("Validated")
-    if validated is not None and validated.status != "True":
-        return f"none is removed while Validated is {validated.reason}"
-    leaving = [node for node in pool.busy if node.removal is not None]
-    surplus = pool.held - pool.spec.target_nodes - len(leaving)
-    waited_for = [node for node in leaving if node.active]
-    count = len(waited_for)
-    if surplus > 0 and pool.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY:
-        waited_for += [node for node in pool.busy if node.removal is None]
-        count += surplus
-    if waited_for:
-        return _waits(waited_for, count)
-    count = pool.current - pool.spec.target_nodes
-    return f"{count} {'is' if count == 1 else 'are'} being removed"
+def _facts(pool: NodePoolObject) -> Facts:
+    """What the object itself has of the facts; that is all that its own messages depend on."""
+    strategy = pool.spec.lifecycle.scale_down_strategy
+    return Facts(
+        name=pool.key,
+        instance_type=pool.spec.instance_type,
+        target=pool.spec.target_nodes,
+        zone=pool.zone,
+        current=pool.current,
+        in_progress=pool.in_progress,
+        granted=pool.granted,
+        deleting=pool.deleting is not None,
+        deleting_since=pool.deleting,
+        idle_only=strategy is ScaleDownStrategy.IDLE_ONLY,
+        checks={
+            kind: _check(condition)
+            for kind, condition in pool.conditions.items()
+            # What was found of an older generation may not hold for this one.
+            if condition.generation == pool.generation
+        },
+        nodes=tuple(_node(node) for node in pool.busy),
+        position=pool.version,
+    )
 
 
-def _still_there(pool: NodePoolObject) -> str:
-    verb = "is" if pool.held == 1 else "are"
-    waited_for = [node for node in pool.busy if node.active]
-    waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""
-    return f"{_nodes(pool.held)} {verb} still to be removed{waits}"
+def _check(condition: Condition) -> Check:
+    return Check(
+        condition.type,
+        condition.status,
+        condition.reason,
+        condition.message,
+        condition.since,
+        condition.position,
+    )
 
 
-def _waits(nodes: Sequence[NodeObject], count: int) -> str:
-    """The Nodes of which `count` are waited for, with what runs there and since when."""
-    first = sorted(nodes, key=lambda node: (node.active_since or node.created, node.name))
-    named = [f"{node.name}, {_work(node)}" for node in first[:NAMED_MAX]]
-    if len(first) > NAMED_MAX:
-        named.append(f"{len(first) - NAMED_MAX} more")
-    which = f"{count} of {len(nodes)}: " if count < len(nodes) else ""
-    return f"waits for {which}{'; '.join(named)}"
-
-
-def _work(node: NodeObject) -> str:
-    if not node.blocking:
-        return f"active since {rfc3339(node.active_since or node.created)} ({node.work})"
-    pods = [f"{pod.name} since {rfc3339(pod.since)}" for pod in node.blocking]
-    if node.blocking_count > len(pods):
-        pods.append(f"{node.blocking_count - len(pods)} more")
-    return f"active with Pods {', '.join(pods)}"
-
-
-def _nodes(count: int) -> str:
-    return f"{count} Node{'' if count == 1 else 's'}"
+def _node(node: NodeObject) -> NodeFacts:
+    return NodeFacts(
+        name=node.name,
+        position=node.version,
+        created=node.created,
+        registered=node.registered is not None,
+        active=node.active,
+        active_since=node.active_since,
+        work=node.work,
+        blocking=tuple((pod.name, pod.since) for pod in node.blocking),
+        blocking_count=node.blocking_count,
+        removal=node.removal.value if node.removal is not None else "",
+        removal_since=node.removal_since,
+    )

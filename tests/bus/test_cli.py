@@ -200,6 +200,29 @@ def test_quotas_and_capacity_are_found_by_a_part_of_their_name(nodepool: Nodepoo
     assert f"capacity/{ZONE}.{A100}" in capacity
 
 
+def test_a_nodepool_says_what_it_waits_for_and_what_would_help(
+    nodepool: Nodepool, manifest: Callable[..., str]
+) -> None:
+    nodepool("apply", "-f", manifest("waiting", target=900))
+    nodepool("wait", "np", "waiting", "--for", "condition=Quota=False", "--timeout", "60s")
+
+    text = nodepool("explain", "nodepool", "waiting")
+    document = json.loads(nodepool("explain", "np/waiting", "-o", "json").out)
+    missing = nodepool("explain", "np", "waitin")
+    nodepool("delete", "np", "waiting")
+
+    sentence, _, first, *_ = text.out.splitlines()
+    assert (text.code, text.err) == (0, "")
+    assert sentence.startswith(f"NodePool waiting wants 900 Nodes of {H100} in {ZONE} and has 0; ")
+    assert first.startswith("1. Quota is Over, since ")
+    assert document["sentence"] == sentence
+    assert "demo/training 8" in document["causes"][0]["details"][2]
+    assert document["causes"][0]["proofs"][0]["about"] == "condition Quota"
+    assert missing.err == (
+        'error: nodepool "waitin" not found in demo/demo; did you mean waiting?\n'
+    )
+
+
 def test_a_nodepool_is_described_with_its_events(nodepool: Nodepool) -> None:
     done = nodepool("describe", "np", "training", "nosuch")
 

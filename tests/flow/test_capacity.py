@@ -246,7 +246,8 @@ def test_the_message_names_the_nodes_that_are_missing_now(world: WorldHarness) -
     assert before == f"False NoneAvailable: none of 1 {wanted}"
     assert world.condition("train", "Capacity") == f"False NoneAvailable: none of 3 {wanted}"
     assert world.condition("train", "AtTarget") == (
-        "False UnderTarget: NodePool has 2 of 5 Nodes; Capacity is NoneAvailable."
+        "False UnderTarget: NodePool has 2 of 5 Nodes; Capacity is NoneAvailable: "
+        f"none of 3 {wanted}."
     )
 
 

@@ -45,6 +45,9 @@ from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
 from unit.samples import KIND, MACHINE, UID, ZONE, sample
 
+OVER = (
+    "Quota is Over: targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128 (6 used by 2 other pools)"
+)
 POOL, NODE = "acme/prod/train.v1", f"acme/prod/{MACHINE}"
 LEDGER, OFFERING = f"acme/{ZONE}/{KIND}", f"{ZONE}/{KIND}"
 Document = Mapping[str, object]
@@ -161,6 +164,7 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
             "conditions": [
                 {
                     "lastTransitionTime": "2026-01-01T12:00:01Z",
+                    "logPosition": 1,
                     "message": "valid",
                     "observedGeneration": 2,
                     "reason": "Valid",
@@ -169,6 +173,7 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
                 },
                 {
                     "lastTransitionTime": "2026-01-01T12:00:01Z",
+                    "logPosition": 1,
                     "message": "NodePool has 0 of 2 Nodes.",
                     "observedGeneration": 2,
                     "reason": "UnderTarget",
@@ -177,6 +182,7 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
                 },
             ],
             "currentNodes": 0,
+            "grantedNodes": 0,
             "inProgress": 0,
         },
     }
@@ -398,22 +404,32 @@ def leaves(node: str) -> NodeUpdated:
     [
         ([], "NodePool has 0 of 2 Nodes."),
         ([sample(CWNodeAssigned)], "NodePool has 0 of 2 Nodes; 1 is in progress."),
-        ([sample(QuotaChecked)], "NodePool has 0 of 2 Nodes; Quota is Over."),
+        ([sample(QuotaChecked)], f"NodePool has 0 of 2 Nodes; {OVER}."),
         (
             [sample(QuotaChecked), validated(generation=3)],
             "NodePool has 0 of 2 Nodes.",
         ),
         (
             [sample(CapacityChecked, reason=Capacity.NONE_AVAILABLE), sample(QuotaChecked)],
-            "NodePool has 0 of 2 Nodes; Quota is Over and Capacity is NoneAvailable.",
+            f"NodePool has 0 of 2 Nodes; {OVER}; Capacity is NoneAvailable: 1 of 3 wanted Nodes can"
+            " be had.",
+        ),
+        (
+            [sample(CWNodePoolQuotaCheckFailed), sample(CapacityChecked, reason=Capacity.PARTIAL)],
+            "NodePool has 0 of 2 Nodes; Capacity is Partial: 1 of 3 wanted Nodes can be had;"
+            " Quota is InternalError: internal error while checking quota: KeyError.",
         ),
         (
             [validated(reason=Validated.INVALID, fault="Settings")],
-            "NodePool has 0 of 2 Nodes; Validated is Invalid.",
+            "NodePool has 0 of 2 Nodes; Validated is Invalid: valid.",
+        ),
+        (
+            [validated(reason=Validated.INVALID, fault="Settings", message="did you mean it?")],
+            "NodePool has 0 of 2 Nodes; Validated is Invalid: did you mean it?",
         ),
     ],
 )
-def test_a_nodepool_under_its_target_names_the_check_that_blocks(
+def test_a_nodepool_under_its_target_names_the_checks_that_block_and_their_numbers(
     events: list[Hears], expected: str
 ) -> None:
     assert with_pool().heard(*events).messages()["AtTarget"] == expected

@@ -1,6 +1,7 @@
 """What `explain` and `api-resources` print about objects."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import pytest
 from immutables import Map
@@ -8,11 +9,14 @@ from immutables import Map
 from aggregator.documents import document
 from aggregator.objects import NodePoolObject
 from nodepool.cli.app import run
+from nodepool.cli.explained import explained
 from nodepool.cli.schema import nodepool
 from nodepool.contract.conditions import Validated, changed
 from nodepool.contract.keys import pool_key
 from nodepool.contract.reference import Field
-from unit.samples import FULL, NOON
+from nodepool.explanation.facts import Check, Facts, Limit, NodeFacts
+from nodepool.explanation.sentence import explain
+from unit.samples import FULL, KIND, NOON, ZONE
 
 
 def paths(field: Field) -> set[str]:
@@ -103,6 +107,65 @@ def test_what_is_no_field_is_an_error_that_names_the_nearest_one(
 ) -> None:
     assert run(["explain", path]) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("np train --recursive", "--recursive: is for fields, not for a NAME"),
+        ("np/train np", "NAME: 'np' is not TYPE/NAME; write every name that way"),
+        ("np/train np/batch", "NAME: explain one NodePool at a time"),
+        ("node g1", "TYPE: 'node' is not supported here; use nodepools (np)"),
+        ("np.spec train", "TYPE: 'np.spec' is not a type of object"),
+        ("np -o json", "--output: json is for a NAME, not for fields"),
+        ("np train -o wide", "--output: wide is not printed here"),
+        ("np train batch", "unexpected extra argument"),
+    ],
+)
+def test_what_is_neither_a_field_nor_a_nodepool_is_a_usage_error(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", *line.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_explanation_is_a_sentence_and_its_ranked_causes_with_their_proofs() -> None:
+    booting = tuple(NodeFacts(f"g{n}", 60 + n, NOON, registered=False) for n in (1, 2))
+    over = Check(
+        "Quota", "False", "Over", f"targetNodes 9 exceeds quota 4\x1b for {KIND}", NOON, 40
+    )
+    facts = Facts(
+        "train",
+        KIND,
+        9,
+        zone=ZONE,
+        in_progress=2,
+        granted=2,
+        checks={"Quota": over},
+        nodes=booting,
+        limit=Limit(4, 2, 41),
+    )
+
+    shown = explained(explain(facts), NOON + timedelta(minutes=5))
+
+    assert shown.splitlines() == [
+        f"NodePool train wants 9 Nodes of {KIND} in {ZONE} and has 0; Quota is Over since "
+        f"2026-01-01T12:00:00Z: targetNodes 9 exceeds quota 4^[ for {KIND}; raise the quota of "
+        f"{KIND} in {ZONE} to 9.",
+        "",
+        "1. Quota is Over, since 2026-01-01T12:00:00Z (5m)",
+        f"   targetNodes 9 exceeds quota 4^[ for {KIND}",
+        "   the quota is 5 Nodes too small",
+        "   train reserves 2",
+        f"   helps: raise the quota of {KIND} in {ZONE} to 9",
+        "   helps: scale train to 4, which fits",
+        f"   log:   40 (condition Quota), 41 (quota {ZONE}.{KIND})",
+        "",
+        "2. 2 are in progress, since 2026-01-01T12:00:00Z (5m)",
+        "   g1, g2 have not joined yet",
+        "   helps: wait until they join the cluster",
+        "   log:   61 (node g1), 62 (node g2)",
+    ]
 
 
 def test_the_types_of_objects_are_listed_with_their_short_names(

@@ -14,6 +14,7 @@ _INDENT = "  "
 _SKIPPED = frozenset(
     f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
 )
+_OF_CONDITIONS = frozenset(("observedGeneration", "logPosition"))
 _HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 _ACRONYMS = frozenset(("API", "URL", "UID", "OSB", "GUID"))
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|-+")
@@ -47,14 +48,16 @@ def described(
 def without_internals(document: Document) -> Document:
     """The object without the fields that the documentation's example of `describe` leaves out.
 
-    These are `observedGeneration` of conditions, and finalizers until it is being deleted.
+    These are `observedGeneration` and `logPosition` of conditions, `grantedNodes`, and finalizers
+    until it is being deleted.
     """
     metadata = dict(_mapping(field(document, "metadata")))
     if "deletionTimestamp" not in metadata:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
+    status.pop("grantedNodes", None)
     conditions = [
-        {key: value for key, value in _mapping(shown).items() if key != "observedGeneration"}
+        {key: value for key, value in _mapping(shown).items() if key not in _OF_CONDITIONS}
         for shown in items(document, "status", "conditions")
     ]
     if conditions:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from nodepool.cli.documents import Document, condition, field, items, text
 from nodepool.cli.tables import is_deleting
-
-_BLOCKING = ("Quota", "Capacity")
+from nodepool.explanation.causes import blocking
+from nodepool.explanation.documents import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,7 @@ def progress(document: Document) -> Progress:
         return Progress(f'nodepool "{name}" successfully rolled out', done=True)
     current = text(document, "status", "currentNodes") or "0"
     target = text(document, "spec", "targetNodes")
-    blocked = [
-        f"; {kind} is {condition(document, kind, 'reason')}: {condition(document, kind, 'message')}"
-        for kind in _BLOCKING
-        if condition(document, kind, "status") in ("False", "Unknown")
-        and _is_current(document, kind)
-    ]
+    blocked = [f"; {cause.clause}" for cause in blocking(facts(document))]
     missing = f"{current} of {target} Nodes{''.join(blocked)}"
     return Progress(f"{begin}: {missing}...", missing)
 

@@ -23,6 +23,7 @@ class ConditionShape(_Shape):
     message: why, in a sentence with the numbers of now.
     last_transition_time: when the status changed last.
     observed_generation: the generation that the statement is about.
+    log_position: where in the log the statement changed last; absent where that is not known.
     """
 
     type: str
@@ -31,6 +32,7 @@ class ConditionShape(_Shape):
     message: str
     last_transition_time: str
     observed_generation: int
+    log_position: int | None = None
 
 
 class StatusShape(_Shape):
@@ -39,11 +41,13 @@ class StatusShape(_Shape):
     conditions: what is true of the NodePool, and why.
     current_nodes: how many of its Nodes have joined the cluster.
     in_progress: how many Nodes are assigned to it and have not joined yet.
+    granted_nodes: how many Nodes its quota allows it.
     """
 
     conditions: tuple[ConditionShape, ...]
     current_nodes: int
     in_progress: int
+    granted_nodes: int
 
 
 class NodePoolShape(_Shape):

@@ -147,6 +147,7 @@ class Condition:
 
     since: when its status changed last, its `lastTransitionTime`.
     generation: the generation of the object that it is about, its `observedGeneration`.
+    position: where in the log it changed last, its `logPosition`; 0 where that is not known.
     """
 
     type: str
@@ -155,11 +156,14 @@ class Condition:
     message: str
     since: datetime
     generation: int
+    position: int = 0
 
     def document(self) -> dict[str, object]:
         """The condition as a Kubernetes client sees it."""
+        known = {"logPosition": self.position} if self.position else {}
         return {
             "lastTransitionTime": rfc3339(self.since),
+            **known,
             "message": self.message,
             "observedGeneration": self.generation,
             "reason": self.reason,
@@ -169,16 +173,26 @@ class Condition:
 
 
 def changed(
-    before: Condition | None, reason: Reason, message: str, generation: int, now: datetime
+    before: Condition | None,
+    reason: Reason,
+    message: str,
+    generation: int,
+    now: datetime,
+    position: int = 0,
 ) -> Condition:
     """The condition after a verdict; `before` itself where the verdict is the same.
 
-    The transition time changes with the status, not with the reason or the message.
+    The transition time changes with the status, not with the reason or the message; the position
+    changes with any of them.
     """
     status = status_of(reason)
     since = before.since if before is not None and before.status == status else now
-    after = Condition(type(reason).__name__, status, reason.value, message, since, generation)
-    return before if before == after else after
+    after = Condition(
+        type(reason).__name__, status, reason.value, message, since, generation, position
+    )
+    if before is not None and replace(before, position=position) == after:
+        return before
+    return after
 
 
 def accepted(
@@ -204,7 +218,7 @@ def accepted(
         reason = Accepted.POLICY_VIOLATION if refused else Accepted.INVALID
     elif quota is not None and quota.reason in (Quota.OVER, Quota.NOT_SET):
         source, reason = quota, Accepted.NO_QUOTA
-    return changed(before, reason, source.message, source.generation, now)
+    return changed(before, reason, source.message, source.generation, now, source.position)
 
 
 def deprecated(

@@ -82,8 +82,9 @@ def _conditions(
 
 
 def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> tuple[str, str]:
-    """AtTarget names the conditions of its newest generation that keep a NodePool from its target.
+    """AtTarget repeats the checks of its newest generation that keep a NodePool from its target.
 
+    What could not be determined comes last.
     The message for too many Nodes says what it waits for, and is not laid down here.
     """
     target = pool.spec.target_nodes
@@ -93,11 +94,15 @@ def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> 
         return AtTarget.OVER_TARGET.value, ""
     checks = (conditions.get(kind) for kind in ("Validated", "Quota", "Capacity"))
     newest = [each for each in checks if each and each["observedGeneration"] == pool.generation]
-    failing = [f"{each['type']} is {each['reason']}" for each in newest]
-    failing = [each for each in failing if STATUS.get(each.rpartition(" ")[2]) != "True"]
-    because = f"; {' and '.join(failing)}" if failing else ""
+    failing = [each for each in newest if STATUS.get(each["reason"]) != "True"]
+    failing.sort(key=lambda each: each["reason"] == "InternalError")
+    blocks = [
+        f"; {each['type']} is {each['reason']}: {each['message'].removesuffix('.')}"
+        for each in failing
+    ]
     count = f"{target} Node{'' if target == 1 else 's'}"
-    return AtTarget.UNDER_TARGET.value, f"NodePool has {current} of {count}{because}."
+    text = f"NodePool has {current} of {count}{''.join(blocks)}"
+    return AtTarget.UNDER_TARGET.value, text if text.endswith("?") else f"{text}."
 
 
 def _condition(

@@ -1,32 +1,77 @@
-"""`nodepool explain`: documents the fields of a NodePool."""
+"""`nodepool explain`: documents the fields of a NodePool, or says what one waits for."""
 
 import textwrap
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.errors import DONE, CliError
-from nodepool.cli.names import NODEPOOL, parse_names
+from nodepool.cli.formats import Format
+from nodepool.cli.missing import report_missing
+from nodepool.cli.names import NODEPOOL, parse_names, parse_required_names
+from nodepool.cli.options import format_option
 from nodepool.cli.output import print_text
-from nodepool.cli.settings import Command
+from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
+    from nodepool.client import ReadingClient
     from nodepool.contract.reference import Field
 
 WIDTH = 80
 
 
 @click.command(cls=Command)
-@click.argument("path", metavar="nodepool[.FIELD]...")
+@click.argument("path", metavar="nodepool[.FIELD]... | nodepool NAME")
+@click.argument("explained_name", metavar="", default="")
 @click.option(
     "--recursive", is_flag=True, help="List the fields of fields too, without their texts."
 )
-def explain(path: str, recursive: bool) -> int:
+@format_option(but=("wide", "name", "custom-columns"), help="Print a NodePool's causes this way")
+@click.pass_obj
+def explain(
+    settings: Settings, path: str, explained_name: str, recursive: bool, form: Format
+) -> int:
     """Document the fields of a NodePool: types, limits, defaults, meaning.
 
+    With a NAME, say what that NodePool wants, what blocks it, since when, and what would help.
+
     nodepool explain nodepool.spec.lifecycle
+
+    nodepool explain nodepool training
     """
+    if explained_name or "/" in path:
+        if recursive:
+            raise click.UsageError("--recursive: is for fields, not for a NAME")
+        words = [path, explained_name] if explained_name else [path]
+        _, (name, *others) = parse_required_names(words, (NODEPOOL,))
+        if others:
+            raise click.UsageError("NAME: explain one NodePool at a time")
+        return settings.read(lambda client: _explain(client, name, form))
+    if not form.is_table:
+        raise click.UsageError(f"--output: {form.form} is for a NAME, not for fields")
+    return _document(path, recursive=recursive)
+
+
+async def _explain(client: "ReadingClient", name: str, form: Format) -> int:
+    """Prints why a NodePool does not have what it wants; returns the exit code."""
+    from nodepool.cli.explained import explained, read_facts
+    from nodepool.explanation.sentence import explain
+
+    pool = await client.get(NODEPOOL.bucket, name)
+    if pool is None:
+        return await report_missing(client, NODEPOOL, [name])
+    explanation = explain(await read_facts(client, pool))
+    if form.is_table:
+        print_text(explained(explanation, datetime.now(UTC)))
+    else:
+        form.print_whole([explanation.document()], single=True)
+    return DONE
+
+
+def _document(path: str, *, recursive: bool) -> int:
+    """Prints the documentation of a field; returns the exit code."""
     from nodepool.cli.schema import NoSuchFieldError, find_field
 
     spelling, *names = path.rstrip(".").split(".")

@@ -1,0 +1,110 @@
+"""Why a NodePool does not have what it wants: what is read for that, and how it is printed."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from nodepool.cli.documents import Document, condition, text
+from nodepool.cli.layout import escaped
+from nodepool.cli.times import human
+from nodepool.contract.conditions import rfc3339
+from nodepool.contract.grammar import label_value
+from nodepool.explanation.causes import Cause
+from nodepool.explanation.documents import facts
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.sentence import Explanation
+
+if TYPE_CHECKING:
+    from nodepool.client import Object, ReadingClient
+
+WIDTH = 100
+_INDENT = "   "
+
+
+async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
+    """The facts of the read model on a NodePool of the client's cluster.
+
+    What a healthy NodePool does not depend on, such as other NodePools, is not read for it.
+    """
+    zones = {
+        each.key: text(each.document, "spec", "zone") for each in await client.list("clusters")
+    }
+    zone = zones.get(client.cluster, "")
+    name, instance_type = text(pool, "metadata", "name"), text(pool, "spec", "instanceType")
+    if not instance_type or label_value(instance_type) or label_value(zone):
+        zone = ""  # Both are part of keys, and these are part of none.
+    is_short = _fails(pool, "Capacity")
+    has_peers = bool(zone) and (is_short or _fails(pool, "Quota"))
+    everything = await client.list("nodepools", everywhere=True) if has_peers else ()
+    key = f"{zone}.{instance_type}"
+    capacity = await client.get("capacity", key) if zone and is_short else None
+    machines = await client.list("machines", f"{zone}.") if capacity is not None else ()
+    return facts(
+        pool,
+        zone=zone,
+        nodes=[each.document for each in await client.list("nodes")],
+        quota=await client.get("quotas", key) if zone and _fails(pool, "Quota") else None,
+        capacity=capacity,
+        machines=[
+            each.document
+            for each in machines
+            if text(each.document, "spec", "instanceType") == instance_type
+        ],
+        peers=list(_peers(client, everything, {of for of in zones if zones[of] == zone}, name)),
+    )
+
+
+def _fails(pool: Document, kind: str) -> bool:
+    return condition(pool, kind, "status") != "True"
+
+
+def _peers(
+    client: "ReadingClient", pools: "Sequence[Object]", clusters: set[str], name: str
+) -> Iterator[tuple[str, Document]]:
+    """The other NodePools of the organisation in these clusters, each as `<cluster>/<name>`."""
+    for each in pools:
+        org, _, rest = each.key.partition(".")
+        cluster, _, pool = rest.partition(".")
+        own = (cluster, pool) == (client.cluster, name)
+        if org == client.org and cluster in clusters and not own and each.document is not None:
+            yield f"{cluster}/{pool}", each.document
+
+
+def explained(explanation: Explanation, now: datetime) -> str:
+    """The sentence, and the ranked causes with what proves them, as lines of text."""
+    lines = [escaped(explanation.sentence)]
+    for rank, cause in enumerate(explanation.causes, 1):
+        lines += ["", *_cause(rank, cause, now)]
+    return "\n".join(lines)
+
+
+def _cause(rank: int, cause: Cause, now: datetime) -> Iterator[str]:
+    yield f"{rank}. {escaped(cause.title)}{_since(cause.since, now)}"
+    if cause.message:
+        yield from _wrapped("", cause.message)
+    for detail in cause.details:
+        yield from _wrapped("", detail)
+    for help in cause.helps:
+        yield from _wrapped("helps: ", help)
+    if cause.proofs:
+        proofs = [f"{each.position} ({each.about})" for each in cause.proofs]
+        yield from _wrapped("log:   ", ", ".join(proofs))
+
+
+def _since(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return ""
+    return f", since {rfc3339(since)} ({human((now - since).total_seconds())})"
+
+
+def _wrapped(label: str, words: str) -> list[str]:
+    """The words as lines; names and commands are never broken in two."""
+    return textwrap.wrap(
+        escaped(words),
+        WIDTH,
+        initial_indent=f"{_INDENT}{label}",
+        subsequent_indent=f"{_INDENT}{' ' * len(label)}",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

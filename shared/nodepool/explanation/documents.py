@@ -1,0 +1,194 @@
+"""The facts as documents of the read model have them; any JSON is some facts, or none.
+
+What is no text, number or moment where one belongs is taken as missing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
+
+Document = Mapping[str, object]
+NUMBER_MAX = 10**15
+"""No count or position is larger; a number that is, is taken as missing."""
+TEXT_MAX = 10_000
+"""How many characters of a text are taken."""
+BROKEN_MAX = 3
+"""How many machines in triage are named."""
+POOL_LABEL = "compute.coreweave.com/node-pool"
+
+
+def facts(
+    pool: object,
+    *,
+    zone: str = "",
+    nodes: Iterable[object] = (),
+    quota: object = None,
+    capacity: object = None,
+    machines: Iterable[object] = (),
+    peers: Iterable[tuple[str, object]] = (),
+) -> Facts:
+    """The facts of a NodePool.
+
+    pool: its document.
+    zone: the zone of its cluster.
+    nodes: the Nodes of its cluster.
+    quota, capacity: the documents for its type, organisation and zone; None where there is none.
+    machines: the machines of its type and zone, of which only those in triage count.
+    peers: other NodePools of its organisation in its zone, each with its name.
+    """
+    own = _own(pool)
+    unset = Limit(None, 0) if _reason(own, "Quota") == "NotSet" else None
+    joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
+    same = [
+        (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
+    ]
+    return replace(
+        own,
+        zone=zone,
+        nodes=tuple(_node(node) for node in joined),
+        # A quota that was never set, and that nothing counts against, is no object.
+        limit=_limit(quota) or unset,
+        machines=_machines(capacity, machines),
+        peers=tuple(_peer(of, each) for of, each in same),
+    )
+
+
+def _own(pool: object) -> Facts:
+    """What the document of the NodePool says itself."""
+    return Facts(
+        name=_text(pool, "metadata", "name"),
+        instance_type=_text(pool, "spec", "instanceType"),
+        target=_number(pool, "spec", "targetNodes"),
+        current=_number(pool, "status", "currentNodes"),
+        in_progress=_number(pool, "status", "inProgress"),
+        granted=_number(pool, "status", "grantedNodes"),
+        deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
+        deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
+        idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
+        checks={check.type: check for check in _checks(pool)},
+        position=_position(pool),
+    )
+
+
+def _reason(facts: Facts, kind: str) -> str:
+    check = facts.checks.get(kind)
+    return check.reason if check is not None else ""
+
+
+def _checks(pool: object) -> Iterator[Check]:
+    """The conditions on the newest generation; an older one may not hold any more."""
+    generation = _at(pool, "metadata", "generation")
+    for each in _items(pool, "status", "conditions"):
+        if _at(each, "observedGeneration") == generation and _text(each, "type"):
+            yield Check(
+                type=_text(each, "type"),
+                status=_text(each, "status"),
+                reason=_text(each, "reason"),
+                message=_text(each, "message"),
+                since=_moment(each, "lastTransitionTime"),
+                position=_number(each, "logPosition"),
+            )
+
+
+def _node(node: object) -> NodeFacts:
+    conditions = {_text(each, "type"): each for each in _items(node, "status", "conditions")}
+    active, removal = conditions.get("CWActive"), conditions.get("CWNodeRemoval")
+    is_active, leaves = (_text(each, "status") == "True" for each in (active, removal))
+    pods = _items(node, "status", "blockingPods")
+    blocking = tuple((_text(each, "name"), _moment(each, "since")) for each in pods)
+    return NodeFacts(
+        name=_text(node, "metadata", "name"),
+        position=_position(node),
+        created=_moment(node, "metadata", "creationTimestamp"),
+        registered=_text(conditions.get("CWRegistered"), "status") == "True",
+        active=is_active,
+        active_since=_moment(active, "lastTransitionTime") if is_active else None,
+        work=_text(active, "message"),
+        blocking=blocking,
+        blocking_count=max(len(blocking), _number(node, "status", "blockingPodCount")),
+        removal=_text(removal, "reason") or "Unknown" if leaves else "",
+        removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
+    )
+
+
+def _limit(quota: object) -> Limit | None:
+    if not isinstance(quota, Mapping):
+        return None
+    unset = _at(quota, "limit") is None
+    limit = None if unset else _number(quota, "limit")
+    return Limit(limit, _number(quota, "used"), _number_in_text(quota, "resourceVersion"))
+
+
+def _machines(capacity: object, machines: Iterable[object]) -> Machines | None:
+    if not isinstance(capacity, Mapping):
+        return None
+    triage = [each for each in machines if _text(each, "status", "state") == "Triage"]
+    broken = [
+        (_text(each, "metadata", "name"), _text(each, "status", "cause"), _position(each))
+        for each in triage[:BROKEN_MAX]
+    ]
+    return Machines(
+        free=_number(capacity, "free"),
+        assigned=_number(capacity, "assigned"),
+        triage=_number(capacity, "triage"),
+        broken=tuple(broken),
+        position=_number_in_text(capacity, "resourceVersion"),
+    )
+
+
+def _peer(name: str, pool: object) -> Peer:
+    held = _number(pool, "status", "currentNodes") + _number(pool, "status", "inProgress")
+    checks = {check.type: check for check in _checks(pool)}
+    quota, capacity = checks.get("Quota"), checks.get("Capacity")
+    return Peer(
+        name=name,
+        held=held,
+        reserved=max(held, _number(pool, "status", "grantedNodes")),
+        spot=_text(pool, "spec", "computeClass") == "spot",
+        waits_for_quota=quota is not None and quota.reason in ("Over", "NotSet"),
+        waits_for_machines=capacity is not None and capacity.status == "False",
+        position=_position(pool),
+    )
+
+
+def _at(document: object, *path: str) -> object:
+    for name in path:
+        if not isinstance(document, Mapping):
+            return None
+        document = document.get(name)
+    return document
+
+
+def _text(document: object, *path: str) -> str:
+    value = _at(document, *path)
+    return value[:TEXT_MAX] if isinstance(value, str) else ""
+
+
+def _number(document: object, *path: str) -> int:
+    value = _at(document, *path)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value <= NUMBER_MAX else 0  # type: ignore[operator,return-value]
+
+
+def _items(document: object, *path: str) -> Sequence[object]:
+    value = _at(document, *path)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _moment(document: object, *path: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(_text(document, *path))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _position(document: object) -> int:
+    return _number_in_text(document, "metadata", "resourceVersion")
+
+
+def _number_in_text(document: object, *path: str) -> int:
+    text = _text(document, *path)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0

@@ -1,0 +1,142 @@
+"""The facts of the read model that say why a NodePool does not have what it wants."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition of a NodePool on its newest generation.
+
+    type, status, reason, message: as the condition has them.
+    since: when its status changed last; None where that is not known.
+    position: where in the log it changed last; 0 where that is not known.
+    """
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    since: datetime | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A Node of the NodePool.
+
+    position: where in the log it changed last.
+    created: when it was assigned; None where that is not known, as with the other moments.
+    registered: whether it has joined its cluster.
+    active, active_since, work: whether anything runs on it, since when, and what.
+    blocking: the first of the Pods that a drain waits for: name, and since when.
+    blocking_count: how many Pods a drain waits for.
+    removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
+    """
+
+    name: str
+    position: int = 0
+    created: datetime | None = None
+    registered: bool = True
+    active: bool = False
+    active_since: datetime | None = None
+    work: str = ""
+    blocking: tuple[tuple[str, datetime | None], ...] = ()
+    blocking_count: int = 0
+    removal: str = ""
+    removal_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The quota of the NodePool's organisation, type and zone.
+
+    limit: the most Nodes; None where it was never set.
+    used: how many Nodes count against it, those of this NodePool included.
+    position: where in the log it changed last.
+    """
+
+    limit: int | None
+    used: int
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The machines of the NodePool's type in its zone: how many are in which state.
+
+    broken: some of those in triage: name, cause, and where in the log each changed last.
+    position: where in the log the counts changed last.
+    """
+
+    free: int
+    assigned: int
+    triage: int
+    broken: tuple[tuple[str, str, int], ...] = ()
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another NodePool of the organisation with the same type in the same zone.
+
+    name: `<cluster>/<name>`.
+    held: how many Nodes it has, those on their way to it included.
+    reserved: how many Nodes it takes of the quota.
+    spot: whether its Nodes are spot Nodes.
+    waits_for_quota, waits_for_machines: whether it is short of them itself.
+    position: where in the log it changed last.
+    """
+
+    name: str
+    held: int
+    reserved: int
+    spot: bool = False
+    waits_for_quota: bool = False
+    waits_for_machines: bool = False
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A NodePool, and what its condition AtTarget depends on.
+
+    zone: empty where it is not known.
+    target, current, in_progress: how many Nodes it wants, has, and awaits.
+    granted: how many Nodes its quota allows it.
+    deleting, deleting_since: whether, and since when, it is being deleted.
+    idle_only: whether active Nodes stay until they are idle.
+    checks: its conditions on its newest generation, by type.
+    nodes: its Nodes; at least those that are active or leave while it loses Nodes.
+    limit, machines: None where they are not known.
+    peers: the NodePools it shares quota and machines with.
+    position: where in the log it changed last.
+    """
+
+    name: str
+    instance_type: str
+    target: int
+    zone: str = ""
+    current: int = 0
+    in_progress: int = 0
+    granted: int = 0
+    deleting: bool = False
+    deleting_since: datetime | None = None
+    idle_only: bool = True
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    nodes: tuple[NodeFacts, ...] = ()
+    limit: Limit | None = None
+    machines: Machines | None = None
+    peers: tuple[Peer, ...] = ()
+    position: int = 0
+
+    @property
+    def held(self) -> int:
+        """How many Nodes it has, those on their way to it included."""
+        return self.current + self.in_progress
+
+    @property
+    def reserved(self) -> int:
+        """How many Nodes it takes of the quota."""
+        return max(self.granted, self.held)

@@ -1,0 +1,71 @@
+"""What is said of Nodes that leave a NodePool, and of what they wait for."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nodepool.contract.conditions import rfc3339
+from nodepool.explanation.facts import Facts, NodeFacts
+
+NAMED_MAX = 3
+"""How many of the Nodes that a NodePool waits for are named: those that are active longest."""
+_UNKNOWN = datetime.max.replace(tzinfo=UTC)
+
+
+def surplus(facts: Facts) -> str:
+    """What becomes of the Nodes that are too many."""
+    validated = facts.checks.get("Validated")
+    if validated is not None and validated.status != "True":
+        return f"none is removed while Validated is {validated.reason}"
+    leaving = [node for node in facts.nodes if node.removal]
+    left = facts.held - facts.target - len(leaving)
+    waited_for = [node for node in leaving if node.active]
+    count = len(waited_for)
+    if left > 0 and facts.idle_only:
+        waited_for += [node for node in facts.nodes if node.active and not node.removal]
+        count += left
+    if waited_for:
+        return _waits(waited_for, count)
+    count = facts.current - facts.target
+    return f"{count} {'is' if count == 1 else 'are'} being removed"
+
+
+def still_there(facts: Facts) -> str:
+    """How many Nodes a NodePool that is being deleted still has, and what they wait for."""
+    verb = "is" if facts.held == 1 else "are"
+    waited_for = [node for node in facts.nodes if node.active]
+    waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""
+    return f"{counted(facts.held)} {verb} still to be removed{waits}"
+
+
+def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
+    """The Nodes of which `count` are waited for, with what runs there and since when."""
+    first = sorted(nodes, key=lambda node: (_since(node) or _UNKNOWN, node.name))
+    named = [f"{node.name}, {work(node)}" for node in first[:NAMED_MAX]]
+    if len(first) > NAMED_MAX:
+        named.append(f"{len(first) - NAMED_MAX} more")
+    which = f"{count} of {len(nodes)}: " if count < len(nodes) else ""
+    return f"waits for {which}{'; '.join(named)}"
+
+
+def work(node: NodeFacts) -> str:
+    """What runs on an active Node, and since when."""
+    if not node.blocking:
+        return f"active{since(_since(node))} ({node.work})"
+    pods = [f"{name}{since(moment)}" for name, moment in node.blocking]
+    if node.blocking_count > len(pods):
+        pods.append(f"{node.blocking_count - len(pods)} more")
+    return f"active with Pods {', '.join(pods)}"
+
+
+def since(moment: datetime | None) -> str:
+    """The words ` since <moment>`; empty where it is not known."""
+    return "" if moment is None else f" since {rfc3339(moment)}"
+
+
+def counted(count: int) -> str:
+    """A number of Nodes in words."""
+    return f"{count} Node{'' if count == 1 else 's'}"
+
+
+def _since(node: NodeFacts) -> datetime | None:
+    return node.active_since or node.created

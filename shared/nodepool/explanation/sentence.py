@@ -1,0 +1,73 @@
+"""One sentence on a NodePool, and the causes behind it."""
+
+from dataclasses import dataclass
+
+from nodepool.contract.conditions import rfc3339
+from nodepool.explanation.causes import Cause, causes
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.leaving import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a NodePool does not have what it wants.
+
+    sentence: what is wanted, what blocks it, since when, and the smallest change that would help.
+    causes: all that blocks it, ranked; none where it has what it wants.
+    """
+
+    facts: Facts
+    sentence: str
+    causes: tuple[Cause, ...]
+
+    def document(self) -> dict[str, object]:
+        """The explanation as a JSON object; a moment that is not known is null."""
+        facts = self.facts
+        return {
+            "kind": "Explanation",
+            "metadata": {"name": facts.name, "resourceVersion": str(facts.position)},
+            "sentence": self.sentence,
+            "wanted": {
+                "instanceType": facts.instance_type,
+                "zone": facts.zone,
+                "targetNodes": 0 if facts.deleting else facts.target,
+                "currentNodes": facts.current,
+                "inProgress": facts.in_progress,
+                "grantedNodes": facts.granted,
+            },
+            "causes": [_document(rank, cause) for rank, cause in enumerate(self.causes, 1)],
+        }
+
+
+def explain(facts: Facts) -> Explanation:
+    """Why the NodePool does not have what it wants, or that it has it."""
+    found = tuple(causes(facts))
+    parts = [_wanted(facts)]
+    if not found:
+        parts.append("nothing blocks it")
+    else:
+        parts.append(found[0].dated)
+        parts.extend(found[0].helps[:1])
+    return Explanation(facts, f"{'; '.join(parts)}.", found)
+
+
+def _wanted(facts: Facts) -> str:
+    where = f" in {facts.zone}" if facts.zone else ""
+    if facts.deleting:
+        return f"NodePool {facts.name} wants no Nodes any more and has {facts.current}"
+    wanted = f"{counted(facts.target)} of {facts.instance_type}{where}"
+    has = "them" if facts.current == facts.target else str(facts.current)
+    return f"NodePool {facts.name} wants {wanted} and has {has}"
+
+
+def _document(rank: int, cause: Cause) -> dict[str, object]:
+    return {
+        "rank": rank,
+        "cause": cause.kind,
+        "title": cause.title,
+        "message": cause.message,
+        "since": None if cause.since is None else rfc3339(cause.since),
+        "details": list(cause.details),
+        "helps": list(cause.helps),
+        "proofs": [{"logPosition": each.position, "about": each.about} for each in cause.proofs],
+    }

@@ -1,0 +1,365 @@
+"""Why a NodePool does not have what it wants: facts in, one sentence and ranked causes out."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pytest
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.explanation.causes import Cause, Proof, causes
+from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.explanation.sentence import explain
+from support.constants import H100, ZONE
+from support.proposals import NOON
+
+OVER = "targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128 (6 used by 2 other pools)"
+SCARCE = "none of 3 wanted Nodes of gd-8xh100ib-i128 can be had in US-EAST-04A now"
+SINCE = "2026-01-01T12:00:00Z"
+
+
+def check(kind: str, reason: str = "", message: str = "", position: int = 0) -> Check:
+    """A condition that is as it should be, unless there is a reason for another status."""
+    status = {"": "True", "InternalError": "Unknown"}.get(reason, "False")
+    return Check(kind, status, reason or "Fine", message, NOON, position)
+
+
+def pool(target: int, *checks: Check, **fields: object) -> Facts:
+    """A NodePool that wants so many Nodes, with all checks passed but for these."""
+    passed: Mapping[str, Check] = {k: check(k) for k in ("Validated", "Quota", "Capacity")}
+    own = {**passed, **{each.type: each for each in checks}}
+    shown = {"name": "train", "instance_type": H100, "zone": ZONE, "checks": own, "position": 90}
+    return Facts(target=target, **{**shown, **fields})  # type: ignore[arg-type]
+
+
+def kinds(facts: Facts) -> list[str]:
+    """What the causes are about, ranked."""
+    return [cause.kind for cause in causes(facts)]
+
+
+def first(facts: Facts) -> Cause:
+    """The cause that is ranked first."""
+    return causes(facts)[0]
+
+
+def after(minutes: int) -> datetime:
+    """So many minutes after noon."""
+    return NOON + timedelta(minutes=minutes)
+
+
+def test_a_nodepool_that_has_what_it_wants_has_no_causes() -> None:
+    explanation = explain(pool(2, current=2))
+
+    assert explanation.causes == ()
+    assert explanation.sentence == (
+        f"NodePool train wants 2 Nodes of {H100} in {ZONE} and has them; nothing blocks it."
+    )
+
+
+def test_the_sentence_says_what_is_wanted_what_blocks_since_when_and_what_helps() -> None:
+    facts = pool(12, check("Quota", "Over", OVER, 40), current=2, granted=2, limit=Limit(8, 8, 41))
+
+    assert explain(facts).sentence == (
+        f"NodePool train wants 12 Nodes of {H100} in {ZONE} and has 2; "
+        f"Quota is Over since {SINCE}: {OVER}; raise the quota of {H100} in {ZONE} to 18."
+    )
+
+
+def test_a_target_over_the_quota_names_who_holds_it_and_every_change_that_would_help() -> None:
+    facts = pool(
+        12,
+        check("Quota", "Over", OVER, 40),
+        current=1,
+        granted=1,
+        limit=Limit(16, 13, 41),
+        peers=(
+            Peer("prod/small", held=2, reserved=3, position=30),
+            Peer("test/batch", held=9, reserved=9, spot=True, waits_for_quota=True, position=31),
+            Peer("prod/empty", held=0, reserved=0, position=32),
+        ),
+    )
+
+    assert first(facts) == Cause(
+        "Quota",
+        "Quota is Over",
+        OVER,
+        since=NOON,
+        details=(
+            "the quota is 8 Nodes too small",
+            "train reserves 1",
+            "other NodePools reserve 12: test/batch (spot) 9, prod/small 3",
+            "test/batch waits for the same quota",
+        ),
+        helps=(
+            f"raise the quota of {H100} in {ZONE} to 24",
+            "scale train to 4, which fits",
+            "scale test/batch down by 8",
+        ),
+        proofs=(
+            Proof(40, "condition Quota"),
+            Proof(41, f"quota {ZONE}.{H100}"),
+            Proof(31, "nodepool test/batch"),
+            Proof(30, "nodepool prod/small"),
+        ),
+    )
+
+
+def test_a_quota_that_was_never_set_is_to_be_set() -> None:
+    facts = pool(3, check("Quota", "NotSet", "no quota is set"), limit=Limit(None, 0))
+
+    assert first(facts).helps == (f"set the quota of {H100} in {ZONE} to 3",)
+
+
+def test_a_limit_below_what_is_in_use_leaves_the_nodepool_what_it_has() -> None:
+    facts = pool(9, check("Quota", "Over"), current=5, granted=5, limit=Limit(4, 8))
+
+    assert first(facts).helps == (
+        f"raise the quota of {H100} in {ZONE} to 12",
+        "scale train to 5, what it has",
+    )
+
+
+def test_without_the_quota_itself_there_is_still_a_change_that_helps() -> None:
+    cause = first(pool(9, check("Quota", "Over")))
+
+    assert cause.helps == ("raise the quota, or lower targetNodes",)
+
+
+def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
+    facts = pool(
+        5,
+        check("Capacity", "NoneAvailable", SCARCE, 50),
+        current=2,
+        granted=5,
+        machines=Machines(0, 8, 3, broken=(("g1", "no boot", 20), ("g2", "", 21)), position=51),
+        peers=(Peer("prod/batch", 4, 4, spot=True, waits_for_machines=True, position=30),),
+    )
+
+    assert first(facts) == Cause(
+        "Capacity",
+        "Capacity is NoneAvailable",
+        SCARCE,
+        since=NOON,
+        details=(
+            f"of {H100} in {ZONE} 0 are free, 8 are assigned and 3 are in triage",
+            "other NodePools hold 4: prod/batch (spot) 4",
+            "other organisations hold 2",
+            "prod/batch waits for the same machines",
+            "machine g1 is in triage: no boot",
+            "machine g2 is in triage",
+        ),
+        helps=(
+            "repair 3 of the 3 machines in triage",
+            "add 3 machines of the type to the zone",
+            "scale train to 2, what it has",
+            "wait: it is served when machines become free",
+        ),
+        proofs=(
+            Proof(50, "condition Capacity"),
+            Proof(51, f"capacity {ZONE}.{H100}"),
+            Proof(20, "machine g1"),
+            Proof(21, "machine g2"),
+            Proof(30, "nodepool prod/batch"),
+        ),
+    )
+
+
+def test_a_node_affinity_that_leaves_out_free_machines_is_to_be_relaxed() -> None:
+    facts = pool(5, check("Capacity", "PartialNodeAffinity"), granted=5, machines=Machines(4, 0, 9))
+
+    assert first(facts).helps == (
+        "relax the node affinity: 4 machines are free without it",
+        "wait: it is served when machines become free",
+    )
+
+
+def test_machines_that_come_by_racks_are_added_by_racks() -> None:
+    rack = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size == 18)
+    facts = pool(
+        36,
+        check("Capacity", "Partial"),
+        instance_type=rack,
+        granted=36,
+        current=18,
+        machines=Machines(0, 18, 2),
+    )
+
+    assert first(facts).helps[0] == "add 18 machines of the type to the zone"
+
+
+def test_nodes_that_boot_are_counted_from_the_first() -> None:
+    nodes = (
+        NodeFacts("g2", 61, after(3), registered=False),
+        NodeFacts("g1", 60, after(1), registered=False),
+        NodeFacts("g0", 59, after(0)),
+    )
+
+    assert causes(pool(3, current=1, in_progress=2, nodes=nodes)) == [
+        Cause(
+            "Booting",
+            "2 are in progress",
+            "g1, g2 have not joined yet",
+            since=after(1),
+            helps=("wait until they join the cluster",),
+            proofs=(Proof(60, "node g1"), Proof(61, "node g2")),
+        )
+    ]
+
+
+def test_surplus_nodes_name_the_pods_that_they_wait_for_and_since_when() -> None:
+    pods = (("job", after(2)),)
+    node = NodeFacts("g1", 70, NOON, active=True, blocking=pods, blocking_count=2, removal="X")
+    facts = pool(0, check("AtTarget", "OverTarget"), current=1, nodes=(node,))
+
+    assert causes(facts) == [
+        Cause(
+            "Removal",
+            "it has 1 Node too many",
+            "waits for g1, active with Pods job since 2026-01-01T12:02:00Z, 1 more",
+            since=NOON,
+            helps=("end the Pods that block", "scale train to 1, what it has"),
+            proofs=(Proof(70, "node g1"),),
+        )
+    ]
+
+
+def test_nodes_that_stay_since_none_is_idle_may_go_with_another_strategy() -> None:
+    nodes = tuple(NodeFacts(f"g{n}", n, NOON, active=True, work="2 Pods") for n in (1, 2))
+
+    cause = first(pool(1, check("AtTarget", "OverTarget"), current=2, nodes=nodes))
+
+    assert cause.message == (
+        f"waits for 1 of 2: g1, active since {SINCE} (2 Pods); g2, active since {SINCE} (2 Pods)"
+    )
+    assert cause.helps == (
+        "end the work on one of its active Nodes",
+        "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too",
+        "scale train to 2, what it has",
+    )
+
+
+def test_no_node_leaves_an_invalid_nodepool_and_only_its_spec_is_to_be_changed() -> None:
+    facts = pool(0, check("Validated", "Invalid", "no such type"), current=1)
+
+    assert [(cause.kind, cause.message, cause.helps) for cause in causes(facts)] == [
+        ("Validated", "no such type", ("change the spec as the message says",)),
+        (
+            "Removal",
+            "none is removed while Validated is Invalid",
+            ("change the spec as the condition Validated says",),
+        ),
+    ]
+
+
+def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
+    nodes = (NodeFacts("g1", 80, NOON, removal="Preempted", removal_since=after(1)),)
+
+    assert causes(pool(1, current=1, nodes=nodes)) == [
+        Cause(
+            "Preemption",
+            "1 Node is being preempted",
+            "g1",
+            since=after(1),
+            details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
+            helps=("wait: the NodePool refills by itself when machines are free",),
+            proofs=(Proof(80, "node g1"),),
+        )
+    ]
+
+
+def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
+    node = NodeFacts("g1", 70, NOON, active=True, work="job", removal="PoolDeleted")
+    facts = pool(
+        9,
+        check("Quota", "Over"),
+        check("NodesRemoved", "Pending", position=66),
+        current=1,
+        deleting=True,
+        deleting_since=NOON,
+        nodes=(node,),
+    )
+
+    assert causes(facts) == [
+        Cause(
+            "Deletion",
+            "it is being deleted",
+            f"1 Node is still to be removed; waits for g1, active since {SINCE} (job)",
+            since=NOON,
+            helps=("end the Pods that block",),
+            proofs=(Proof(66, "condition NodesRemoved"), Proof(70, "node g1")),
+        )
+    ]
+    assert explain(facts).sentence.startswith(
+        f"NodePool train wants no Nodes any more and has 1; it is being deleted since {SINCE}: 1 "
+    )
+
+
+def test_causes_are_ranked_by_what_has_to_be_changed_first() -> None:
+    nodes = (
+        NodeFacts("g1", registered=False),
+        NodeFacts("g2", removal="Unhealthy"),
+        NodeFacts("g3", removal="Preempted"),
+    )
+    facts = pool(
+        9,
+        check("AtTarget", "InternalError"),
+        check("Capacity", "Partial"),
+        check("Quota", "Over"),
+        check("Validated", "InternalError"),
+        current=2,
+        in_progress=1,
+        nodes=nodes,
+    )
+
+    assert kinds(facts) == [
+        "Quota",
+        "Capacity",
+        "Booting",
+        "Removal",
+        "Preemption",
+        "InternalError",
+        "InternalError",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checks", "title"),
+    [
+        ({}, "Validated is not determined yet"),
+        ({"Validated": check("Validated")}, "Quota is not determined yet"),
+        (pool(1).checks, "2 Nodes are about to be assigned"),
+    ],
+)
+def test_what_is_under_way_is_said_where_nothing_blocks(
+    checks: Mapping[str, Check], title: str
+) -> None:
+    assert [cause.title for cause in causes(pool(2, checks=checks))] == [title]
+
+
+def test_an_explanation_is_a_json_object_with_the_positions_that_prove_it() -> None:
+    facts = pool(2, in_progress=2, nodes=(NodeFacts("g1", 60, NOON, registered=False),))
+
+    assert explain(facts).document() == {
+        "kind": "Explanation",
+        "metadata": {"name": "train", "resourceVersion": "90"},
+        "sentence": explain(facts).sentence,
+        "wanted": {
+            "instanceType": H100,
+            "zone": ZONE,
+            "targetNodes": 2,
+            "currentNodes": 0,
+            "inProgress": 2,
+            "grantedNodes": 0,
+        },
+        "causes": [
+            {
+                "rank": 1,
+                "cause": "Booting",
+                "title": "2 are in progress",
+                "message": "g1 has not joined yet",
+                "since": SINCE,
+                "details": [],
+                "helps": ["wait until they join the cluster"],
+                "proofs": [{"logPosition": 60, "about": "node g1"}],
+            }
+        ],
+    }
