@@ -22,9 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--examples",
         type=int,
-        default=100,
+        default=60,
         metavar="N",
-        help="how many examples hypothesis tries for each property (default: 100)",
+        help="how many examples hypothesis tries for each property (default: 60)",
     )
 
 

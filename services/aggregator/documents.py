@@ -17,9 +17,9 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
-from nodepool.contract.conditions import rfc3339
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, Taint, spec_document
+from nodepool.contract.moments import rfc3339
 
 Document = Mapping[str, object]
 """An object as readers see it."""

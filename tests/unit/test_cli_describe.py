@@ -7,7 +7,8 @@ from nodepool.cli.event_table import counted, event_document, interval, occurred
 from nodepool.cli.names import EVENT
 from nodepool.cli.tables import row
 from nodepool.client import ObjectEvent
-from nodepool.contract.conditions import HEALTHY, rfc3339
+from nodepool.contract.conditions import HEALTHY
+from nodepool.contract.moments import rfc3339
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
 

@@ -20,9 +20,9 @@ from nodepool.contract.conditions import (
     accepted,
     changed,
     deprecated,
-    rfc3339,
     status_of,
 )
+from nodepool.contract.moments import rfc3339
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=5)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from nodepool.cli.documents import Document, condition, text
 from nodepool.cli.layout import escaped
 from nodepool.cli.times import human
-from nodepool.contract.conditions import rfc3339
 from nodepool.contract.grammar import label_value
+from nodepool.contract.moments import rfc3339
 from nodepool.explanation.causes import Cause
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts

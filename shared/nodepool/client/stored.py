@@ -8,12 +8,12 @@ from nodepool.client.names import checked
 from nodepool.client.read_model import Document
 from nodepool.client.session import Session
 from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.conditions import rfc3339
 from nodepool.contract.decode import decode
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.keys import token
 from nodepool.contract.messages import Envelope
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
+from nodepool.contract.moments import rfc3339
 
 
 class StoredPools(Session):

@@ -6,10 +6,11 @@ https://docs.coreweave.com/products/cks/reference/node-pool, which lists a statu
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 from nodepool.contract.model import ConditionStatus
+from nodepool.contract.moments import rfc3339
 
 
 class Validated(StrEnum):
@@ -251,8 +252,3 @@ def _sufficient(capacity: Condition | None) -> Condition | None:
     if capacity is None:
         return None
     return _derived(capacity, SufficientCapacity(capacity.reason.removesuffix("NodeAffinity")))
-
-
-def rfc3339(moment: datetime) -> str:
-    """A moment as Kubernetes writes it: RFC 3339, in UTC and whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from nodepool.contract.conditions import rfc3339
+from nodepool.contract.moments import rfc3339
 from nodepool.explanation.facts import Facts, NodeFacts
 
 NAMED_MAX = 3

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nodepool.contract.conditions import rfc3339
+from nodepool.contract.moments import rfc3339
 from nodepool.explanation.causes import Cause, causes
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.leaving import counted

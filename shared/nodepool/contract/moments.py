@@ -1,0 +1,8 @@
+"""Moments as texts; apart from the models, so that verbs that only read need not load those."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(moment: datetime) -> str:
+    """A moment as Kubernetes writes it: RFC 3339, in UTC and whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
