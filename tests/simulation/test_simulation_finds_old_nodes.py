@@ -160,7 +160,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=14,
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "and keeps", KEPT, (), {"allocator.changes._spared": spared}, seed=19
+        "and keeps", KEPT, (), {"allocator.changes._spared": spared}, seed=18
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at",

@@ -71,6 +71,7 @@ class Simulation:
             self.customers.some_path,
         )
         self._attacks, self._hurries = profile.attacks, profile.hurries
+        self._late = profile.late or tuple(service.name for service in self.services)
         self._steps, self._outputs_max = profile.steps, profile.outputs_max
         actions = self._actions()
         self._acts = list(actions.values())
@@ -84,7 +85,7 @@ class Simulation:
             for _ in range(self._steps):
                 self.attacker.maybe_act(self._attacks)
                 if self._hurries and self.random.random() < self._hurries:
-                    self.replicas.hurry()
+                    self.replicas.hurry(self._late)
                 self._step()
                 self._audit()
             self._stop_faults()

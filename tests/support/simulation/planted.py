@@ -23,6 +23,7 @@ SILENCED = replace(SILENT, steps=3_000)
 REWRITTEN = replace(LARGE, targets=(20, 24), actions={**LARGE.actions, "apply": 60, "scale": 10})
 KEPT = replace(
     PREEMPTED,
+    late=("lifecycle",),
     actions={
         **CALM,
         "shrink_and_preempt": 40,

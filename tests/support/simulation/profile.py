@@ -51,6 +51,7 @@ class Profile:
     boot_s: how long machines take to boot, in seconds.
     attacks: how likely a sender that means harm acts in a step.
     hurries: how likely it is in a step that all services catch up, but for one at most.
+    late: the services that this may be; all of them where none is named.
     """
 
     steps: int = 4_500
@@ -65,6 +66,7 @@ class Profile:
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
     attacks: float = 0.0
     hurries: float = 0.0
+    late: tuple[str, ...] = ()
 
     def weight(self, action: str) -> int:
         """How likely an action is."""

@@ -1,5 +1,6 @@
 """Replicas that act one small step at a time, and fail between any two: the faults inside."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -96,11 +97,11 @@ class Replicas:
         self.stop_faults()
         self.world.run_until_idle()
 
-    def hurry(self) -> None:
-        """Lets all services catch up but one, which then is far behind; or all of them."""
-        late = self.random.choice((None, *self.world.services))
+    def hurry(self, late: Sequence[str]) -> None:
+        """Lets all services catch up but one of these, which then is far behind; or all of them."""
+        name = self.random.choice(("", *late))
         hosts = self.world.hosts
-        self.world.hosts = [host for host in hosts if host.service is not late]
+        self.world.hosts = [host for host in hosts if host.service.name != name]
         self.catch_up()
         self.world.hosts = hosts
 
