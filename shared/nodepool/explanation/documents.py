@@ -168,8 +168,9 @@ def _text(document: object, *path: str) -> str:
 
 def _number(document: object, *path: str) -> int:
     value = _at(document, *path)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 <= value <= NUMBER_MAX else 0  # type: ignore[operator,return-value]
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 <= value <= NUMBER_MAX else 0
 
 
 def _items(document: object, *path: str) -> Sequence[object]:
