@@ -12,7 +12,6 @@ from capacity.decide import SERVICE
 from capacity.finder import order, tag
 from capacity.state import State
 from nodepool.contract.availability import (
-    NODES_MAX,
     SELECTIONS_MAX,
     Availability,
     CapacitySelection,
@@ -36,7 +35,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import pool_key
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.model import NODES_MAX, NodePoolSpec
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
 

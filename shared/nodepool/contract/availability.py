@@ -8,12 +8,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from nodepool.contract.model import Value
+from nodepool.contract.model import NODES_MAX, Value
 
 SELECTIONS_MAX = 16
 """The most instance types that one query asks for."""
-NODES_MAX = 1_000_000
-"""The most Nodes of one type that a query asks for, as a NodePool may want."""
 
 
 class Availability(StrEnum):

@@ -130,7 +130,9 @@ class SchedulingPriority(Value):
     value: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
 
 
-Count = Annotated[int, Field(ge=0, le=1_000_000)]
+NODES_MAX = 1_000_000
+"""The most Nodes of one type that a NodePool wants, or a query asks for."""
+Count = Annotated[int, Field(ge=0, le=NODES_MAX)]
 """A number of Nodes."""
 
 
