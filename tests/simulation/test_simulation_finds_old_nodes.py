@@ -27,7 +27,7 @@ from nodepool.engine import bounds
 from nodepool.engine.folded import Folded
 from nodepool.service import AnyService, Context
 from preemption.decide import SERVICE as PREEMPTION
-from support.simulation.faults import Plant, first_violation, hearing, saying, unconcerned
+from support.simulation.faults import Plant, hearing, saying, unconcerned, violation_of
 from support.simulation.planted import (
     CALM,
     DELETED,
@@ -248,11 +248,7 @@ PLANTS: Mapping[str, Plant] = {
 @pytest.mark.parametrize("name", PLANTS)
 def test_an_old_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant = PLANTS[name]
-    for function, instead in plant.functions.items():
-        monkeypatch.setattr(function, instead)
 
-    violation = first_violation(
-        *plant.services, text=plant.text, profile=plant.profile, first=plant.seed
-    )
+    violation = violation_of(plant, monkeypatch)
 
     assert plant.text in violation

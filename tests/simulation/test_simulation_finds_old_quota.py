@@ -31,7 +31,7 @@ from quota.ledger import Ledger
 from quota.pool import Pool
 from quota.state import State as QuotaState
 from quota.verdict import verdict
-from support.simulation.faults import Plant, first_violation, hearing, unconcerned
+from support.simulation.faults import Plant, hearing, unconcerned, violation_of
 from support.simulation.profile import CROWDED, FAILING, SETTINGS, SPOT
 
 QUOTA: AnyService = QUOTA_SERVICE
@@ -241,11 +241,7 @@ PLANTS: Mapping[str, Plant] = {
 @pytest.mark.parametrize("name", PLANTS)
 def test_an_old_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant = PLANTS[name]
-    for function, instead in plant.functions.items():
-        monkeypatch.setattr(function, instead)
 
-    violation = first_violation(
-        *plant.services, text=plant.text, profile=plant.profile, first=plant.seed
-    )
+    violation = violation_of(plant, monkeypatch)
 
     assert plant.text in violation

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+import pytest
+
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.messages import Message
 from nodepool.contract.outcomes import CommandOutcome
@@ -129,6 +131,15 @@ class Plant:
     services: tuple[AnyService, ...] = ()
     functions: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+
+
+def violation_of(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The first violation that the fault causes once it is put in; else what is found instead."""
+    for function, instead in plant.functions.items():
+        monkeypatch.setattr(function, instead)
+    return first_violation(
+        *plant.services, text=plant.text, profile=plant.profile, first=plant.seed
+    )
 
 
 def hearing(service: AnyService, change: Callable[[Any, Any], Any]) -> AnyService:
