@@ -112,8 +112,8 @@ def test_to_write_to_a_closed_socket_is_an_error_of_the_bus_in_every_loop(
         # given a connection whose socket the loop has closed
         connection = await connect(server.url, "test")
         transport = socket_of(connection)
-        transport.close()  # type: ignore[no-untyped-call]
-        await transport.wait_closed()  # type: ignore[no-untyped-call]
+        transport.close()  # type: ignore[no-untyped-call]  # As nats-py has it.
+        await transport.wait_closed()  # type: ignore[no-untyped-call]  # As nats-py has it.
 
         # when something is sent
         # then that fails as it does where the other end has closed it
