@@ -116,6 +116,7 @@ FOR_PEOPLE = {
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
+    "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

@@ -5,6 +5,7 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
@@ -17,7 +18,9 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodeActivityChanged,
     NodePoolDeleting,
     NodePoolValidated,
@@ -42,6 +45,10 @@ NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
 """A limit, or what counts against it, may be other than it was."""
+MachineReported = (
+    MachineAdded | MachineBroken | MachineRepaired | MachineReclaimed | MachineReturned
+)
+"""A machine that is no Node, or may be none, is other than it was."""
 
 Hears = (
     NodePoolValidated
@@ -56,8 +63,7 @@ Hears = (
     | NodeChanged
     | NodeLeft
     | CWNodePoolNodesRemoved
-    | MachineAdded
-    | MachineBroken
-    | MachineRepaired
+    | MachineReported
+    | CapacityReclaimed
     | ClusterRegistered
 )

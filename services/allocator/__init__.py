@@ -1,10 +1,13 @@
 """Which machine joins, and which Node leaves?"""
 
+from nodepool.contract.commands import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
+    CapacityReclaimFailed,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -20,19 +23,24 @@ from nodepool.contract.events import (
     CWNodeRequestQueued,
     GrantAcknowledged,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodeActivityChanged,
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
 )
 
 Hears = (
-    NodePoolValidated
+    ReclaimCapacity
+    | ReturnCapacity
+    | NodePoolValidated
     | NodePoolDeleting
     | CWNodePoolDeleted
     | QuotaChecked
@@ -50,6 +58,11 @@ Hears = (
 )
 Says = (
     GrantAcknowledged
+    | CapacityReclaimed
+    | CapacityReclaimFailed
+    | MachineReclaimed
+    | MachineReturned
+    | NodePreemptionRequested
     | AllocationFailed
     | AllocationRecovered
     | NodeRemovalCancelled

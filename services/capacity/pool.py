@@ -17,7 +17,7 @@ class Said:
 
     generation, granted: what was checked.
     reason: the reason of the condition.
-    wanted, available: the numbers in its message; 0 where it has none.
+    wanted, available, preempted: the numbers in its message; 0 where it has none.
     """
 
     generation: int
@@ -25,6 +25,7 @@ class Said:
     reason: Capacity
     wanted: int = 0
     available: int = 0
+    preempted: int = 0
 
     @classmethod
     def of(

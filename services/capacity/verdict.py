@@ -22,6 +22,7 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         available=share.available,
         since=pool.since,
         message=_text(pool, share),
+        preempted=share.preempted,
     )
 
 
@@ -41,8 +42,14 @@ def _text(pool: Pool, share: Share) -> str:
     which = " that satisfy the node affinity" if affinity else ""
     return (
         f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
-        f"can be had in {zone} now{_racks(instance_type)}"
+        f"can be had in {zone} now{_racks(instance_type)}{_preempted(share.preempted)}"
     )
+
+
+def _preempted(count: int) -> str:
+    if not count:
+        return ""
+    return f"; {count} spot Node{' is' if count == 1 else 's are'} being preempted for it"
 
 
 def _racks(instance_type: str) -> str:

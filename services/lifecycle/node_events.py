@@ -161,6 +161,7 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
         registered=not node.booting,
         triage=triage,
         removal=node.removal,
+        lost=len(node.workloads) if node.overdue else 0,
         message=f"Node {node.name} is deleted",
     )
 

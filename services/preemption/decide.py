@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import assert_never
 
-from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands import AcknowledgePreemption, PreemptNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -34,6 +35,12 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
     match message:
         case PreemptNode():
             yield from _preempt(state, message, context)
+        case AcknowledgePreemption():
+            yield from _acknowledge(state, message, context)
+        case NodePreemptionRequested():
+            node = state.node(message)
+            if node is not None and node.is_to_begin:
+                yield _begun(node, context)
         case CWNodeRegistered() | NodeKept():
             node = state.node(message)
             if node is not None and node.is_stranded:
@@ -53,7 +60,11 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
     """
     yield from map(_deleted, state.ended(key))
     node = state.nodes.get(key)
-    if node is None or node.pending_since is None:
+    if node is None:
+        return
+    if node.is_to_begin:
+        yield _begun(node, context)
+    if node.pending_since is None:
         return
     if node.is_stranded:
         yield _pending(node, context)
@@ -75,7 +86,28 @@ def _preempt(
         yield accepted(command, "unchanged")
         return
     yield accepted(command, "done")
-    yield _immediate(node) if node.is_going else _pending(node, context)
+    yield _begun(node, context)
+
+
+def _acknowledge(
+    state: State, command: AcknowledgePreemption, context: Context
+) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command, with which the drain begins unless it has begun."""
+    node = state.nodes.get(node_key(command.org, command.cluster, command.node))
+    if node is None or node.pool != command.key or node.pending_since is None:
+        message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
+        yield refused(command, "node", message, "NotFound")
+        return
+    if node.reached is not Stage.PENDING:
+        yield accepted(command, "unchanged")
+        return
+    yield accepted(command, "done")
+    yield _in_progress(node, context)
+
+
+def _begun(node: Node, context: Context) -> Says:
+    """The beginning of a preemption, with a timetable where the Node is not going anyway."""
+    return _immediate(node) if node.is_going else _pending(node, context)
 
 
 def _immediate(node: Node) -> NodePreempted:
@@ -143,9 +175,10 @@ def _failed(state: State, failure: Failure) -> Node | None:
         key = NodeKey(failure.key)
         return next(state.ended(key), None) or state.nodes.get(key)
     stranded = (node for node in state.nodes.values() if node.is_stranded)
+    requested = (node for node in state.nodes.values() if node.is_to_begin)
     undone = [
         node
-        for node in (*state.departed.values(), *stranded)
+        for node in (*state.departed.values(), *stranded, *requested)
         if node.pool == failure.pool and node.key not in state.work.failures
     ]
     return min(undone, key=lambda node: node.assignment, default=None)

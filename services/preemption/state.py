@@ -7,7 +7,7 @@ from typing import assert_never
 
 from immutables import Map
 
-from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands import AcknowledgePreemption, PreemptNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -40,6 +41,7 @@ class Node:
     assignment: which stay of the machine it is.
     booting: whether it has not joined its cluster yet.
     request: the number of the request to delete it that it follows; 0 while it is to stay.
+    requested: whether the allocator wants its machine for another NodePool, or for an operator.
     pending_since: when its preemption began; None while it is not preempted.
     has_timetable: whether its preemption is announced and drains it after a while. One that boots,
         or leaves already, goes without.
@@ -55,6 +57,7 @@ class Node:
     pending_since: datetime | None = None
     has_timetable: bool = False
     reached: Stage = Stage.PENDING
+    requested: bool = False
 
     @property
     def is_going(self) -> bool:
@@ -65,6 +68,11 @@ class Node:
     def is_stranded(self) -> bool:
         """Whether it joined, or was kept, just when its preemption without a timetable began."""
         return self.pending_since is not None and not (self.has_timetable or self.is_going)
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether its preemption was requested and has not begun."""
+        return self.requested and self.pending_since is None
 
     @property
     def key(self) -> NodeKey:
@@ -104,7 +112,7 @@ class State(WithWork[NodeKey]):
                 yield self.departed[assignment]
 
 
-Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept
+Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept | NodePreemptionRequested
 """What others say of a Node while it stays."""
 Stages = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
 """The stages of a preemption."""
@@ -119,6 +127,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, _new(message, booting=True))
         case CWNodeRegistered() | CWNodeDeletionRequestSuccess() | NodeKept():
             return _seen(state, message)
+        case NodePreemptionRequested():
+            return _seen(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
         case NodePreempted() | PreemptionPending():
@@ -129,7 +139,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _ended(state, node_key(org, cluster, node))
         case PreemptionFailed(node_key=key):
             return replace(state, work=state.work.failed(key, context.time))
-        case PreemptNode():
+        case PreemptNode() | AcknowledgePreemption():
             return state
         case _:
             assert_never(message)
@@ -152,6 +162,8 @@ def _seen(state: State, event: Seen) -> State:
         case NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
+        case NodePreemptionRequested():
+            node = replace(node, requested=True) if node else None
         case _:
             assert_never(event)
     return state if node is None else _stored(state, event.node_key, node)

@@ -829,8 +829,8 @@ def test_the_share_of_a_pool_is_what_is_left_after_those_before_it() -> None:
     story.want("second", 2)
     pools = story.state.pools
 
-    assert share_of(story.state, pools[key("first")]) == (key("first"), Capacity.SUFFICIENT, 4)
-    assert share_of(story.state, pools[key("second")]) == (key("second"), Capacity.PARTIAL, 1)
+    assert share_of(story.state, pools[key("first")]) == Share(key("first"), Capacity.SUFFICIENT, 4)
+    assert share_of(story.state, pools[key("second")]) == Share(key("second"), Capacity.PARTIAL, 1)
 
 
 targets = st.lists(st.integers(0, 4), min_size=1, max_size=6)

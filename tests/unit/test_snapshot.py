@@ -20,7 +20,7 @@ from nodepool.engine.world import Log
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
-from support.constants import A100
+from support.constants import A100, L40
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
@@ -80,8 +80,18 @@ def busy_world() -> WorldHarness:
         world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
+    given_reclaim(world)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
+
+
+def given_reclaim(world: WorldHarness) -> None:
+    """A NodePool for which a spot Node is preempted, and machines of a type that are held back."""
+    world.given_quota(9, L40)
+    world.given_machines(2, L40)
+    world.apply("cheap", 1, L40, computeClass="spot")
+    world.reclaim(1, L40)
+    world.apply("dear", 1, L40)
 
 
 def restored(folded: Folded[S]) -> Folded[S]:

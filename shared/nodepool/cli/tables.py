@@ -150,6 +150,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("FREE", _at("free")),
         Column("ASSIGNED", _at("assigned")),
         Column("TRIAGE", _at("triage")),
+        Column("RECLAIMED", _at("reclaimed")),
     ),
     CLUSTER: (
         _NAME,

@@ -7,7 +7,15 @@ from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
-from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec, Pod
+from nodepool.contract.model import (
+    API_VERSION,
+    KIND,
+    NODES_MAX,
+    Count,
+    ManifestMetadata,
+    NodePoolSpec,
+    Pod,
+)
 
 MachineFault = Literal["boot", "registration", "silence", "hang"]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
@@ -113,6 +121,44 @@ class PreemptNode(Command, OfPool):
     node: str
 
 
+class AcknowledgePreemption(Command, OfPool):
+    """Ends the warning of a preempted Node: its drain begins now, not two minutes after it.
+
+    The Node goes as soon as it is drained. Refused for a Node that is not being preempted.
+
+    node: its name.
+    """
+
+    node: str
+
+
+class ReclaimCapacity(Command, OfZone):
+    """Holds machines back, so that no NodePool has them, until `ReturnCapacity` gives them back.
+
+    Free machines are taken first, then spot Nodes are preempted. Refused where there are not so
+    many of both.
+
+    instance_type: their type.
+    count: how many, beside those that are held back already.
+    """
+
+    instance_type: str
+    count: Annotated[int, Field(ge=1, le=NODES_MAX)]
+
+
+class ReturnCapacity(Command, OfZone):
+    """Gives machines back that `ReclaimCapacity` holds back; they are free then.
+
+    Refused where fewer are held back. A preemption that has begun for them is carried out.
+
+    instance_type: their type.
+    count: how many.
+    """
+
+    instance_type: str
+    count: Annotated[int, Field(ge=1, le=NODES_MAX)]
+
+
 class AddMachines(Command, OfZone):
     """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
@@ -174,6 +220,9 @@ COMMANDS = frozenset(
         DeleteQuota,
         FindCapacity,
         PreemptNode,
+        AcknowledgePreemption,
+        ReclaimCapacity,
+        ReturnCapacity,
         AddMachines,
         RepairMachine,
         BreakMachine,

@@ -17,11 +17,13 @@ from nodepool.state.queue import Queue
 
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
+RECLAIMED = "reclaimed"
+"""The holder of a machine that an operator holds back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; `holder` is a NodePool's key, `TRIAGE`, or empty for a free one.
+    """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
 
     `assignment` is the number of its last stay in a NodePool.
     """
@@ -51,12 +53,15 @@ class _Shelf(NamedTuple):
 class Inventory:
     """All machines; and the free ones of each offering, in the order in which they became free.
 
+    reclaimed: those that are held back, in the order in which they were reclaimed.
+
     It remembers what was computed of its free machines, so an affinity is evaluated once for as
     long as they stay the same.
     """
 
     machines: Map[MachineKey, Machine] = Map()
     free: Map[OfferingKey, Queue[MachineKey]] = Map()
+    reclaimed: Map[OfferingKey, Queue[MachineKey]] = Map()
 
     def add(self, event: MachineAdded) -> "Inventory":
         """The inventory with a new machine, free; one that is known already stays as it is."""
@@ -86,6 +91,22 @@ class Inventory:
             return self
         return self._with(key, replace(machine, holder=""))
 
+    def reclaim(self, key: MachineKey) -> "Inventory":
+        """The inventory with this free machine held back."""
+        machine = self.machines[key]
+        assert not machine.holder, f"{key} is held by {machine.holder}, and cannot be reclaimed"
+        queue: Queue[MachineKey] = self.reclaimed.get(machine.offering, Queue())
+        after = self._with(key, replace(machine, holder=RECLAIMED))
+        return replace(after, reclaimed=after.reclaimed.set(machine.offering, queue.put(key)))
+
+    def give_back(self, key: MachineKey) -> "Inventory":
+        """The inventory with this machine free again, which was held back."""
+        machine = self.machines[key]
+        assert machine.holder == RECLAIMED, f"{key} is not held back"
+        queue = self.reclaimed[machine.offering].drop(key)
+        after = self._with(key, replace(machine, holder=""))
+        return replace(after, reclaimed=after.reclaimed.set(machine.offering, queue))
+
     def _leave(self, key: MachineKey, assignment: int, holder: str) -> "Inventory":
         machine = self.machines.get(key)
         if machine is None or machine.assignment != assignment or not machine.holder:
@@ -95,11 +116,16 @@ class Inventory:
     def _with(self, key: MachineKey, machine: Machine) -> "Inventory":
         queue: Queue[MachineKey] = self.free.get(machine.offering, Queue())
         queue = queue.drop(key) if machine.holder else queue.put(key)
-        return Inventory(self.machines.set(key, machine), self.free.set(machine.offering, queue))
+        machines, free = self.machines.set(key, machine), self.free.set(machine.offering, queue)
+        return Inventory(machines, free, self.reclaimed)
 
     def count(self, offering: OfferingKey) -> int:
         """How many machines of an offering are free."""
         return len(self.free.get(offering, ()))
+
+    def reclaimed_count(self, offering: OfferingKey) -> int:
+        """How many machines of an offering are held back."""
+        return len(self.reclaimed.get(offering, ()))
 
     def shelf(self, offering: OfferingKey) -> "FreeMachines":
         """The free machines of an offering, to be shared out."""
