@@ -117,6 +117,7 @@ FOR_PEOPLE = {
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
     "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
+    "PodChanged": "those who created the Pod wait for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

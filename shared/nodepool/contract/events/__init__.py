@@ -35,6 +35,7 @@ from nodepool.contract.events.fleet import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    PodChanged,
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
@@ -141,6 +142,7 @@ __all__ = [
     "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",
+    "PodChanged",
     "PreemptionCause",
     "PreemptionFailed",
     "PreemptionInProgress",
