@@ -22,10 +22,12 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.contract.timetable import GONE_AFTER
+from nodepool.service import Context, Failure, Reconciler, Sample, Service
 from preemption import Hears, Says
+from preemption.figures import samples
 from preemption.state import Node, State, evolve
-from preemption.timetable import GONE_AFTER, Stage, stage
+from preemption.timetable import Stage, stage
 
 MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
@@ -184,6 +186,11 @@ def _failed(state: State, failure: Failure) -> Node | None:
     return min(undone, key=lambda node: node.assignment, default=None)
 
 
+def gauges(state: State) -> Iterator[Sample]:
+    """How late the stages of preemptions were, and what was lost."""
+    yield from samples(state.figures)
+
+
 SERVICE: Service[State, Hears, Says] = Service(
     name="preemption",
     hears=Hears,
@@ -193,4 +200,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     decide=decide,
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
+    gauges=gauges,
 )

@@ -29,6 +29,7 @@ from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
+from preemption.figures import Figures
 from preemption.timetable import Stage, next_moment
 
 
@@ -95,10 +96,12 @@ class State(WithWork[NodeKey]):
     The work queue holds each when the next stage of its preemption is due, or is tried again.
 
     departed: those that left, by the number of their stay.
+    figures: how punctual all preemptions were.
     """
 
     nodes: Map[NodeKey, Node] = Map()
     departed: Map[int, Node] = Map()
+    figures: Figures = Figures()
 
     def node(self, message: OfNode) -> Node | None:
         """The spot Node that a message is about; None where it is about another stay."""
@@ -185,6 +188,9 @@ def _reached(state: State, event: Stages, context: Context) -> State:
             node = replace(node, reached=Stage.OVER)
         case _:
             assert_never(event)
+    if isinstance(event, PreemptionInProgress | PreemptionOverdue) and node.pending_since:
+        figures = state.figures.reached(node.reached, node.pending_since, context.time)
+        state = replace(state, figures=figures)
     return _stored(state, event.node_key, node)
 
 
@@ -202,6 +208,8 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
     if node is None:
         return state
     state = replace(state, nodes=state.nodes.delete(node.key))
+    if isinstance(event, CWNodeDeleted) and event.lost:
+        state = replace(state, figures=replace(state.figures, lost=state.figures.lost + event.lost))
     if isinstance(event, CWNodeDeleted) and is_announced(node, event):
         state = replace(state, departed=state.departed.set(node.assignment, node))
     return _in_step(state, node.key)
