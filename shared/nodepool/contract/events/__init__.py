@@ -29,6 +29,7 @@ from nodepool.contract.events.fleet import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    PodChanged,
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
@@ -130,6 +131,7 @@ __all__ = [
     "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",
+    "PodChanged",
     "PreemptionFailed",
     "PreemptionInProgress",
     "PreemptionOverdue",
