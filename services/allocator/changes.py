@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from allocator.members import Member
+from allocator.members import Member, Members, Racks
 from allocator.pool import Grant, Pool, Stage
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
@@ -63,7 +63,11 @@ def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
     valid = event.reason is Validated.VALID
     fault = event.message if event.fault == "Settings" else ""
     if known is None:
-        known = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+        size = event.spec.rack_size
+        members = Members(racks=Racks(size) if size else None)
+        known = Pool(
+            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
+        )
     return replace(
         known,
         generation=event.generation,

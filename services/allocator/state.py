@@ -58,6 +58,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
+from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WithWork
 
@@ -194,7 +195,8 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
     assignments = max(state.assignments, event.assignment)
     state = replace(state, inventory=inventory, assignments=assignments)
     pool = state.pools[event.key]
-    members = pool.members.put(event.node, Member(event.assignment))
+    member = Member(event.assignment, domain=domain_of(event.labels))
+    members = pool.members.put(event.node, member)
     return _offered(_stored(state, replace(pool, members=members)), pool.offering)
 
 
@@ -210,8 +212,6 @@ def _reclaim_changed(
 
 
 def _supplied(state: State, offering: OfferingKey, supply: Supply) -> State:
-    if supply is state.supply(offering):
-        return state
     return replace(state, supplies=put(state.supplies, offering, supply))
 
 

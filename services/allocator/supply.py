@@ -43,6 +43,8 @@ NONE = Supply()
 
 def put(supplies: Supplies, offering: OfferingKey, supply: Supply) -> Supplies:
     """The supplies with this one; nothing is kept of an offering without any."""
+    if supply is supplies.get(offering, NONE):
+        return supplies
     if supply != NONE:
         return supplies.set(offering, supply)
     return supplies.delete(offering) if offering in supplies else supplies
