@@ -12,8 +12,10 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    NodeConditionChanged,
     NodeObserved,
     NodeUpdated,
+    NodeVerified,
 )
 
 Hears = (
@@ -29,4 +31,13 @@ Hears = (
     | CWDrainNode
     | CWNodeDeleted
 )
-Says = MachineAdded | MachineBroken | MachineRepaired | MachineBooted | MachineFailed | NodeObserved
+Says = (
+    MachineAdded
+    | MachineBroken
+    | MachineRepaired
+    | MachineBooted
+    | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
+    | NodeObserved
+)

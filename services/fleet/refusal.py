@@ -43,8 +43,12 @@ def unschedulable(machine: Machine, pod: Pod) -> Refusal | None:
         return Refusal("pod.name", reason)
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
+    if machine.restarting:
+        return Refusal("machine", "is being rebooted")
     if not machine.answers:
         return Refusal("machine", "does not answer")
+    if machine.verifying and not (pod.daemon_set or pod.verification):
+        return Refusal("machine", "is being verified")
     if machine.unschedulable and not pod.daemon_set:
         return Refusal("machine", "is cordoned")
     if pod.name in machine.pods:
