@@ -12,7 +12,6 @@ from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import (
-    BlockingPod,
     ConditionStatus,
     NodeAction,
     NodePhase,
@@ -20,6 +19,7 @@ from nodepool.contract.model import (
     RemovalReason,
     Taint,
 )
+from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
 
 

@@ -1,10 +1,19 @@
 """What do the machines do? A simulated data centre, at the edge of the system."""
 
-from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.commands import (
+    AddMachines,
+    BreakMachine,
+    CreatePod,
+    DeletePod,
+    RepairMachine,
+    RunPod,
+    StopPod,
+)
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
+    CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
@@ -14,8 +23,11 @@ from nodepool.contract.events import (
     MachineRepaired,
     NodeConditionChanged,
     NodeObserved,
+    NodePoolValidated,
+    NodeTemplateChanged,
     NodeUpdated,
     NodeVerified,
+    PodChanged,
 )
 
 Hears = (
@@ -24,6 +36,11 @@ Hears = (
     | RepairMachine
     | RunPod
     | StopPod
+    | CreatePod
+    | DeletePod
+    | NodePoolValidated
+    | CWNodePoolDeleted
+    | NodeTemplateChanged
     | CWNodeAssigned
     | CWNodeRegistered
     | CWNodeRegistrationFailed
@@ -40,4 +57,5 @@ Says = (
     | NodeVerified
     | NodeConditionChanged
     | NodeObserved
+    | PodChanged
 )

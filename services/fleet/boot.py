@@ -6,7 +6,13 @@ from datetime import datetime, timedelta
 
 from immutables import Map
 
-from fleet.conditions import as_node_fault, begun, ended, fails_at, gone_after_reboot
+from fleet.conditions import (
+    as_node_fault,
+    fails_at,
+    gone_after_reboot,
+    problem_begun,
+    problems_ended,
+)
 from fleet.machine import Machine
 from fleet.pods import observed
 from nodepool.contract.events import (
@@ -110,7 +116,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
         yield outcome
         return
     if machine.failing != "hang":
-        yield from ended(key, machine, *gone_after_reboot(machine))
+        yield from problems_ended(key, machine, *gone_after_reboot(machine))
         yield observed(key, machine, machine.pods)
     yield outcome
     node_fault = as_node_fault(machine.failing)
@@ -118,7 +124,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
         rest = machine.conditions.mutate()
         for type_ in gone_after_reboot(machine):
             del rest[type_]
-        yield from begun(key, replace(machine, conditions=rest.finish()), node_fault)
+        yield from problem_begun(key, replace(machine, conditions=rest.finish()), node_fault)
 
 
 def booted(key: MachineKey, machine: Machine, now: datetime) -> Machine:

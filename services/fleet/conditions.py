@@ -22,7 +22,9 @@ def as_node_fault(fault: str) -> NodeFault | None:
     return next((each for each in FAULTS if each == fault), None)
 
 
-def begun(key: MachineKey, machine: Machine, fault: NodeFault) -> Iterator[NodeConditionChanged]:
+def problem_begun(
+    key: MachineKey, machine: Machine, fault: NodeFault
+) -> Iterator[NodeConditionChanged]:
     """The Node has this fault; nothing where it has it already."""
     cause = CAUSES[fault]
     if cause.type in machine.conditions:
@@ -40,7 +42,9 @@ def begun(key: MachineKey, machine: Machine, fault: NodeFault) -> Iterator[NodeC
     )
 
 
-def ended(key: MachineKey, machine: Machine, *types: str) -> Iterator[NodeConditionChanged]:
+def problems_ended(
+    key: MachineKey, machine: Machine, *types: str
+) -> Iterator[NodeConditionChanged]:
     """The Node has none of these problems any more."""
     zone, name = machine_parts(key)
     for type_ in sorted(machine.conditions):

@@ -8,53 +8,81 @@ from immutables import Map
 
 from fleet import Hears, Says
 from fleet.boot import broken, is_node, rebooted, report, verification
-from fleet.conditions import as_node_fault, begun, ended, next_fault
+from fleet.conditions import as_node_fault, next_fault, problem_begun, problems_ended
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
+from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
+from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
-from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.commands import (
+    AddMachines,
+    BreakMachine,
+    CreatePod,
+    DeletePod,
+    RepairMachine,
+    RunPod,
+    StopPod,
+)
 from nodepool.contract.events import (
     CommandRefused,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
+    CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
     MachineRepaired,
+    NodePoolValidated,
+    NodeTemplateChanged,
     NodeUpdated,
 )
 from nodepool.contract.health import CAUSES
-from nodepool.contract.keys import MachineKey
+from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The outcome of a command with what it leads to, and what a Node does as instructed."""
     match message:
         case AddMachines():
             yield from _add(state, message)
         case BreakMachine() | RepairMachine() | RunPod() | StopPod():
             yield from _command(state, message)
+        case CreatePod():
+            yield from create(state, message, context)
+        case DeletePod():
+            yield from delete(state, message, context)
         case NodeUpdated() | CWDrainNode():
+            yield from _ended(state, message)
             yield from _observe(state, message)
+        case CWNodeDeleted():
+            yield from _ended(state, message)
         case CWNodeRegistered():
             yield from _joined(state, message)
-        case CWNodeAssigned() | CWNodeRegistrationFailed() | CWNodeDeleted():
+        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+            return
+        case CWNodeAssigned() | CWNodeRegistrationFailed():
             return
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: MachineKey | PoolKey, context: Context) -> Iterator[Says]:
+    """What is to be said of a NodePool's Pods, or of a machine."""
+    pool, machine = PoolKey(key), MachineKey(key)
+    if pool in state.pools:
+        yield from missing(pool, state.pools[pool], state.machines)
+    elif machine in state.machines:
+        yield from _due(machine, state.machines[machine], context)
+
+
+def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     """A boot that is over, and the Node without the Pods whose grace period is over."""
-    machine = state.machines.get(key)
-    if machine is None:
-        return
     now = context.time
     if machine.boots_at is not None and machine.boots_at <= now:
         yield from rebooted(key, machine) if machine.restarting else (report(key, machine),)
@@ -63,7 +91,7 @@ def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]
         yield verification(key, machine)
     is_failing = machine.fails_at is not None and machine.fails_at <= now
     if is_failing and is_node(machine):
-        yield from begun(key, machine, next_fault(key, machine))
+        yield from problem_begun(key, machine, next_fault(key, machine))
     pods = surviving(machine, now)
     if machine.answers and len(pods) < len(machine.pods):
         yield observed(key, machine, pods)
@@ -78,7 +106,9 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
             return None
         case CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
             return None
-        case NodeUpdated() | CWDrainNode():
+        case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod():
+            return None
+        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return None
         case _:
             assert_never(message)
@@ -120,9 +150,9 @@ def _command(
             yield accepted(command, "done")
             yield MachineRepaired(zone=command.zone, machine=command.machine)
         case RunPod():
-            yield from _run(key, machine, command)
+            yield from _run(state, key, machine, command)
         case StopPod():
-            yield from _stop(key, machine, command)
+            yield from _stop(state, key, machine, command)
         case _:
             assert_never(command)
 
@@ -144,10 +174,10 @@ def _break(
     after = broken(machine, event)
     if fault is not None and is_node(machine):
         if command.times:
-            yield from begun(key, after, fault)
+            yield from problem_begun(key, after, fault)
         else:
             types = (CAUSES[fault].type,)
-            yield from ended(key, machine, *types)
+            yield from problems_ended(key, machine, *types)
             rest = {type_: True for type_ in machine.conditions if type_ not in types}
             after = replace(after, conditions=Map(rest))
     if not machine.answers and after.answers:
@@ -159,11 +189,13 @@ def _joined(state: State, message: CWNodeRegistered) -> Iterator[Says]:
     machine = state.machine_of(message)
     fault = as_node_fault(machine.failing) if machine is not None else None
     if machine is not None and fault is not None:
-        yield from begun(message.machine_key, machine, fault)
+        yield from problem_begun(message.machine_key, machine, fault)
 
 
-def _run(key: MachineKey, machine: Machine, command: RunPod) -> Iterator[Says | CommandOutcome]:
-    refusal = unschedulable(machine, command.pod)
+def _run(
+    state: State, key: MachineKey, machine: Machine, command: RunPod
+) -> Iterator[Says | CommandOutcome]:
+    refusal = unschedulable(key, machine, state.pool_of(machine), command.pod)
     if refusal is not None:
         yield _refused(command, refusal)
         return
@@ -172,13 +204,23 @@ def _run(key: MachineKey, machine: Machine, command: RunPod) -> Iterator[Says | 
     yield observed(key, machine, machine.pods.set(pod.name, pod))
 
 
-def _stop(key: MachineKey, machine: Machine, command: StopPod) -> Iterator[Says | CommandOutcome]:
+def _stop(
+    state: State, key: MachineKey, machine: Machine, command: StopPod
+) -> Iterator[Says | CommandOutcome]:
     refusal = not_running(machine, command)
     if refusal is not None:
         yield _refused(command, refusal)
         return
     yield accepted(command, "done")
+    yield from completed(state, key, machine, command.name)
     yield observed(key, machine, machine.pods.delete(command.name))
+
+
+def _ended(state: State, message: NodeUpdated | CWDrainNode | CWNodeDeleted) -> Iterator[Says]:
+    """The Pods of a NodePool that end with what is said of their Node."""
+    pool = state.pools.get(message.key)
+    if pool is not None:
+        yield from ended(message.key, pool, state.machines, message.machine_key)
 
 
 def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:

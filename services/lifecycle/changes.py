@@ -29,7 +29,8 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.model import NodePhase, Pod, PodClass, RemovalReason
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.pods import Pod, PodClass
 
 NodeChange = (
     MachineBooted

@@ -25,8 +25,9 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_states import may_follow
+from nodepool.contract.pods import BlockingPod
 
 NAMED_MAX = 5
 """How many workloads a message names."""

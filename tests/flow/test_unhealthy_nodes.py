@@ -1,5 +1,7 @@
 """Unhealthy Nodes: cordoned, rebooted in place, or drained and replaced."""
 
+from typing import cast
+
 import pytest
 
 from support.constants import PREFER_IDLE
@@ -13,6 +15,13 @@ CORDON_REASON = "node.coreweave.cloud/cordonReason"
 def cordon_reason(harness: Harness, node: str) -> str | None:
     """The causes of the cordon of a Node, as it shows them."""
     return harness.node(node)["metadata"]["annotations"].get(CORDON_REASON)
+
+
+def machine_status(harness: Harness, node: str) -> dict[str, object]:
+    """The status of a machine of the first zone."""
+    document = harness.document("machines", "/".join(harness.machine_path(node)[1:]))
+    assert document is not None
+    return cast("dict[str, object]", document["status"])
 
 
 def is_cordoned(harness: Harness, node: str) -> bool:
@@ -383,6 +392,4 @@ def test_a_scale_down_takes_an_unhealthy_node_first(harness: Harness) -> None:
 
     assert "CWNodeDeleted n1" in harness.events("train")
     assert harness.nodes("train") == ["n2", "n3"]
-    machine = harness.document("machines", "/".join(harness.machine_path("n1")[1:]))
-    assert machine is not None
-    assert machine["status"]["state"] == "Triage"
+    assert machine_status(harness, "n1")["state"] == "Triage"

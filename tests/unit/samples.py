@@ -19,7 +19,9 @@ from nodepool.contract.commands import (
     ApplyNodePool,
     BreakMachine,
     CordonNode,
+    CreatePod,
     DeleteNodePool,
+    DeletePod,
     DeleteQuota,
     DrainNode,
     FindCapacity,
@@ -92,6 +94,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeUpdateFailed,
     NodeVerified,
+    PodChanged,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -105,7 +108,6 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import (
-    BlockingPod,
     ComputeClass,
     Image,
     Lifecycle,
@@ -113,14 +115,13 @@ from nodepool.contract.model import (
     NodeAction,
     NodePhase,
     NodePoolSpec,
-    Pod,
-    PodClass,
     ReleaseTrain,
     RemovalReason,
     ScaleDownStrategy,
     SchedulingPriority,
     Taint,
 )
+from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
 
 M = TypeVar("M", bound=Message)
 Expression = tuple[str, str, tuple[str, ...]]
@@ -551,6 +552,47 @@ SAMPLES: tuple[Message, ...] = (
                 tags=(Availability.SKU_UNAVAILABLE,),
             ),
         ),
+    ),
+    CreatePod(
+        **OF,
+        pod=Pod(
+            name="worker-0",
+            interruption=PodClass.GRACEFUL,
+            grace_s=60,
+            gpus=8,
+            accelerators=8,
+            tolerations=(
+                Toleration(key="sunk.coreweave.com/lock", value="true", effect="NoExecute"),
+                Toleration(operator="Exists"),
+            ),
+        ),
+    ),
+    DeletePod(**OF, name="worker-0", grace_s=0),
+    PodChanged(
+        **OF,
+        name="worker-0",
+        uid=UID,
+        number=41,
+        phase="Pending",
+        gpus=8,
+        accelerators=8,
+        grace_s=60,
+        spec=Pod(name="worker-0", grace_s=60, gpus=8, accelerators=8),
+    ),
+    PodChanged(
+        **OF,
+        name="worker-0",
+        uid=UID,
+        number=41,
+        phase="Terminating",
+        node=MACHINE,
+        zone=ZONE,
+        assignment=7,
+        gpus=8,
+        accelerators=8,
+        grace_s=60,
+        reason="Evicted",
+        message="its Node is drained, or has a taint that it does not tolerate",
     ),
     CordonNode(**OF, node=MACHINE, reason="a fan is loud"),
     UncordonNode(**OF, node=MACHINE),

@@ -31,6 +31,7 @@ from nodepool.contract.events.fleet import (
     NodeConditionChanged,
     NodeObserved,
     NodeVerified,
+    PodChanged,
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
@@ -140,6 +141,7 @@ __all__ = [
     "NodeUpdateFailed",
     "NodeUpdated",
     "NodeVerified",
+    "PodChanged",
     "PreemptionFailed",
     "PreemptionInProgress",
     "PreemptionOverdue",
