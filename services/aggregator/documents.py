@@ -103,8 +103,22 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
             "currentNodes": pool.current,
             "grantedNodes": pool.granted,
             "inProgress": pool.in_progress,
+            **_racks(pool),
         },
     }
+
+
+def _racks(pool: NodePoolObject) -> Document:
+    """The counts in racks, of a type that comes in racks: whole ones, and all that are awaited."""
+    size = pool.spec.rack_size
+    if not size:
+        return {}
+    counts = {
+        "target": pool.spec.target // size,
+        "current": sum(count // size for count in pool.domains.values()),
+        "queued": -(-max(0, pool.granted - pool.held) // size),
+    }
+    return {"rackStatus": counts}
 
 
 def _node(node: NodeObject) -> Document:

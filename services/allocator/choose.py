@@ -18,7 +18,7 @@ def victims(
     """
     staying = ((node, member) for node, member in members if member.removal is None)
     ranked = sorted(
-        (_cost(member), -member.assignment, node)
+        (cost(member), -member.assignment, node)
         for node, member in staying
         if strategy is ScaleDownStrategy.PREFER_IDLE or not member.active
     )
@@ -28,14 +28,14 @@ def victims(
 def reprieved(members: Iterable[tuple[str, Member]], count: int) -> tuple[str, ...]:
     """At most `count` Nodes that are leaving for a scale-down and may stay, most useful first."""
     leaving = (
-        (-_cost(member), member.assignment, node)
+        (-cost(member), member.assignment, node)
         for node, member in members
         if member.removal is RemovalReason.SCALE_DOWN
     )
     return tuple(node for *_, node in sorted(leaving)[:count])
 
 
-def _cost(member: Member) -> int:
+def cost(member: Member) -> int:
     """How much is lost with a Node: nothing before it is registered, and most while it works."""
     if not member.registered:
         return 0

@@ -61,9 +61,9 @@ class ApplyNodePool(Command, OfPool):
 
 
 class ScaleNodePool(Command, OfPool):
-    """Changes `spec.targetNodes` alone.
+    """Changes `spec.targetNodes` alone, or `spec.targetRacks` of a NodePool that has that.
 
-    target_nodes: how many Nodes the NodePool is to have.
+    target_nodes: how many Nodes the NodePool is to have; with racks a multiple of the rack's size.
     resource_version: refused where it is not the newest.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
@@ -198,6 +198,8 @@ class AddMachines(Command, OfZone):
     failures_per_day: how often each fails while it is a Node, on average; 0 for never.
     repair_seconds: how long each is in triage until it is free again, in seconds; 0 for ever.
     seed: makes the failures of these machines others than those of machines with another seed.
+    in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
+        `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
     """
 
     instance_type: str
@@ -208,6 +210,7 @@ class AddMachines(Command, OfZone):
     failures_per_day: Annotated[float, Field(ge=0, le=1_000)] = 0
     repair_seconds: Annotated[float, Field(ge=0, le=2_592_000)] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    in_racks: bool = False
 
 
 class RepairMachine(Command, OfMachine):
