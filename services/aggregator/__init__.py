@@ -22,6 +22,7 @@ from nodepool.contract.events import (
     MachineRepaired,
     MachineReturned,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -61,6 +62,7 @@ Hears = (
     | CWNodeAssigned
     | NodeTemplateChanged
     | NodeChanged
+    | NodeConditionChanged
     | NodeLeft
     | CWNodePoolNodesRemoved
     | MachineReported

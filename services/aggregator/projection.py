@@ -27,6 +27,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -68,6 +69,8 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             yield from _node(state, message)
+        case NodeConditionChanged(machine_key=key):
+            yield from _node_on(state, key)
         case NodeTemplateChanged():
             return  # Each Node that gets it follows with an event of its own.
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
@@ -106,6 +109,12 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
     pool = state.pools.get(event.key)
     if pool is not None and pool.is_shrinking:
         yield POOLS, event.key
+
+
+def _node_on(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
+    node = state.node_on(key)
+    if node is not None:
+        yield NODES, node
 
 
 def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:

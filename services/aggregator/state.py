@@ -43,12 +43,9 @@ from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
-    MachineAdded,
     MachineBroken,
-    MachineReclaimed,
-    MachineRepaired,
-    MachineReturned,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -100,12 +97,23 @@ class State:
     busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
     templates: Templates = Map()
 
+    def node_on(self, key: MachineKey) -> NodeKey | None:
+        """The Node that a machine is, or is to be; None for a machine that is none."""
+        machine = self.inventory.machines.get(key)
+        holder = as_pool_key(machine.holder) if machine is not None else None
+        if machine is None or holder is None:
+            return None
+        org, cluster, _ = pool_path(holder)
+        return node_key(org, cluster, machine.name)
+
 
 def evolve(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             return _node_changed(state, message, context)
+        case NodeConditionChanged():
+            return _node_reported(state, message, context)
         case CWNodeAssigned():
             return _node_assigned(state, message, context)
         case CWNodeRegistered():
@@ -197,6 +205,14 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     return replace(state, pools=state.pools.set(pool.key, pool))
 
 
+def _node_reported(state: State, event: NodeConditionChanged, context: Context) -> State:
+    key = state.node_on(event.machine_key)
+    node = state.nodes.get(key) if key is not None else None
+    if key is None or node is None:
+        return state
+    return replace(state, nodes=state.nodes.set(key, nodes.reported(node, event, context)))
+
+
 def _with_busy(state: State, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> State:
     """The state in which this Node is among the busy ones of its NodePool, or not."""
     before = state.busy.get(pool, Map())
@@ -221,19 +237,9 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
 
 
 def _machine_reported(state: State, event: MachineReported, context: Context) -> State:
-    match event:
-        case MachineAdded():
-            return _machine_changed(state, event, state.inventory.add(event), context)
-        case MachineRepaired(machine_key=key):
-            return _machine_changed(state, event, state.inventory.repair(key), context)
-        case MachineReclaimed(machine_key=key):
-            return _machine_changed(state, event, state.inventory.reclaim(key), context)
-        case MachineReturned(machine_key=key):
-            return _machine_changed(state, event, state.inventory.give_back(key), context)
-        case MachineBroken():
-            return _machine_broken(state, event, context)
-        case _:
-            assert_never(event)
+    if isinstance(event, MachineBroken):
+        return _machine_broken(state, event, context)
+    return _machine_changed(state, event, state.inventory.changed(event), context)
 
 
 def _machine_changed(
@@ -256,11 +262,8 @@ def _machine_changed(
 
 def _capacity_reclaimed(state: State, event: CapacityReclaimed, context: Context) -> State:
     key = offering_key(event.zone, event.instance_type)
-    before = state.capacity.get(key)
-    if before is None:
-        before = CapacityObject(event.zone, event.instance_type, context.position)
-    after = replace(before, version=context.position, to_reclaim=event.count)
-    return replace(state, capacity=state.capacity.set(key, after))
+    item = machines.reclaimed(state.capacity.get(key), event, context)
+    return replace(state, capacity=state.capacity.set(key, item))
 
 
 def _machine_broken(state: State, event: MachineBroken, context: Context) -> State:
@@ -268,8 +271,8 @@ def _machine_broken(state: State, event: MachineBroken, context: Context) -> Sta
     before = state.machines.get(key)
     if before is None:
         return state
-    holder = as_pool_key(state.inventory.machines[key].holder)
-    node = state.nodes.get(node_key(*pool_path(holder)[:2], event.machine)) if holder else None
+    holder = state.node_on(key)
+    node = state.nodes.get(holder) if holder is not None else None
     joined = node is not None and node.registered is not None
     after = machines.broken(before, event, joined=joined, context=context)
     return replace(state, machines=state.machines.set(key, after))

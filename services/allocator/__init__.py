@@ -1,6 +1,5 @@
 """Which machine joins, and which Node leaves?"""
 
-from nodepool.contract.commands import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -9,6 +8,7 @@ from nodepool.contract.events import (
     CapacityReclaimed,
     CapacityReclaimFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -21,6 +21,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineReclaimed,
@@ -36,6 +37,7 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
+from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 
 Hears = (
     ReclaimCapacity
@@ -50,6 +52,8 @@ Hears = (
     | CWNodeRegistrationFailed
     | NodeActivityChanged
     | NodeKept
+    | CWNodeCordoned
+    | CWNodeUncordoned
     | CWNodeDeleted
     | NodePreempted
     | PreemptionPending

@@ -9,6 +9,7 @@ from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -19,6 +20,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     NodeActivityChanged,
     NodeKept,
@@ -45,6 +47,8 @@ Announced = (
 """What the allocator itself says about a NodePool."""
 MemberChanged = (
     CWNodeRegistered
+    | CWNodeCordoned
+    | CWNodeUncordoned
     | NodeActivityChanged
     | NodeKept
     | NodeRemovalCancelled
@@ -122,6 +126,8 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
             return replace(member, registered=True)
         case NodeActivityChanged(active=active, blocking_count=blocking):
             return replace(member, active=active, blocked=blocking > 0)
+        case CWNodeCordoned() | CWNodeUncordoned():
+            return replace(member, cordoned=isinstance(event, CWNodeCordoned))
         case NodeKept(request=request):
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():

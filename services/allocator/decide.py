@@ -11,7 +11,6 @@ from allocator.reclaim import held_back, outcome
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
 from nodepool.contract.catalog import offered
-from nodepool.contract.commands import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -19,12 +18,14 @@ from nodepool.contract.events import (
     CapacityCheckFailed,
     CapacityReclaimFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeliverFail,
     CWNodePoolDeleted,
     CWNodePoolNodesRequestFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
@@ -45,6 +46,7 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
 
@@ -68,6 +70,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | CWNodeRegistrationFailed()
             | NodeActivityChanged()
             | NodeKept()
+            | CWNodeCordoned()
+            | CWNodeUncordoned()
             | CWNodeDeleted()
             | NodePreempted()
             | PreemptionPending()
@@ -102,6 +106,8 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
         ):
             return key if key in state.pools else None
         case CWNodePoolDeleted() | CapacityCheckFailed() | MachineAdded() | MachineRepaired():
+            return None
+        case CWNodeCordoned() | CWNodeUncordoned():
             return None
         case _:
             assert_never(message)

@@ -19,7 +19,6 @@ from allocator.changes import (
 from allocator.members import Member
 from allocator.pool import Check, Pool, Stage
 from allocator.supply import NONE, Supplies, Supply, put
-from nodepool.contract.commands import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -28,6 +27,7 @@ from nodepool.contract.events import (
     CapacityReclaimed,
     CapacityReclaimFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -40,6 +40,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineReclaimed,
@@ -56,8 +57,9 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
+from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory
+from nodepool.state.inventory import Inventory, MachineChanged
 from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WithWork
@@ -94,10 +96,6 @@ class State(WithWork[OfferingKey | PoolKey]):
         return max(0, wanted - self.inventory.reclaimed_count(offering)) if wanted else 0
 
 
-MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
-"""The messages about a machine that is no Node."""
-
-
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about a NodePool or a Node that is gone changes neither."""
     match message:
@@ -120,7 +118,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _left(state, message)
         case CWNodeRegistered() | NodeActivityChanged() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
-        case NodeKept() | NodeRemovalCancelled():
+        case NodeKept() | NodeRemovalCancelled() | CWNodeCordoned() | CWNodeUncordoned():
             return _member_changed(state, message)
         case NodePreempted() | PreemptionPending() | NodePreemptionRequested():
             return _member_changed(state, message)
@@ -173,19 +171,8 @@ def _checked(state: State, pool: Pool | None, check: Check | None) -> State:
 
 def _machine_changed(state: State, event: MachineChanged) -> State:
     """The state after a machine changed hands; one that is unknown is not repaired."""
-    key, inventory = event.machine_key, state.inventory
-    match event:
-        case MachineAdded():
-            inventory = inventory.add(event)
-        case MachineRepaired():
-            inventory = inventory.repair(key)
-        case MachineReclaimed():
-            inventory = inventory.reclaim(key)
-        case MachineReturned():
-            inventory = inventory.give_back(key)
-        case _:
-            assert_never(event)
-    machine = inventory.machines.get(key)
+    inventory = state.inventory.changed(event)
+    machine = inventory.machines.get(event.machine_key)
     state = replace(state, inventory=inventory)
     return state if machine is None else _offered(state, machine.offering)
 

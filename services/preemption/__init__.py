@@ -1,6 +1,6 @@
 """Which spot Node is taken back, and when?"""
 
-from nodepool.contract.commands import AcknowledgePreemption, PreemptNode
+from nodepool.contract.commands import PreemptNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -16,6 +16,7 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
 )
+from nodepool.contract.spot_commands import AcknowledgePreemption
 
 Hears = (
     PreemptNode

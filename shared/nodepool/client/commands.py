@@ -16,7 +16,6 @@ from nodepool.client.read_model import Document
 from nodepool.client.sender import Sender
 from nodepool.client.session import Session
 from nodepool.contract.commands import (
-    AcknowledgePreemption,
     AddMachines,
     ApplyNodePool,
     BreakMachine,
@@ -27,10 +26,8 @@ from nodepool.contract.commands import (
     FindCapacity,
     MachineFault,
     PreemptNode,
-    ReclaimCapacity,
     RegisterCluster,
     RepairMachine,
-    ReturnCapacity,
     RunPod,
     ScaleNodePool,
     SetQuota,
@@ -40,6 +37,7 @@ from nodepool.contract.decode import explain
 from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.pods import Pod
+from nodepool.contract.spot_commands import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.nats.streams import STREAM
 
 C = TypeVar("C", bound=Command)

@@ -6,20 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
+from nodepool.contract.health import NodeFault
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
-from nodepool.contract.model import (
-    API_VERSION,
-    KIND,
-    NODES_MAX,
-    Count,
-    ManifestMetadata,
-    NodePoolSpec,
-)
+from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
+from nodepool.contract.spot_commands import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 
-MachineFault = Literal["boot", "registration", "silence", "hang"]
+MachineFault = Literal["boot", "registration", "silence", "hang", "verification", NodeFault]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
-has booted, or joins its cluster and reports nothing more: no cordon, no drain, no Pod."""
+has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
+pass its verification. The others come while it is a Node; `contract.health` says what they are."""
 MACHINES_MAX = 500
 """The most machines that one command adds."""
 
@@ -121,10 +117,21 @@ class PreemptNode(Command, OfPool):
     node: str
 
 
-class AcknowledgePreemption(Command, OfPool):
-    """Ends the warning of a preempted Node: its drain begins now, not two minutes after it.
+class CordonNode(Command, OfPool):
+    """Cordons a Node: nothing new is scheduled there, until `UncordonNode`.
 
-    The Node goes as soon as it is drained. Refused for a Node that is not being preempted.
+    node: its name.
+    reason: what `node.coreweave.cloud/cordonReason` names as its cause; without commas.
+    """
+
+    node: str
+    reason: str = "AdminCordon"
+
+
+class UncordonNode(Command, OfPool):
+    """Takes back what was asked for a Node: its cordon, its drain, its reboot.
+
+    Refused where the Node is cordoned for other causes only, which have to end by themselves.
 
     node: its name.
     """
@@ -132,31 +139,41 @@ class AcknowledgePreemption(Command, OfPool):
     node: str
 
 
-class ReclaimCapacity(Command, OfZone):
-    """Holds machines back, so that no NodePool has them, until `ReturnCapacity` gives them back.
+class DrainNode(Command, OfPool):
+    """Cordons a Node and ends what runs there; an unhealthy one is then cured, or replaced.
 
-    Free machines are taken first, then spot Nodes are preempted. Refused where there are not so
-    many of both.
-
-    instance_type: their type.
-    count: how many, beside those that are held back already.
+    node: its name.
+    force: whether no Pod may block the drain; Pods keep their grace period.
+    reason: as in `CordonNode`.
     """
 
-    instance_type: str
-    count: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    node: str
+    force: bool = False
+    reason: str = "AdminDrain"
 
 
-class ReturnCapacity(Command, OfZone):
-    """Gives machines back that `ReclaimCapacity` holds back; they are free then.
+class RebootNode(Command, OfPool):
+    """Reboots a Node in its NodePool, once nothing runs there that blocks; not cordoned until then.
 
-    Refused where fewer are held back. A preemption that has begun for them is carried out.
-
-    instance_type: their type.
-    count: how many.
+    node: its name.
+    force: whether its power is reset at once, whatever runs there.
     """
 
-    instance_type: str
-    count: Annotated[int, Field(ge=1, le=NODES_MAX)]
+    node: str
+    force: bool = False
+
+
+class ReserveNode(Command, OfPool):
+    """Changes what a Node is reserved for; nothing new is scheduled there until that is so.
+
+    It changes once nothing runs there.
+
+    node: its name.
+    reserved_desired: `control-plane`, or the organisation of the NodePool.
+    """
+
+    node: str
+    reserved_desired: str
 
 
 class AddMachines(Command, OfZone):
@@ -166,6 +183,10 @@ class AddMachines(Command, OfZone):
     labels: their topology labels.
     count: how many.
     boot_seconds: how long each takes to boot, in seconds.
+    verify_seconds: how long each is verified after a boot, in seconds; 0 for no verification.
+    failures_per_day: how often each fails while it is a Node, on average; 0 for never.
+    repair_seconds: how long each is in triage until it is free again, in seconds; 0 for ever.
+    seed: makes the failures of these machines others than those of machines with another seed.
     in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
         `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
     """
@@ -174,6 +195,10 @@ class AddMachines(Command, OfZone):
     count: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
+    verify_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
+    failures_per_day: Annotated[float, Field(ge=0, le=1_000)] = 0
+    repair_seconds: Annotated[float, Field(ge=0, le=2_592_000)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     in_racks: bool = False
 
 
@@ -184,7 +209,8 @@ class RepairMachine(Command, OfMachine):
 class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
-    fault: how it fails. A machine that is a Node already hangs at once.
+    fault: how it fails. A machine that is a Node already hangs at once, and has any fault at once
+        that comes while it is a Node.
     times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """
@@ -249,6 +275,11 @@ COMMANDS = frozenset(
         AcknowledgePreemption,
         ReclaimCapacity,
         ReturnCapacity,
+        CordonNode,
+        UncordonNode,
+        DrainNode,
+        RebootNode,
+        ReserveNode,
         AddMachines,
         RepairMachine,
         BreakMachine,

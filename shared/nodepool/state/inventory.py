@@ -5,18 +5,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from immutables import Map
 
 from nodepool.contract.affinity import Affinity, machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
-from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineReclaimed,
+    MachineRepaired,
+    MachineReturned,
+)
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
 from nodepool.state.label_index import LabelIndex
 from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts, deliveries, domain_of
 
+MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
+"""The messages about a machine that is no Node."""
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
 RECLAIMED = "reclaimed"
@@ -77,6 +86,20 @@ class Inventory:
     free: Map[OfferingKey, Queue[MachineKey]] = Map()
     racks: Map[OfferingKey, Map[str, Queue[MachineKey]]] = Map()
     reclaimed: Map[OfferingKey, Queue[MachineKey]] = Map()
+
+    def changed(self, event: MachineChanged) -> "Inventory":
+        """The inventory after a message about a machine that is no Node."""
+        match event:
+            case MachineAdded():
+                return self.add(event)
+            case MachineRepaired(machine_key=key):
+                return self.repair(key)
+            case MachineReclaimed(machine_key=key):
+                return self.reclaim(key)
+            case MachineReturned(machine_key=key):
+                return self.give_back(key)
+            case _:
+                assert_never(event)
 
     def add(self, event: MachineAdded) -> "Inventory":
         """The inventory with a new machine, free; one that is known already stays as it is."""
