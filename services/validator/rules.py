@@ -113,6 +113,11 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
         seen.add((taint.key, taint.effect))
 
 
+def retargeted(spec: NodePoolSpec, target: int) -> NodePoolSpec:
+    """The spec with another target and nothing else changed."""
+    return spec.model_copy(update={"target_nodes": target})
+
+
 def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
     """The faults in target, bounds and autoscaling; without autoscaling the bounds are ignored."""
     if not spec.autoscaling:

@@ -15,6 +15,7 @@ from nodepool.contract.events.allocator import (
     GrantAcknowledged,
     NodeRemovalCancelled,
 )
+from nodepool.contract.events.autoscaler import AutoscalingFailed, NodePoolAutoscaled
 from nodepool.contract.events.capacity import (
     CapacityChecked,
     CapacityCheckFailed,
@@ -81,6 +82,7 @@ __all__ = [
     "AllocationFailed",
     "AllocationRecovered",
     "AnswerAwaited",
+    "AutoscalingFailed",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -121,6 +123,7 @@ __all__ = [
     "NodeActivityChanged",
     "NodeKept",
     "NodeObserved",
+    "NodePoolAutoscaled",
     "NodePoolDeleting",
     "NodePoolUpdateFailed",
     "NodePoolValidated",
