@@ -10,7 +10,8 @@ from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import BlockingPod, NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
 
 

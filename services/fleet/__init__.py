@@ -1,10 +1,19 @@
 """What do the machines do? A simulated data centre, at the edge of the system."""
 
-from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.commands import (
+    AddMachines,
+    BreakMachine,
+    CreatePod,
+    DeletePod,
+    RepairMachine,
+    RunPod,
+    StopPod,
+)
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
+    CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
@@ -13,7 +22,10 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    NodePoolValidated,
+    NodeTemplateChanged,
     NodeUpdated,
+    PodChanged,
 )
 
 Hears = (
@@ -22,6 +34,11 @@ Hears = (
     | RepairMachine
     | RunPod
     | StopPod
+    | CreatePod
+    | DeletePod
+    | NodePoolValidated
+    | CWNodePoolDeleted
+    | NodeTemplateChanged
     | CWNodeAssigned
     | CWNodeRegistered
     | CWNodeRegistrationFailed
@@ -29,4 +46,12 @@ Hears = (
     | CWDrainNode
     | CWNodeDeleted
 )
-Says = MachineAdded | MachineBroken | MachineRepaired | MachineBooted | MachineFailed | NodeObserved
+Says = (
+    MachineAdded
+    | MachineBroken
+    | MachineRepaired
+    | MachineBooted
+    | MachineFailed
+    | NodeObserved
+    | PodChanged
+)

@@ -7,47 +7,75 @@ from fleet import Hears, Says
 from fleet.boot import broken, report
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
+from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
+from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
-from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from nodepool.contract.commands import (
+    AddMachines,
+    BreakMachine,
+    CreatePod,
+    DeletePod,
+    RepairMachine,
+    RunPod,
+    StopPod,
+)
 from nodepool.contract.events import (
     CommandRefused,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
+    CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
     MachineRepaired,
+    NodePoolValidated,
+    NodeTemplateChanged,
     NodeUpdated,
 )
-from nodepool.contract.keys import MachineKey
+from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The outcome of a command with what it leads to, and what a Node does as instructed."""
     match message:
         case AddMachines():
             yield from _add(state, message)
         case BreakMachine() | RepairMachine() | RunPod() | StopPod():
             yield from _command(state, message)
+        case CreatePod():
+            yield from create(state, message, context)
+        case DeletePod():
+            yield from delete(state, message, context)
         case NodeUpdated() | CWDrainNode():
+            yield from _ended(state, message)
             yield from _observe(state, message)
-        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
+        case CWNodeDeleted():
+            yield from _ended(state, message)
+        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+            return
+        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
             return
         case _:
             assert_never(message)
 
 
-def reconcile(state: State, key: MachineKey, context: Context) -> Iterator[Says]:
+def reconcile(state: State, key: MachineKey | PoolKey, context: Context) -> Iterator[Says]:
+    """What is to be said of a NodePool's Pods, or of a machine."""
+    pool, machine = PoolKey(key), MachineKey(key)
+    if pool in state.pools:
+        yield from missing(pool, state.pools[pool], state.machines)
+    elif machine in state.machines:
+        yield from _due(machine, state.machines[machine], context)
+
+
+def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     """A boot that is over, and the Node without the Pods whose grace period is over."""
-    machine = state.machines.get(key)
-    if machine is None:
-        return
     if machine.boots_at is not None and machine.boots_at <= context.time:
         yield report(key, machine)
     pods = surviving(machine, context.time)
@@ -64,7 +92,9 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
             return None
         case CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
             return None
-        case NodeUpdated() | CWDrainNode():
+        case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod():
+            return None
+        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return None
         case _:
             assert_never(message)
@@ -102,9 +132,9 @@ def _command(
             yield accepted(command, "done")
             yield MachineRepaired(zone=command.zone, machine=command.machine)
         case RunPod():
-            yield from _run(key, machine, command)
+            yield from _run(state, key, machine, command)
         case StopPod():
-            yield from _stop(key, machine, command)
+            yield from _stop(state, key, machine, command)
         case _:
             assert_never(command)
 
@@ -126,8 +156,10 @@ def _break(
         yield observed(key, machine, machine.pods)
 
 
-def _run(key: MachineKey, machine: Machine, command: RunPod) -> Iterator[Says | CommandOutcome]:
-    refusal = unschedulable(machine, command.pod)
+def _run(
+    state: State, key: MachineKey, machine: Machine, command: RunPod
+) -> Iterator[Says | CommandOutcome]:
+    refusal = unschedulable(key, machine, state.pool_of(machine), command.pod)
     if refusal is not None:
         yield _refused(command, refusal)
         return
@@ -136,13 +168,23 @@ def _run(key: MachineKey, machine: Machine, command: RunPod) -> Iterator[Says | 
     yield observed(key, machine, machine.pods.set(pod.name, pod))
 
 
-def _stop(key: MachineKey, machine: Machine, command: StopPod) -> Iterator[Says | CommandOutcome]:
+def _stop(
+    state: State, key: MachineKey, machine: Machine, command: StopPod
+) -> Iterator[Says | CommandOutcome]:
     refusal = not_running(machine, command)
     if refusal is not None:
         yield _refused(command, refusal)
         return
     yield accepted(command, "done")
+    yield from completed(state, key, machine, command.name)
     yield observed(key, machine, machine.pods.delete(command.name))
+
+
+def _ended(state: State, message: NodeUpdated | CWDrainNode | CWNodeDeleted) -> Iterator[Says]:
+    """The Pods of a NodePool that end with what is said of their Node."""
+    pool = state.pools.get(message.key)
+    if pool is not None:
+        yield from ended(message.key, pool, state.machines, message.machine_key)
 
 
 def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:

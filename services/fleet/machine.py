@@ -7,7 +7,9 @@ from typing import Literal
 from immutables import Map
 
 from nodepool.contract.commands import MachineFault
-from nodepool.contract.model import Pod
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import Pod
 
 Fault = Literal["", MachineFault]
 """How a machine fails when it boots, as `BreakMachine` names it; empty for one that does not."""
@@ -23,7 +25,10 @@ class Machine:
     fault: how it fails the next `fault_times` times that it boots.
     fault_times: how many such boots are still to come.
     fault_cause: the cause that it reports then.
+    gpus: how many GPUs it has, which both names of GPUs stand for.
     assignment: which stay it is in, or was in last; 0 before the first.
+    pool: the NodePool of that stay; None before the first.
+    taints: those of its Node that keep Pods away.
     failing: how it fails in this stay.
     boots_at: when its boot is over; None where none is under way, or will never be.
     joined: whether it is a Node of a cluster.
@@ -38,7 +43,10 @@ class Machine:
     fault: Fault = ""
     fault_times: int = 0
     fault_cause: str = ""
+    gpus: int = 0
     assignment: int = 0
+    pool: PoolKey | None = None
+    taints: tuple[Taint, ...] = ()
     failing: Fault = ""
     boots_at: datetime | None = None
     joined: bool = False

@@ -9,7 +9,7 @@ from immutables import Map
 from fleet.machine import Machine
 from nodepool.contract.events import NodeObserved
 from nodepool.contract.keys import MachineKey, machine_parts
-from nodepool.contract.model import Pod, PodClass
+from nodepool.contract.pods import Pod, PodClass
 
 
 def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
@@ -29,6 +29,28 @@ def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
             pods = pods.set(name, pod.model_copy(update={"terminating": True}))
             kills = kills.set(name, now + timedelta(seconds=pod.grace_s))
     return replace(machine, pods=pods, kills=kills)
+
+
+def with_pod(machine: Machine, pod: Pod) -> Machine:
+    """The machine with this Pod on it as well."""
+    return replace(machine, pods=machine.pods.set(pod.name, pod))
+
+
+def ending(machine: Machine, name: str, due: datetime) -> Machine:
+    """The machine with this Pod in its grace period, which ends by then."""
+    pod = machine.pods.get(name)
+    if pod is None:
+        return machine
+    return replace(
+        machine,
+        pods=machine.pods.set(name, pod.model_copy(update={"terminating": True})),
+        kills=machine.kills.set(name, min(due, machine.kills.get(name, due))),
+    )
+
+
+def without_pod(machine: Machine, name: str) -> Machine:
+    """The machine without this Pod."""
+    return with_pods(machine, (pod for pod in machine.pods.values() if pod.name != name))
 
 
 def surviving(machine: Machine, now: datetime) -> Map[str, Pod]:

@@ -3,22 +3,25 @@
 from dataclasses import dataclass
 
 from fleet.machine import Machine
+from fleet.placement import free
+from fleet.waiting import WAITING_MAX, Pool, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import offered, type_fault, zone_fault
-from nodepool.contract.commands import AddMachines, StopPod
-from nodepool.contract.model import Pod
-
-PODS_MAX = 110
-"""The most Pods on a Node, as in https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
+from nodepool.contract.commands import AddMachines, CreatePod, DeletePod, StopPod
+from nodepool.contract.events import RefusalReason
+from nodepool.contract.keys import MachineKey
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import PODS_MAX, Pod
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a command is refused: the field at fault, and one sentence."""
+    """Why a command is refused: the field at fault, one sentence, and the kind of fault."""
 
     field: str
     message: str
+    reason: RefusalReason = "Invalid"
 
 
 def unfit(command: AddMachines) -> Refusal | None:
@@ -37,21 +40,95 @@ def unfit(command: AddMachines) -> Refusal | None:
     return None
 
 
-def unschedulable(machine: Machine, pod: Pod) -> Refusal | None:
-    """Why this Pod cannot run on this machine; None where it can."""
-    if reason := grammar.dns1123_subdomain(pod.name):
-        return Refusal("pod.name", reason)
+def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod) -> Refusal | None:
+    """Why this Pod cannot run on this machine of a NodePool; None where it can."""
+    if refusal := malformed(pod):
+        return refusal
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
     if not machine.answers:
         return Refusal("machine", "does not answer")
     if machine.unschedulable and not pod.daemon_set:
         return Refusal("machine", "is cordoned")
-    if pod.name in machine.pods:
+    is_published = pool is not None and pool.pod_on(key, pod.name) is not None
+    if pod.name in machine.pods or is_published:
         return Refusal("pod.name", f"{pod.name} runs there already")
     if len(machine.pods) >= PODS_MAX:
         return Refusal("machine", f"runs {PODS_MAX} Pods already")
+    if taint := pod.repelled(machine.taints, "NoExecute"):
+        return Refusal("pod.tolerations", f"do not tolerate the taint {shown(taint)} of the Node")
+    return _too_few_gpus(machine, pod)
+
+
+def malformed(pod: Pod) -> Refusal | None:
+    """Why no Pod can be like this; None where one can."""
+    if reason := grammar.dns1123_subdomain(pod.name):
+        return Refusal("pod.name", reason)
+    for number, toleration in enumerate(pod.tolerations):
+        field = f"pod.tolerations[{number}]"
+        if not toleration.key and toleration.operator == "Equal":
+            return Refusal(f"{field}.key", "is empty, which only the operator Exists allows")
+        if toleration.key and (reason := grammar.qualified_name(toleration.key)):
+            return Refusal(f"{field}.key", reason)
+        if toleration.value and toleration.operator == "Exists":
+            return Refusal(f"{field}.value", "must be empty with the operator Exists")
+        if reason := grammar.taint_value(toleration.value):
+            return Refusal(f"{field}.value", reason)
     return None
+
+
+def _too_few_gpus(machine: Machine, pod: Pod) -> Refusal | None:
+    left = free(machine)
+    names = (("gpus", pod.gpus, left.gpus), ("accelerators", pod.accelerators, left.accelerators))
+    for field, asked, rest in names:
+        if asked > rest:
+            text = f"the Node has {rest} of its {machine.gpus} free, not {asked}"
+            return Refusal(f"pod.{field}", text)
+    return None
+
+
+def shown(taint: Taint) -> str:
+    """A taint as kubectl writes it."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def uncreatable(command: CreatePod, pool: Pool | None) -> Refusal | None:
+    """Why this Pod cannot be created in this NodePool; None where it can."""
+    pod = command.pod
+    if refusal := malformed(pod):
+        return refusal
+    for field, value in (("daemonSet", pod.daemon_set), ("verification", pod.verification)):
+        if value:
+            return Refusal(f"pod.{field}", "must be false; RunPod starts such a Pod on its Node")
+    if pool is None or not pool.exists:
+        return _unknown_pool(command.pool)
+    if pod.name in pool.pods:
+        text = f"Pod {pod.name} exists already in NodePool {command.pool}"
+        return Refusal("pod.name", text, "Conflict")
+    most = gpus_of(pool.instance_type)
+    for field, asked in (("gpus", pod.gpus), ("accelerators", pod.accelerators)):
+        if asked > most:
+            text = f"a Node of type {pool.instance_type} has {most}, and never {asked}"
+            return Refusal(f"pod.{field}", text)
+    if len(pool.waiting) >= WAITING_MAX:
+        text = f"{WAITING_MAX} Pods wait in NodePool {command.pool} already; try again later"
+        return Refusal("pod", text, "TooManyRequests")
+    return None
+
+
+def undeletable(command: DeletePod, pool: Pool | None) -> Refusal | None:
+    """Why this Pod cannot be deleted; None where it can."""
+    if pool is None or not pool.exists:
+        return _unknown_pool(command.pool)
+    if command.name in pool.pods:
+        return None
+    text = f"no Pod {command.name} exists in NodePool {command.pool}"
+    return Refusal("name", text, "NotFound")
+
+
+def _unknown_pool(name: str) -> Refusal:
+    return Refusal("metadata.name", f"NodePool {name} does not exist", "NotFound")
 
 
 def not_running(machine: Machine, command: StopPod) -> Refusal | None:

@@ -1,20 +1,31 @@
-"""The state of the fleet service: the simulated machines."""
+"""The state of the fleet service: the simulated machines, and the Pods of each NodePool."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import assert_never
 
 from immutables import Map
 
-from fleet import Hears, Says
+from fleet import Hears, Says, waiting
 from fleet.boot import broken, powered_off, powered_on
 from fleet.machine import Machine
-from fleet.pods import drained, with_pods
-from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
+from fleet.pods import drained, ending, with_pod, with_pods, without_pod
+from fleet.waiting import Pool, PoolPod, concerns_pods, gpus_of, specified
+from nodepool.contract.commands import (
+    AddMachines,
+    BreakMachine,
+    CreatePod,
+    DeletePod,
+    RepairMachine,
+    RunPod,
+    StopPod,
+)
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
+    CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineAdded,
@@ -23,19 +34,38 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    NodePoolValidated,
+    NodeTemplateChanged,
     NodeUpdated,
+    PodChanged,
 )
-from nodepool.contract.keys import MachineKey
+from nodepool.contract.keys import MachineKey, PoolKey, machine_key
 from nodepool.contract.messages import OfNode
+from nodepool.contract.model import GPU_TAINT
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
 
 @dataclass(frozen=True, slots=True)
-class State(WithWork[MachineKey]):
-    """The machines; the work queue holds each when its boot or a grace period is over."""
+class State(WithWork[MachineKey | PoolKey]):
+    """The machines and the NodePools.
+
+    machines: all machines; the work queue holds each when its boot or a grace period is over.
+    pools: the NodePools; the work queue holds each that a Pod may be placed in, or ends in.
+    """
 
     machines: Map[MachineKey, Machine] = Map()
+    pools: Map[PoolKey, Pool] = Map()
+
+    def pool_of(self, machine: Machine) -> Pool | None:
+        """The NodePool that a machine is in, or was in last."""
+        return None if machine.pool is None else self.pools.get(machine.pool)
+
+    def node_of(self, pod: PoolPod) -> Machine | None:
+        """The machine that a Pod is on; None where it has none, or that has left its NodePool."""
+        machine = None if pod.machine is None else self.machines.get(pod.machine)
+        is_there = machine is not None and machine.joined and machine.assignment == pod.assignment
+        return machine if is_there else None
 
     def machine_of(self, node: OfNode) -> Machine | None:
         """The machine of a Node, if it is still in the stay that the message is about."""
@@ -47,22 +77,22 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message."""
     match message:
         case MachineAdded(machine_key=key):
-            return _stored(state, key, Machine(message.boot_seconds))
+            gpus = gpus_of(message.instance_type)
+            return _stored(state, key, Machine(message.boot_seconds, gpus=gpus))
         case MachineBroken(machine_key=key):
             return _stored(state, key, broken(state.machines[key], message))
         case CWNodeAssigned(machine_key=key, assignment=assignment):
             machine = state.machines.get(key)
             if machine is None:
                 return state
-            return _stored(state, key, powered_on(machine, assignment, context.time))
-        case CWNodeRegistered():
-            return _in_stay(state, message, lambda machine: replace(machine, joined=True))
-        case NodeUpdated(unschedulable=unschedulable, cordon=cordon):
-            return _in_stay(
-                state,
-                message,
-                lambda machine: replace(machine, unschedulable=unschedulable, cordon=cordon),
-            )
+            booting = powered_on(machine, assignment, context.time)
+            return _stored(state, key, replace(booting, pool=message.key))
+        case CWNodeRegistered() | NodeUpdated():
+            return _updated(state, message)
+        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+            return _pool_changed(state, message)
+        case PodChanged():
+            return _pod_changed(state, message, context)
         case CWDrainNode(force=force):
             return _in_stay(
                 state, message, lambda machine: drained(machine, context.time, force=force)
@@ -73,11 +103,27 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, replace(state.machines[key], boots_at=None))
         case NodeObserved(machine_key=key):
             machine = replace(state.machines[key], reported=message.unschedulable)
-            return _stored(state, key, with_pods(machine, message.pods))
+            return _stored(_observed(state, key), key, with_pods(machine, message.pods))
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
-        case RunPod() | StopPod() | MachineRepaired():
+        case RunPod() | StopPod() | CreatePod() | DeletePod() | MachineRepaired():
             return state
+        case _:
+            assert_never(message)
+
+
+def _updated(state: State, message: CWNodeRegistered | NodeUpdated) -> State:
+    """The state with a Node as it should be from now on."""
+    state = _tainted(state, message)
+    match message:
+        case CWNodeRegistered():
+            return _in_stay(state, message, lambda machine: replace(machine, joined=True))
+        case NodeUpdated(unschedulable=unschedulable, cordon=cordon):
+            return _in_stay(
+                state,
+                message,
+                lambda machine: replace(machine, unschedulable=unschedulable, cordon=cordon),
+            )
         case _:
             assert_never(message)
 
@@ -88,8 +134,101 @@ def _in_stay(state: State, message: OfNode, change: Callable[[Machine], Machine]
     return state if machine is None else _stored(state, message.machine_key, change(machine))
 
 
-def _stored(state: State, key: MachineKey, machine: Machine) -> State:
-    """The state with this machine, and its deadline in step with it."""
-    due = machine.due
+def _stored(
+    state: State, key: MachineKey, machine: Machine, *, is_placement: bool = False
+) -> State:
+    """The state with this machine, and its deadline and its NodePool in step with it.
+
+    is_placement: whether no other Pod can be placed, or ends, because of the change.
+    """
+    before, due = state.machines.get(key), machine.due
     work = state.work.drop(key) if due is None else state.work.put_at(key, due)
-    return replace(state, machines=state.machines.set(key, machine), work=work)
+    state = replace(state, machines=state.machines.set(key, machine), work=work)
+    pool = state.pools.get(machine.pool) if machine.pool is not None else None
+    if machine.pool is None or pool is None:
+        return state
+    after = waiting.with_node(pool, key, before, machine)
+    if after is not pool:
+        state = replace(state, pools=state.pools.set(machine.pool, after))
+    if after.pods and not is_placement and concerns_pods(before, machine):
+        state = replace(state, work=state.work.put(machine.pool))
+    return state
+
+
+def _observed(state: State, key: MachineKey) -> State:
+    """The state once this machine was observed."""
+    machine = state.machines[key]
+    pool = state.pool_of(machine)
+    after = None if pool is None else waiting.observed(pool, key)
+    if machine.pool is None or after is None or after is pool:
+        return state
+    return replace(state, pools=state.pools.set(machine.pool, after))
+
+
+def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
+    """The state with the taints of a Node that keep Pods away.
+
+    Those of one Node are mostly those of the others in its NodePool, and then are kept once.
+    """
+    machine = state.machine_of(event)
+    pool = state.pools.get(event.key)
+    if machine is None:
+        return state
+    own = tuple(taint for taint in event.taints if taint.effect != GPU_TAINT.effect)
+    if pool is not None:
+        own = (*own, *pool.taints) if event.template else own
+        own = pool.last_taints if own == pool.last_taints else own
+        if own is not pool.last_taints:
+            pool = replace(pool, last_taints=own)
+            state = replace(state, pools=state.pools.set(event.key, pool))
+    return _stored(state, event.machine_key, replace(machine, taints=own))
+
+
+def _pool_changed(
+    state: State, event: NodePoolValidated | CWNodePoolDeleted | NodeTemplateChanged
+) -> State:
+    key, pool = event.key, state.pools.get(event.key)
+    match event:
+        case NodePoolValidated():
+            after = specified(pool, event)
+        case _ if pool is None:
+            return state
+        case CWNodePoolDeleted(uid=uid):
+            after = replace(pool, exists=pool.exists and uid != pool.uid)
+        case NodeTemplateChanged(taints=taints):
+            after = replace(pool, taints=taints)
+        case _:
+            assert_never(event)
+    return _with_pool(state, key, after)
+
+
+def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
+    """The state with this NodePool, whose Pods are to be looked at; without it where it is over."""
+    if pool.is_over:
+        pools = state.pools.delete(key) if key in state.pools else state.pools
+        return replace(state, pools=pools, work=state.work.drop(key))
+    work = state.work.put(key) if pool.pods else state.work
+    return replace(state, pools=state.pools.set(key, pool), work=work)
+
+
+def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
+    """The state with a Pod in its phase, in its NodePool and on the Node that it is bound to."""
+    pool = state.pools[event.key]
+    if event.phase == "Pending":
+        return _with_pool(state, event.key, waiting.with_pod(pool, event))
+    pod = pool.pods[event.name].pod
+    after = waiting.with_pod(pool, event)
+    state = replace(state, pools=state.pools.set(event.key, after))
+    key = machine_key(event.zone, event.node)
+    machine = state.machines.get(key)
+    if machine is not None and machine.joined and machine.assignment == event.assignment:
+        match event.phase:
+            case "Running":
+                return _stored(state, key, with_pod(machine, pod), is_placement=True)
+            case "Terminating":
+                due = context.time + timedelta(seconds=event.grace_s)
+                ending_ = ending(machine, event.name, due)
+                return _stored(state, key, ending_, is_placement=True)
+            case "Gone":
+                state = _stored(state, key, without_pod(machine, event.name))
+    return _with_pool(state, event.key, state.pools[event.key]) if after.is_over else state

@@ -23,7 +23,8 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase, Pod, PodClass, RemovalReason
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.pods import Pod, PodClass
 
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""

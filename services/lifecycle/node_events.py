@@ -27,7 +27,8 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX
 from nodepool.contract.messages import PoolFields, pool_fields
-from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason, Taint
+from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.pods import BlockingPod
 
 NAMED_MAX = 5
 """How many workloads a message names."""

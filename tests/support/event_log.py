@@ -10,6 +10,7 @@ from nodepool.contract.events import (
     CommandRefused,
     KubernetesEvent,
     MachineAdded,
+    PodChanged,
 )
 from nodepool.contract.keys import PoolPath
 from nodepool.contract.log import Entry
@@ -81,6 +82,12 @@ class EventLog(ABC):
         """The Kubernetes events among them: what users see of a NodePool and its Nodes."""
         messages = (envelope.data for envelope in self.envelopes_of(pool))
         return [self.text(message) for message in messages if isinstance(message, KubernetesEvent)]
+
+    def pod_changes(self, pool: str) -> list[str]:
+        """The recorded changes of the Pods of a NodePool: name, phase, Node, and why it ends."""
+        messages = (envelope.data for envelope in self.envelopes_of(pool))
+        changes = (message for message in messages if isinstance(message, PodChanged))
+        return [self.text(change).removeprefix("PodChanged ") for change in changes]
 
     def event_messages(self, pool: str, name: str) -> list[str]:
         """The field `message` of the recorded Kubernetes events with this name."""

@@ -172,6 +172,14 @@ class Harness(EventLog, ReadModel):
         """Ends a Pod, as finished work does."""
         self._send_accepted("StopPod", self.machine_path(node), {"name": pod})
 
+    def create_pod(self, pool: str, pod: str = "job", /, **fields: object) -> str:
+        """Creates a Pod of a NodePool; `fields` are further fields of the Pod."""
+        return self.send("CreatePod", pool_path(pool), {"pod": {"name": pod, **fields}})
+
+    def delete_pod(self, pool: str, pod: str = "job", /, **fields: object) -> str:
+        """Deletes a Pod of a NodePool; `fields` are further fields of the command."""
+        return self.send("DeletePod", pool_path(pool), {"name": pod, **fields})
+
     def break_machines(self, *nodes: str, fault: str, times: int = 1, cause: str = "") -> None:
         """Makes machines fail the next times that they boot."""
         for node in nodes:

@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodePoolValidated,
     NodeUpdated,
+    PodChanged,
     QuotaChecked,
     QuotaReleased,
 )
@@ -35,6 +36,7 @@ FIELDS: Mapping[type[Message], tuple[str, ...]] = {
     CWNodePoolScaledDown: ("before", "after"),
     NodeUpdated: ("node", "phase"),
     NodeActivityChanged: ("node", "active"),
+    PodChanged: ("name", "phase", "node", "reason"),
 }
 """The fields that follow a message's name in its line; for any other class, its Node."""
 _MACHINE = re.compile(r"\bg[0-9a-f]{6}\b")

@@ -18,7 +18,9 @@ from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
+    CreatePod,
     DeleteNodePool,
+    DeletePod,
     DeleteQuota,
     FindCapacity,
     PreemptNode,
@@ -82,6 +84,7 @@ from nodepool.contract.events import (
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
+    PodChanged,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -95,21 +98,19 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import (
-    BlockingPod,
     ComputeClass,
     Image,
     Lifecycle,
     ManifestMetadata,
     NodePhase,
     NodePoolSpec,
-    Pod,
-    PodClass,
     ReleaseTrain,
     RemovalReason,
     ScaleDownStrategy,
     SchedulingPriority,
     Taint,
 )
+from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
 
 M = TypeVar("M", bound=Message)
 Expression = tuple[str, str, tuple[str, ...]]
@@ -540,6 +541,47 @@ SAMPLES: tuple[Message, ...] = (
                 tags=(Availability.SKU_UNAVAILABLE,),
             ),
         ),
+    ),
+    CreatePod(
+        **OF,
+        pod=Pod(
+            name="worker-0",
+            interruption=PodClass.GRACEFUL,
+            grace_s=60,
+            gpus=8,
+            accelerators=8,
+            tolerations=(
+                Toleration(key="sunk.coreweave.com/lock", value="true", effect="NoExecute"),
+                Toleration(operator="Exists"),
+            ),
+        ),
+    ),
+    DeletePod(**OF, name="worker-0", grace_s=0),
+    PodChanged(
+        **OF,
+        name="worker-0",
+        uid=UID,
+        number=41,
+        phase="Pending",
+        gpus=8,
+        accelerators=8,
+        grace_s=60,
+        spec=Pod(name="worker-0", grace_s=60, gpus=8, accelerators=8),
+    ),
+    PodChanged(
+        **OF,
+        name="worker-0",
+        uid=UID,
+        number=41,
+        phase="Terminating",
+        node=MACHINE,
+        zone=ZONE,
+        assignment=7,
+        gpus=8,
+        accelerators=8,
+        grace_s=60,
+        reason="Evicted",
+        message="its Node is drained, or has a taint that it does not tolerate",
     ),
 )
 

@@ -40,7 +40,8 @@ from nodepool.contract.events import (
     QuotaReleased,
     QuotaSet,
 )
-from nodepool.contract.model import BlockingPod, NodePhase, NodePoolSpec, RemovalReason
+from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
+from nodepool.contract.pods import BlockingPod
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
 from unit.samples import KIND, MACHINE, UID, ZONE, sample

@@ -5,7 +5,6 @@ import pytest
 from fleet import Hears, Says
 from fleet.decide import SERVICE
 from fleet.machine import Machine, name_of
-from fleet.refusal import PODS_MAX
 from fleet.state import State
 from nodepool.contract.commands import AddMachines, BreakMachine, RepairMachine, RunPod, StopPod
 from nodepool.contract.events import (
@@ -25,8 +24,9 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey, machine_key
 from nodepool.contract.messages import pool_fields
-from nodepool.contract.model import NodePhase, Pod, PodClass
+from nodepool.contract.model import NodePhase
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.pods import PODS_MAX, Pod, PodClass
 from nodepool.engine.snapshot import dump, load
 from support.single import NOON, SingleService
 from support.texts import refusal

@@ -39,16 +39,8 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
-from nodepool.contract.model import (
-    CORDON,
-    GPU_TAINT,
-    NodePhase,
-    NodePoolSpec,
-    Pod,
-    PodClass,
-    RemovalReason,
-    Taint,
-)
+from nodepool.contract.model import CORDON, GPU_TAINT, NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.pods import Pod, PodClass
 from nodepool.contract.subjects import Address
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load

@@ -19,7 +19,9 @@ from nodepool.contract.commands import (
     AddMachines,
     ApplyNodePool,
     BreakMachine,
+    CreatePod,
     DeleteNodePool,
+    DeletePod,
     DeleteQuota,
     FindCapacity,
     MachineFault,
@@ -34,7 +36,7 @@ from nodepool.contract.commands import (
 from nodepool.contract.decode import explain
 from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
-from nodepool.contract.model import Pod
+from nodepool.contract.pods import Pod
 from nodepool.nats.streams import STREAM
 
 WINDOW: Final = 256
@@ -156,6 +158,16 @@ class Commands(Session):
     async def stop_pod(self, zone: str, machine: str, name: str) -> CommandAccepted:
         """Ends a Pod on a simulated Node, as if its work were finished."""
         return await self.send(StopPod(zone=zone, machine=machine, name=name))
+
+    async def create_pod(self, pool: str, pod: Pod) -> CommandAccepted:
+        """Creates a Pod that waits until a simulated Node of a NodePool has room for it."""
+        return await self.send(CreatePod(**self._of(pool), pod=pod))
+
+    async def delete_pod(
+        self, pool: str, name: str, *, grace_s: int | None = None
+    ) -> CommandAccepted:
+        """Deletes a Pod that `create_pod` created, after its own grace period or this one."""
+        return await self.send(DeletePod(**self._of(pool), name=name, grace_s=grace_s))
 
     def addressed(self, manifest: ApplyNodePool | Manifest) -> ApplyNodePool:
         """A manifest as a command for this client's organisation and cluster."""

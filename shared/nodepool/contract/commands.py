@@ -7,7 +7,8 @@ from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
-from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec, Pod
+from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
+from nodepool.contract.pods import Pod, Seconds
 
 MachineFault = Literal["boot", "registration", "silence", "hang"]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
@@ -163,6 +164,29 @@ class StopPod(Command, OfMachine):
     name: str
 
 
+class CreatePod(Command, OfPool):
+    """Creates a Pod that waits until a Node of the NodePool can take it; `PodChanged` tells of it.
+
+    Refused where the NodePool does not exist, no Node of its instance type could ever take the Pod,
+    its name is in use in the NodePool, or too many Pods wait there.
+
+    pod: the Pod; none of a DaemonSet, and none that verifies a Node.
+    """
+
+    pod: Pod
+
+
+class DeletePod(Command, OfPool):
+    """Deletes a Pod that `CreatePod` created: one that runs ends after its grace period.
+
+    name: its name.
+    grace_s: the grace period in seconds, in place of the Pod's own; with 0 it is gone at once.
+    """
+
+    name: str
+    grace_s: Seconds | None = None
+
+
 COMMANDS = frozenset(
     kind.__name__
     for kind in (
@@ -179,6 +203,8 @@ COMMANDS = frozenset(
         BreakMachine,
         RunPod,
         StopPod,
+        CreatePod,
+        DeletePod,
     )
 )
 """The name of every command; a command of any other name is refused."""

@@ -1,10 +1,9 @@
-"""The NodePool object, and what its Nodes are made of: Taints, Pods, phases.
+"""The NodePool object, and what its Nodes are made of: Taints and phases.
 
 Names, fields and defaults are those of
 https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -192,48 +191,6 @@ class ManifestMetadata(Value):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
-
-
-class PodClass(StrEnum):
-    """How a Pod may be interrupted.
-
-    See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
-    """
-
-    BLOCKING = "blocking"
-    INTERRUPTABLE = "interruptable"
-    GRACEFUL = "graceful"
-
-
-class Pod(Value):
-    """A Pod on a Node, as far as it decides when the Node may leave.
-
-    name: its name.
-    daemon_set: whether it belongs to a DaemonSet.
-    verification: whether it checks the Node's health.
-    interruption: how it may be interrupted.
-    grace_s: its termination grace period, in seconds.
-    terminating: whether it is in its grace period.
-    """
-
-    name: str
-    daemon_set: bool = False
-    verification: bool = False
-    interruption: PodClass = PodClass.BLOCKING
-    grace_s: Annotated[int, Field(ge=0, le=86_400)] = 30
-    terminating: bool = False
-
-    @property
-    def counts_as_work(self) -> bool:
-        """Whether it makes its Node active; DaemonSet and verification Pods do not."""
-        return not (self.daemon_set or self.verification)
-
-
-class BlockingPod(Value):
-    """A Pod that a drain for a scale-down waits for, and when it was observed first."""
-
-    name: str
-    since: datetime
 
 
 class NodePhase(StrEnum):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.commands.pods import create_pod, delete_pod, machine_of, run_pod, stop_pod
 from nodepool.cli.options import COUNT
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Group, Settings
@@ -21,13 +22,6 @@ FAULT_HELP = (
 @click.group(cls=Group)
 def fleet() -> None:
     """Operate the simulated data centre."""
-
-
-def _machine(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
-    zone, slash, machine = value.partition("/")
-    if not (zone and slash and machine):
-        raise click.UsageError(f"{option.make_metavar(context)}: {value!r} must be ZONE/MACHINE")
-    return zone, machine
 
 
 def _labels(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -84,7 +78,7 @@ def add(
 
 
 @fleet.command("break")
-@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.argument("machine", callback=machine_of, metavar="ZONE/MACHINE")
 @click.option("--fault", type=FAULTS, required=True, help=FAULT_HELP)
 @click.option(
     "--times",
@@ -109,7 +103,7 @@ def break_(
 
 
 @fleet.command()
-@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
+@click.argument("machine", callback=machine_of, metavar="ZONE/MACHINE")
 @click.pass_obj
 def repair(settings: Settings, machine: tuple[str, str]) -> int:
     """Return a machine from triage to the free machines."""
@@ -121,65 +115,5 @@ def repair(settings: Settings, machine: tuple[str, str]) -> int:
     return settings.run(work)
 
 
-@fleet.command("run-pod")
-@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
-@click.argument("name")
-@click.option("--daemon-set", is_flag=True, help="The Pod belongs to a DaemonSet.")
-@click.option(
-    "--interruptable",
-    "interruption",
-    flag_value="interruptable",
-    help="A drain may end the Pod at once.",
-)
-@click.option(
-    "--graceful",
-    "interruption",
-    flag_value="graceful",
-    help="A drain may end the Pod after its grace period.",
-)
-@click.option(
-    "--grace",
-    type=click.IntRange(0, 86_400),
-    default=30,
-    show_default=True,
-    metavar="S",
-    help="The grace period in seconds.",
-)
-@click.pass_obj
-def run_pod(
-    settings: Settings,
-    machine: tuple[str, str],
-    name: str,
-    daemon_set: bool,
-    interruption: str | None,
-    grace: int,
-) -> int:
-    """Start a Pod on a Node; by default, a drain waits until it ends."""
-
-    async def work(client: "Client") -> None:
-        from nodepool.contract.model import Pod, PodClass
-
-        pod = Pod(
-            name=name,
-            daemon_set=daemon_set,
-            interruption=PodClass(interruption or "blocking"),
-            grace_s=grace,
-        )
-        await client.run_pod(*machine, pod)
-        print_text(f"pod/{name} created")
-
-    return settings.run(work)
-
-
-@fleet.command("stop-pod")
-@click.argument("machine", callback=_machine, metavar="ZONE/MACHINE")
-@click.argument("name")
-@click.pass_obj
-def stop_pod(settings: Settings, machine: tuple[str, str], name: str) -> int:
-    """End a Pod on a Node, as if its work were finished."""
-
-    async def work(client: "Client") -> None:
-        await client.stop_pod(*machine, name)
-        print_text(f"pod/{name} deleted")
-
-    return settings.run(work)
+for command in (run_pod, stop_pod, create_pod, delete_pod):
+    fleet.add_command(command)

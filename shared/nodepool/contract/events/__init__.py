@@ -30,6 +30,7 @@ from nodepool.contract.events.fleet import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    PodChanged,
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
@@ -133,6 +134,7 @@ __all__ = [
     "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",
+    "PodChanged",
     "PreemptionFailed",
     "PreemptionInProgress",
     "PreemptionOverdue",

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfNode, OfPool
-from nodepool.contract.model import BlockingPod, NodePhase, RemovalReason, Taint
+from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.pods import BlockingPod
 
 BLOCKING_MAX = 5
 """How many Pods that delay a drain an event names."""

@@ -1,0 +1,69 @@
+"""The commands that create and delete Pods of a NodePool, and a Pod of it whose work is done."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from fleet import Says
+from fleet.machine import Machine
+from fleet.pods import ending, observed, without_pod
+from fleet.refusal import uncreatable, undeletable
+from fleet.scheduling import changed
+from fleet.state import State
+from fleet.waiting import created
+from nodepool.contract.commands import CreatePod, DeletePod
+from nodepool.contract.events import PodChanged
+from nodepool.contract.keys import MachineKey
+from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.service import Context
+
+
+def create(
+    state: State, command: CreatePod, context: Context
+) -> Iterator[PodChanged | CommandOutcome]:
+    """The outcome, and the Pod that waits."""
+    pool = state.pools.get(command.key)
+    refusal = uncreatable(command, pool)
+    if refusal is not None or pool is None:
+        assert refusal is not None
+        yield refused(command, refusal.field, refusal.message, refusal.reason)
+        return
+    yield accepted(command, "created")
+    pod = command.pod.model_copy(update={"terminating": False})
+    yield created(command.key, pool, pod, context.position)
+
+
+def delete(state: State, command: DeletePod, context: Context) -> Iterator[Says | CommandOutcome]:
+    """The outcome; and the Pod in its grace period, or gone where it has none or never ran."""
+    pool = state.pools.get(command.key)
+    refusal = undeletable(command, pool)
+    if refusal is not None or pool is None:
+        assert refusal is not None
+        yield refused(command, refusal.field, refusal.message, refusal.reason)
+        return
+    name, pod = command.name, pool.pods[command.name]
+    grace_s = pod.pod.grace_s if command.grace_s is None else command.grace_s
+    machine = state.node_of(pod)
+    if pod.machine is None or machine is None:
+        yield accepted(command, "deleted")
+        yield changed(command.key, pod, "Gone", "Deleted")
+        return
+    after = ending(machine, name, context.time + timedelta(seconds=grace_s))
+    if after == machine:
+        yield accepted(command, "unchanged")
+        return
+    yield accepted(command, "deleted")
+    if not grace_s:
+        after = without_pod(machine, name)
+        yield changed(command.key, pod, "Gone", "Deleted")
+    else:
+        yield changed(command.key, pod, "Terminating", "Deleted", grace_s)
+    if after.pods != machine.pods and machine.answers:
+        yield observed(pod.machine, after, after.pods)
+
+
+def completed(state: State, key: MachineKey, machine: Machine, name: str) -> Iterator[PodChanged]:
+    """A Pod of a NodePool, if it is one, is gone from its Node because its work is done."""
+    pool = state.pool_of(machine)
+    pod = pool.pod_on(key, name) if pool is not None else None
+    if machine.pool is not None and pod is not None:
+        yield changed(machine.pool, pod, "Gone", "Completed")

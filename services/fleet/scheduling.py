@@ -1,0 +1,114 @@
+"""What is said of the Pods of a NodePool: where each is placed, and how it ends."""
+
+from collections.abc import Iterator
+
+from immutables import Map
+
+from fleet.machine import Machine
+from fleet.placement import placed
+from fleet.pods import observed
+from fleet.waiting import MESSAGES, Pool, PoolPod
+from nodepool.contract.events import NodeObserved, PodChanged
+from nodepool.contract.events.fleet import PodPhase, PodReason
+from nodepool.contract.keys import MachineKey, PoolKey, machine_parts
+from nodepool.contract.messages import pool_fields
+
+Machines = Map[MachineKey, Machine]
+
+
+def missing(key: PoolKey, pool: Pool, machines: Machines) -> Iterator[PodChanged | NodeObserved]:
+    """What is to be said of a NodePool's Pods now: of those that end, then of those that begin.
+
+    A Node is observed after the last Pod that is placed on it.
+    """
+    for machine in sorted(pool.unobserved):
+        if machine in pool.nodes and machines[machine].answers:
+            yield observed(machine, machines[machine], machines[machine].pods)
+    for machine in sorted(pool.placed):
+        yield from ended(key, pool, machines, machine)
+    for name in pool.waiting:
+        if not pool.exists or pool.pods[name].uid != pool.uid:
+            yield changed(key, pool.pods[name], "Gone", "NodePoolDeleted")
+    if pool.exists and pool.waiting:
+        yield from _placements(key, pool, machines)
+
+
+def ended(
+    key: PoolKey, pool: Pool, machines: Machines, machine: MachineKey
+) -> Iterator[PodChanged]:
+    """What was not said yet of the Pods that were placed on this machine and end."""
+    for name in sorted(pool.placed.get(machine, ())):
+        pod = pool.pods[name]
+        change = _change(pod, machines[machine])
+        if change is not None:
+            yield changed(key, pod, *change)
+
+
+def _placements(
+    key: PoolKey, pool: Pool, machines: Machines
+) -> Iterator[PodChanged | NodeObserved]:
+    nodes = [(machine, machines[machine]) for machine in sorted(pool.nodes)]
+    after: dict[MachineKey, Machine] = {}
+    own = (pool.pods[name] for name in pool.waiting)
+    for pod, machine, with_it in placed(nodes, (pod.pod for pod in own if pod.uid == pool.uid)):
+        after[machine] = with_it
+        yield _running(key, pool.pods[pod.name], machine, with_it.assignment)
+    for machine, with_them in after.items():
+        yield observed(machine, with_them, with_them.pods)
+
+
+def _change(pod: PoolPod, machine: Machine) -> tuple[PodPhase, PodReason] | None:
+    """The phase that a Pod on a machine is in, and why, where that was not said of it yet."""
+    if not machine.joined or machine.assignment != pod.assignment:
+        return "Gone", pod.reason or "NodeDeleted"
+    if not machine.answers:
+        return None
+    on_it = machine.pods.get(pod.pod.name)
+    if on_it is None:
+        return "Gone", pod.reason or "Evicted"
+    if on_it.terminating and pod.phase == "Running":
+        return "Terminating", "Evicted"
+    return None
+
+
+def changed(
+    key: PoolKey,
+    pod: PoolPod,
+    phase: PodPhase,
+    reason: PodReason,
+    grace_s: int | None = None,
+) -> PodChanged:
+    """A Pod that ends is in this phase from now on; `grace_s` is the grace period it has left."""
+    zone, node = ("", "") if pod.machine is None else machine_parts(pod.machine)
+    return PodChanged(
+        **pool_fields(key),
+        name=pod.pod.name,
+        uid=pod.uid,
+        number=pod.number,
+        phase=phase,
+        node=node,
+        zone=zone,
+        assignment=pod.assignment,
+        gpus=pod.pod.gpus,
+        accelerators=pod.pod.accelerators,
+        grace_s=pod.pod.grace_s if grace_s is None else grace_s,
+        reason=reason,
+        message=MESSAGES[reason],
+    )
+
+
+def _running(key: PoolKey, pod: PoolPod, machine: MachineKey, assignment: int) -> PodChanged:
+    zone, node = machine_parts(machine)
+    return PodChanged(
+        **pool_fields(key),
+        name=pod.pod.name,
+        uid=pod.uid,
+        number=pod.number,
+        phase="Running",
+        node=node,
+        zone=zone,
+        assignment=assignment,
+        gpus=pod.pod.gpus,
+        accelerators=pod.pod.accelerators,
+        grace_s=pod.pod.grace_s,
+    )

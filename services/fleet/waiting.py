@@ -1,0 +1,180 @@
+"""The Pods of a NodePool: those that wait for one of its Nodes, and those that were placed."""
+
+from dataclasses import dataclass, replace
+
+from immutables import Map
+
+from fleet.machine import Machine
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.events import NodePoolValidated, PodChanged
+from nodepool.contract.events.fleet import PodPhase, PodReason
+from nodepool.contract.keys import MachineKey, PoolKey, machine_key
+from nodepool.contract.messages import pool_fields
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import Pod
+from nodepool.state.queue import Queue
+
+WAITING_MAX = 10_000
+"""The most Pods of a NodePool that wait for a Node; one more is refused."""
+MESSAGES: dict[PodReason, str] = {
+    "": "",
+    "Completed": "its work is done",
+    "Deleted": "it was deleted",
+    "Evicted": "its Node is drained, or has a taint that it does not tolerate",
+    "NodeDeleted": "its Node is deleted",
+    "NodePoolDeleted": "its NodePool is deleted",
+}
+"""What is said of a Pod that ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPod:
+    """A Pod of a NodePool, as it was published last.
+
+    pod: as it was created.
+    uid: the NodePool's.
+    number: the position of the command that created it.
+    phase, reason: where it is, and why it ends.
+    machine, assignment: the Node that it was placed on; None while it waits.
+    """
+
+    pod: Pod
+    uid: str
+    number: int
+    phase: PodPhase = "Pending"
+    reason: PodReason = ""
+    machine: MachineKey | None = None
+    assignment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool: its Nodes and its Pods.
+
+    uid, instance_type: its own.
+    exists: False once it is deleted; it is forgotten when the last of its Pods is gone.
+    taints: those that all its Nodes have and that are not said of each.
+    last_taints: those of the Node that changed last, which its other Nodes share.
+    nodes: its Nodes.
+    pods: its Pods, by name.
+    placed: the names of those on each Node.
+    waiting: those that no Node has, in the order in which they were created.
+    unobserved: its Nodes that a Pod was placed on since they were observed.
+    """
+
+    uid: str
+    instance_type: str
+    exists: bool = True
+    taints: tuple[Taint, ...] = ()
+    last_taints: tuple[Taint, ...] = ()
+    nodes: Map[MachineKey, bool] = Map()
+    pods: Map[str, PoolPod] = Map()
+    placed: Map[MachineKey, Map[str, bool]] = Map()
+    waiting: Queue[str] = Queue()
+    unobserved: Map[MachineKey, bool] = Map()
+
+    def pod_on(self, machine: MachineKey, name: str) -> PoolPod | None:
+        """Its Pod of this name if that was placed on this machine."""
+        pod = self.pods.get(name)
+        return pod if pod is not None and pod.machine == machine else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it."""
+        return not self.exists and not self.pods
+
+
+def gpus_of(instance_type: str) -> int:
+    """How many GPUs a machine of this type has; none where the type is unknown."""
+    entry = INSTANCE_TYPES.get(instance_type)
+    return entry.gpus if entry is not None else 0
+
+
+def specified(pool: Pool | None, event: NodePoolValidated) -> Pool:
+    """The NodePool after it was created or changed; Pods of an earlier one of its name remain."""
+    if pool is None:
+        return Pool(event.uid, event.spec.instance_type)
+    if pool.uid == event.uid:
+        return pool
+    return replace(
+        pool, uid=event.uid, instance_type=event.spec.instance_type, exists=True, taints=()
+    )
+
+
+def with_pod(pool: Pool, event: PodChanged) -> Pool:
+    """The NodePool after its Pod changed."""
+    name = event.name
+    if event.phase == "Gone":
+        return _without(pool, name)
+    if event.spec is not None:
+        pod = PoolPod(event.spec, event.uid, event.number)
+        return replace(pool, pods=pool.pods.set(name, pod), waiting=pool.waiting.put(name))
+    machine = machine_key(event.zone, event.node)
+    pod = replace(
+        pool.pods[name],
+        phase=event.phase,
+        reason=event.reason,
+        machine=machine,
+        assignment=event.assignment,
+    )
+    names, unobserved = pool.placed.get(machine, Map()).set(name, True), pool.unobserved
+    return replace(
+        pool,
+        pods=pool.pods.set(name, pod),
+        placed=pool.placed.set(machine, names),
+        waiting=pool.waiting.drop(name),
+        unobserved=unobserved.set(machine, True) if event.phase == "Running" else unobserved,
+    )
+
+
+def _without(pool: Pool, name: str) -> Pool:
+    pod = pool.pods.get(name)
+    if pod is None:
+        return pool
+    pool = replace(pool, pods=pool.pods.delete(name), waiting=pool.waiting.drop(name))
+    if pod.machine is None:
+        return pool
+    names, placed = pool.placed[pod.machine].delete(name), pool.placed
+    after = placed.set(pod.machine, names) if names else placed.delete(pod.machine)
+    return replace(pool, placed=after)
+
+
+def created(key: PoolKey, pool: Pool, pod: Pod, number: int) -> PodChanged:
+    """A new Pod waits for a Node."""
+    return PodChanged(
+        **pool_fields(key),
+        name=pod.name,
+        uid=pool.uid,
+        number=number,
+        phase="Pending",
+        gpus=pod.gpus,
+        accelerators=pod.accelerators,
+        grace_s=pod.grace_s,
+        spec=pod,
+    )
+
+
+def with_node(pool: Pool, key: MachineKey, before: Machine | None, after: Machine) -> Pool:
+    """The NodePool after a machine of its changed, which is a Node of its while it is joined."""
+    if after.joined == (before is not None and before.joined):
+        return pool
+    if after.joined:
+        return replace(pool, nodes=pool.nodes.set(key, True))
+    return observed(replace(pool, nodes=pool.nodes.delete(key)), key)
+
+
+def observed(pool: Pool, key: MachineKey) -> Pool:
+    """The NodePool once this Node of its, with the Pods that were placed on it, was observed."""
+    if key not in pool.unobserved:
+        return pool
+    return replace(pool, unobserved=pool.unobserved.delete(key))
+
+
+def concerns_pods(before: Machine | None, after: Machine) -> bool:
+    """Whether a Pod may end or be placed because a machine changed so."""
+    return before is None or _seen(before) != _seen(after)
+
+
+def _seen(machine: Machine) -> tuple[object, ...]:
+    states = machine.joined, machine.answers, machine.unschedulable
+    return (*states, machine.assignment, machine.taints, machine.pods)

@@ -1,0 +1,119 @@
+"""Pods: how they may be interrupted, what they ask for, and which taints they tolerate."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nodepool.contract.model import CPU_TAINT, Taint, Value
+
+GPU: Final = "nvidia.com/gpu"
+"""The name under which Pods ask for GPUs, and under which a Node has them."""
+ACCELERATOR: Final = "sunk.coreweave.com/accelerator"
+"""The other name of the same GPUs, under which Slurm's Pods ask for them.
+
+Kubernetes counts each name for itself; see
+https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+"""
+PODS_MAX: Final = 110
+"""The most Pods on a Node, as in https://kubernetes.io/docs/setup/best-practices/cluster-large/."""
+GRACE_MAX_S: Final = 86_400
+"""The longest grace period, in seconds."""
+TOLERATIONS_MAX: Final = 16
+"""The most tolerations of a Pod; so what is observed of a Node full of Pods fits one message."""
+GPUS_MAX: Final = 1_024
+"""The most GPUs that a Pod can ask for; no instance type has so many."""
+
+Seconds = Annotated[int, Field(ge=0, le=GRACE_MAX_S)]
+"""A grace period."""
+Gpus = Annotated[int, Field(ge=0, le=GPUS_MAX)]
+"""A number of GPUs."""
+
+
+class PodClass(StrEnum):
+    """How a Pod may be interrupted.
+
+    See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+    """
+
+    BLOCKING = "blocking"
+    INTERRUPTABLE = "interruptable"
+    GRACEFUL = "graceful"
+
+
+class Toleration(Value):
+    """Which taints a Pod tolerates.
+
+    See https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/. There is no
+    `tolerationSeconds`: what is tolerated is tolerated for ever.
+
+    key: of the taints; empty for all, which needs the operator Exists.
+    operator: whether the value must be the same, or any will do.
+    value: of the taints.
+    effect: of the taints; empty for all.
+    """
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+    def matches(self, taint: Taint) -> bool:
+        """Whether it tolerates this taint."""
+        return (
+            self.effect in ("", taint.effect)
+            and (self.key == taint.key or (not self.key and self.operator == "Exists"))
+            and (self.operator == "Exists" or self.value == taint.value)
+        )
+
+
+NO_GPU: Final = Toleration(key=CPU_TAINT.key, operator="Exists", effect="NoSchedule")
+"""The toleration that the platform gives to each Pod that asks for no GPU."""
+
+
+class Pod(Value):
+    """A Pod, as far as it decides where it runs and when its Node may leave.
+
+    name: its name.
+    daemon_set: whether it belongs to a DaemonSet.
+    verification: whether it checks the Node's health.
+    interruption: how it may be interrupted.
+    grace_s: its termination grace period, in seconds.
+    terminating: whether it is in its grace period.
+    gpus: how many `nvidia.com/gpu` it asks for.
+    accelerators: how many `sunk.coreweave.com/accelerator`.
+    tolerations: the taints that it tolerates.
+    """
+
+    name: str
+    daemon_set: bool = False
+    verification: bool = False
+    interruption: PodClass = PodClass.BLOCKING
+    grace_s: Seconds = 30
+    terminating: bool = False
+    gpus: Gpus = 0
+    accelerators: Gpus = 0
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_length=TOLERATIONS_MAX)] = ()
+
+    @property
+    def counts_as_work(self) -> bool:
+        """Whether it makes its Node active; DaemonSet and verification Pods do not."""
+        return not (self.daemon_set or self.verification)
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether a Node with this taint is open to it."""
+        own = () if self.gpus or self.accelerators else (NO_GPU,)
+        return any(toleration.matches(taint) for toleration in (*self.tolerations, *own))
+
+    def repelled(self, taints: Iterable[Taint], *effects: str) -> Taint | None:
+        """The first of these taints that has one of the effects and is not tolerated, if any."""
+        return next((t for t in taints if t.effect in effects and not self.tolerates(t)), None)
+
+
+class BlockingPod(Value):
+    """A Pod that a drain for a scale-down waits for, and when it was observed first."""
+
+    name: str
+    since: datetime
