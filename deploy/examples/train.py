@@ -44,10 +44,16 @@ class Checkpoint:
             json.dump({"step": step}, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, self.path)
+        new.replace(self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
+
+
+def say(text: str) -> None:
+    """Prints a line at once, also into a pipe."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def positive(text: str) -> int:
@@ -73,18 +79,18 @@ def main() -> int:
     checkpoint = Checkpoint(options.checkpoint)
     first = step = checkpoint.load()
     where = os.environ.get("NODEPOOL_NODE", "this machine")
-    print(f"on {where}: {step} of {options.steps} steps are done", flush=True)
+    say(f"on {where}: {step} of {options.steps} steps are done")
     while step < options.steps and not asked_to_end:
         time.sleep(max(0.0, options.step_seconds))  # Here the work would be done.
         step += 1
-        print(f"step {step}", flush=True)
+        say(f"step {step}")
         if step % options.every == 0:
             checkpoint.save(step)
     checkpoint.save(step)
     if step < options.steps:
-        print(f"asked to end after {step - first} steps; {step} are saved", flush=True)
+        say(f"asked to end after {step - first} steps; {step} are saved")
         return TERMINATED
-    print("done", flush=True)
+    say("done")
     return 0
 
 

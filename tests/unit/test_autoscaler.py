@@ -1,10 +1,9 @@
 """The autoscaler: which target it has for a NodePool, and when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from nodepool.contract.pods import Pod, Toleration
 
 from autoscaler import Hears, Says
 from autoscaler.decide import SERVICE
@@ -21,18 +20,21 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeUpdated,
     PodChanged,
+    Wake,
 )
 from nodepool.contract.events.fleet import PodPhase
-from nodepool.contract.messages import Message
+from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.pods import Pod, Toleration
 from nodepool.engine.snapshot import dump, load
 from support.constants import H100, INJECTED
 from support.single import NOON, SingleService
 
-OF = {"org": "acme", "cluster": "prod", "pool": "train"}
+OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train"}
 ZONE, UID = "US-EAST-04A", "11111111-1111-1111-1111-111111111111"
 CPU = "cd-gp-i64-erapids"
 TEN = timedelta(minutes=10)
+ONE = "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
 
 
 class Story(SingleService[State, Hears, Says]):
@@ -51,7 +53,8 @@ class Story(SingleService[State, Hears, Says]):
             "maxNodes": 8,
             "autoscaling": True,
         }
-        self.stores(**spec)
+        self.fields |= spec
+        self.stores()
 
     def stores(self, autoscaled: str = "", **spec: object) -> list[str]:
         """The NodePool is stored with these fields changed; what is said then."""
@@ -77,7 +80,13 @@ class Story(SingleService[State, Hears, Says]):
         self.now = end
         return said
 
-    def _texts(self, outputs: list[Says | Message]) -> list[str]:
+    def wake_fails(self) -> list[object]:
+        """What is reported of a wake that fails."""
+        result = self._step(Wake(service="autoscaler", due=self.now), "")
+        assert result.failure is not None
+        return list(result.outputs)
+
+    def _texts(self, outputs: Sequence[Message]) -> list[str]:
         for output in outputs:
             assert isinstance(output, NodePoolAutoscaled)
             assert (output.uid, output.generation) == (UID, self.generation)
@@ -196,9 +205,7 @@ def a_pool_at_work(nodes: int = 1, **spec: object) -> Story:
 def test_a_pool_without_nodes_gets_as_many_as_its_pods_fill_at_once() -> None:
     story = Story()
 
-    assert story.says(pod("a"), pod("b")) == [
-        "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
-    ]
+    assert story.says(pod("a"), pod("b")) == [ONE]
     assert story.follows() == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
     assert story.follows() == []
 
@@ -213,7 +220,7 @@ def test_pods_that_share_a_node_do_not_ask_for_two() -> None:
 
 
 def test_a_node_that_is_requested_already_is_not_requested_again() -> None:
-    story = a_pool_at_work(1, targetNodes=1)
+    story = a_pool_at_work(1)
     story.says(pod("a"))
     story.follows()
 
@@ -239,15 +246,9 @@ def test_no_more_nodes_are_wanted_than_the_pool_may_have() -> None:
     assert story.follows() == []
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"gpus": 9},
-        {"accelerators": 9},
-    ],
-)
-def test_a_pod_that_no_node_could_take_asks_for_none(other: Mapping[str, object]) -> None:
-    assert Story().says(pod("a", **other)) == []
+@pytest.mark.parametrize("name", ["gpus", "accelerators"])
+def test_a_pod_that_no_node_could_take_asks_for_none(name: str) -> None:
+    assert Story().says(pod("a", "Pending", number=1, uid=UID, **{name: 9})) == []
 
 
 def test_a_pod_that_all_nodes_of_the_pool_repel_asks_for_none_until_they_do_not() -> None:
@@ -259,7 +260,7 @@ def test_a_pod_that_all_nodes_of_the_pool_repel_asks_for_none_until_they_do_not(
     story.follows()
 
     assert repelled == []
-    assert tolerated == ["targetNodes from 0 to 1: 1 Pod waits for 1 Node more"]
+    assert tolerated == [ONE]
     assert story.stores(nodeTaints=[]) == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
 
 
@@ -268,7 +269,7 @@ def test_a_pod_without_gpus_may_ask_for_a_node_without_any() -> None:
 
     said = story.says(pod("a", gpus=0))
 
-    assert said == ["targetNodes from 0 to 1: 1 Pod waits for 1 Node more"]
+    assert said == [ONE]
 
 
 def test_a_cordoned_node_does_not_count_as_one_that_could_take_a_pod() -> None:
@@ -285,7 +286,7 @@ def test_a_pod_of_an_earlier_pool_or_that_has_gone_asks_for_nothing() -> None:
     story.says(pod("a", "Running"), pod("b", "Gone"), pod("c", "Gone", number=0))
     story.says(pod("d", uid="another"))
 
-    assert story.stores(maxNodes=8) == ["targetNodes from 0 to 1: 1 Pod waits for 1 Node more"]
+    assert story.stores(maxNodes=8) == [ONE]
 
 
 # Down.
@@ -400,9 +401,7 @@ def test_a_change_of_anything_but_the_target_does_not_keep_the_autoscaler_waitin
     story = Story(autoscaling=False)
     story.says(pod("a"))
 
-    assert story.stores(autoscaling=True) == [
-        "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
-    ]
+    assert story.stores(autoscaling=True) == [ONE]
 
 
 def test_a_command_that_came_before_voids_a_target_and_is_respected() -> None:
@@ -418,9 +417,7 @@ def test_a_change_that_came_before_does_not_lose_what_is_right() -> None:
     story = Story()
     story.says(pod("a"))
 
-    assert story.stores(nodeLabels={"a": "b"}) == [
-        "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
-    ]
+    assert story.stores(nodeLabels={"a": "b"}) == [ONE]
 
 
 def test_a_target_is_said_once_for_each_generation() -> None:
@@ -449,7 +446,7 @@ def test_a_pool_that_is_invalid_or_goes_is_left_alone() -> None:
 
     assert story.says(invalid, pod("a")) == []
     story.generation = 2
-    assert story.stores() == ["targetNodes from 0 to 1: 1 Pod waits for 1 Node more"]
+    assert story.stores() == [ONE]
     assert story.says(going, pod("b"), gone, pod("c"), joins(), active()) == []
     assert len(story.state.pools) == 0
 

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodepool.contract.pods import PODS_MAX
 
 from autoscaler.needed import Shape, nodes_needed
+from nodepool.contract.pods import PODS_MAX
 
 MOST = 10_000
 SHAPES = st.dictionaries(

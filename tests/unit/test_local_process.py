@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import select
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,79 +15,73 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 PATIENCE_S = 30.0
 
 
-def ran(body: Callable[[LocalProcess], Awaitable[None]], code: str, log: Path) -> int:
-    """The exit code of a Python program, with which `body` deals once it has said `ready`."""
-    program = f"{code}\nopen({str(log)!r}, 'w').close()\ntime.sleep({PATIENCE_S})"
+def ran(body: Callable[[LocalProcess], None], code: str, folder: Path) -> int:
+    """The exit code of a Python program, with which `body` deals once it runs."""
+    ready = folder / "ready"
+    os.mkfifo(ready)
+    program = f"{code}\nopen({str(ready)!r}, 'w').close()\ntime.sleep({PATIENCE_S})"
 
     async def run() -> int:
         process = await LocalProcess.start([sys.executable, "-c", program], os.environ)
         async with asyncio.timeout(PATIENCE_S):
-            while not log.exists():
-                await asyncio.sleep(0.01)
-            await body(process)
+            await asyncio.to_thread(ready.read_text)
+            body(process)
             return await process.wait()
 
     return asyncio.run(run())
 
 
-async def nothing(_: LocalProcess) -> None:
+def nothing(_: LocalProcess) -> None:
     """Leaves the program alone."""
 
 
 def test_a_program_that_ends_by_itself_gives_its_exit_code(tmp_path: Path) -> None:
-    code = ran(nothing, "import sys, time; time.sleep = lambda _: sys.exit(7)", tmp_path / "log")
+    code = ran(nothing, "import sys, time; time.sleep = lambda _: sys.exit(7)", tmp_path)
 
     assert code == 7
 
 
 def test_a_program_that_is_asked_to_end_ends_at_once(tmp_path: Path) -> None:
-    async def body(process: LocalProcess) -> None:
+    def body(process: LocalProcess) -> None:
         process.terminate(PATIENCE_S)
 
-    assert ran(body, "import time", tmp_path / "log") == 128 + 15
+    assert ran(body, "import time", tmp_path) == 128 + 15
 
 
 def test_a_program_that_does_not_listen_is_killed_after_its_grace_period(tmp_path: Path) -> None:
-    async def body(process: LocalProcess) -> None:
+    def body(process: LocalProcess) -> None:
         process.terminate(0.2)
 
-    assert ran(body, DEAF, tmp_path / "log") == 128 + 9
+    assert ran(body, DEAF, tmp_path) == 128 + 9
 
 
 def test_a_second_request_does_not_give_more_time_but_may_give_less(tmp_path: Path) -> None:
-    async def body(process: LocalProcess) -> None:
+    def body(process: LocalProcess) -> None:
         process.terminate(PATIENCE_S)
         process.terminate(0.1)
         process.terminate(PATIENCE_S)
 
-    assert ran(body, DEAF, tmp_path / "log") == 128 + 9
+    assert ran(body, DEAF, tmp_path) == 128 + 9
 
 
 def test_what_a_program_has_started_ends_with_it(tmp_path: Path) -> None:
-    child = tmp_path / "child"
+    # given a child that holds the other end of a pipe for as long as it lives
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    pipe = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+    child = f"import time; held = open({str(alive)!r}, 'w'); print(1, flush=True); time.sleep(99)"
     code = (
         "import subprocess, sys, time\n"
-        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep({PATIENCE_S})'])"
-        f"\nopen({str(child)!r}, 'w').write(str(child.pid))\ntime.sleep = lambda _: sys.exit(3)"
+        f"child = [sys.executable, '-c', {child!r}]\n"
+        "subprocess.Popen(child, stdout=subprocess.PIPE).stdout.readline()\n"
+        "time.sleep = lambda _: sys.exit(3)"
     )
 
-    assert ran(nothing, code, tmp_path / "log") == 3
-    asyncio.run(_gone(int(child.read_text())))
+    ended = ran(nothing, code, tmp_path)
+    readable, _, _ = select.select([pipe], [], [], PATIENCE_S)
 
-
-async def _gone(pid: int) -> None:
-    async with asyncio.timeout(PATIENCE_S / 2):
-        while not _is_gone(pid):
-            await asyncio.sleep(0.01)
-
-
-def _is_gone(pid: int) -> bool:
-    """Whether a process is gone, or only waits for what started it to take note."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return True
-    return state == "Z"
+    assert (ended, readable) == (3, [pipe])
+    os.close(pipe)
 
 
 @pytest.mark.parametrize(

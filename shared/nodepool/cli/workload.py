@@ -6,18 +6,20 @@ import signal
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nodepool.cli import INTERRUPTED
-from nodepool.cli.documents import condition
 from nodepool.cli.errors import REFUSED
 from nodepool.cli.explained import read_facts
 from nodepool.cli.output import print_note
 from nodepool.cli.pod_state import PodState
 from nodepool.client import Client, ClientError, NoOutcome, Refused, Unreachable
-from nodepool.client.pods import PodEvent
 from nodepool.contract.pods import Pod
 from nodepool.explanation.sentence import explain
 from nodepool.local.process import LocalProcess
+
+if TYPE_CHECKING:
+    from nodepool.client.pods import PodEvent
 
 FIRST_REASON_S, REASON_S = 1.0, 10.0
 """How long a Pod waits before it is printed why, and how often that is looked up, in seconds."""
@@ -264,12 +266,9 @@ class Runner:
         """Deletes the Pod, if it may be there, and hands its Node back if that is to go."""
         if not self._may_exist or self._state.phase == "Gone":
             return
-        is_early = self._state.is_preempted and not self._state.ends
         pool, name = self._workload.pool, self._name
         try:
             await self._client.delete_pod(pool, name, grace_s=0)
-            if is_early:
-                await self._acknowledge()
         except Refused as error:
             if error.reason != "NotFound":
                 print_note(f"Pod {name} is not deleted: {error}")
@@ -279,18 +278,3 @@ class Runner:
                 f" 'nodepool fleet delete-pod {pool} {name}'"
             )
         self._may_exist = False
-
-    async def _acknowledge(self) -> None:
-        """Gives the preempted Node back at once, unless something else still runs on it."""
-        pod = self._state.pod
-        assert pod is not None, "the Node of a Pod was preempted"
-        with suppress(TimeoutError, ClientError):
-            async with asyncio.timeout(IDLE_S):
-                async with aclosing(self._client.follow("nodes", pod.node)) as documents:
-                    async for document in documents:
-                        if document is None:
-                            return
-                        if condition(document, "CWActive", "status") == "False":
-                            break
-                await self._client.acknowledge_preemption(self._workload.pool, pod.node)
-                print_note(f"Node {pod.node} is given back")

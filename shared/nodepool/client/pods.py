@@ -13,7 +13,8 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 from nodepool.nats.streams import STREAM
 
-KINDS = (PodChanged, PreemptionPending)
+CHANGED = f".{PodChanged.__name__}"
+"""How the subject of a change of a Pod ends; the other events are preemptions."""
 
 
 class PodEvent(NamedTuple):
@@ -39,7 +40,8 @@ class PodStream(Session):
         after: only what lies in the log after this position.
         """
         path = f"{self.org}.{self.cluster}.{token(checked('name', pool))}"
-        filters = [f"np.evt.{kind.speaker}.{path}.{kind.__name__}" for kind in KINDS]
+        kinds = (PodChanged, PreemptionPending)
+        filters = [f"np.evt.{kind.speaker}.{path}.{kind.__name__}" for kind in kinds]
         async with self._reader(STREAM, filters, start=after + 1) as reader:
             while True:
                 for entry in await reader.next():
@@ -51,8 +53,7 @@ class PodStream(Session):
 
 
 def _event(entry: Entry) -> PodChanged | PreemptionPending | None:
-    for kind in KINDS:
-        if entry.subject.endswith(f".{kind.__name__}"):
-            envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
-            return envelope.data if isinstance(envelope, Envelope) else None
-    return None
+    kind: type[PodChanged] | type[PreemptionPending]
+    kind = PodChanged if entry.subject.endswith(CHANGED) else PreemptionPending
+    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+    return envelope.data if isinstance(envelope, Envelope) else None

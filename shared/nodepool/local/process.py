@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit codes of shells for a program that cannot be run, and for one that does not exist."""
@@ -35,11 +36,9 @@ def executable(name: str, environment: Mapping[str, str]) -> str:
     if path is not None:
         return path
     found = shutil.which(name, mode=os.F_OK, path=environment.get("PATH"))
-    if found is None and os.path.exists(name) and os.sep in name:
-        found = name
-    if found is None:
+    if found is None and not (os.sep in name and Path(name).exists()):
         raise NotStarted(NOT_FOUND, f"{name}: command not found")
-    why = "is a directory" if os.path.isdir(found) else "is not executable"
+    why = "is a directory" if Path(found or name).is_dir() else "is not executable"
     raise NotStarted(NOT_EXECUTABLE, f"{name}: {why}")
 
 

@@ -3,70 +3,48 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
 import click
 
-from nodepool.cli.commands.pods import GPUS, GRACE
+from nodepool.cli.commands.pods import PodOptions, pod_of, pod_options
 from nodepool.cli.output import print_error, print_note
 from nodepool.cli.settings import Command, Settings
 from nodepool.nats.addresses import without_password
 
 if TYPE_CHECKING:
     from nodepool.client import Client
-    from nodepool.contract.pods import Pod
 
 NAME_MAX = 40
 """How many characters of the name of a program the name of its Pod has."""
+
+
+class RunOptions(PodOptions):
+    """What the options of `run` hold."""
+
+    pool: str
+    name: str
+    restart: bool
+    command: tuple[str, ...]
 
 
 @click.command(cls=Command, context_settings={"allow_interspersed_args": False})
 @click.option("--pool", required=True, metavar="NAME", help="The NodePool whose Nodes it runs on.")
 @click.option("--name", default="", metavar="NAME", help="The Pod's name; else one is made.")
 @click.option(
-    "--gpus",
-    type=GPUS,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The nvidia.com/gpu that it asks for.",
-)
-@click.option(
-    "--grace",
-    type=GRACE,
-    default=30,
-    show_default=True,
-    metavar="S",
-    help="How many seconds there are between SIGTERM and SIGKILL.",
-)
-@click.option(
     "--restart", is_flag=True, help="Start again on another Node when this one is taken away."
-)
-@click.option(
-    "--interruptable",
-    "interruption",
-    flag_value="interruptable",
-    help="A drain may kill it without a grace period.",
 )
 @click.option(
     "--blocking",
     "interruption",
     flag_value="blocking",
-    help="A drain waits for it, but for that of a preemption.",
+    help="A drain waits until it ends, but for that of a preemption.",
 )
+@pod_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
 @click.pass_obj
-def run(
-    settings: Settings,
-    pool: str,
-    name: str,
-    gpus: int,
-    grace: int,
-    restart: bool,
-    interruption: str | None,
-    command: tuple[str, ...],
-) -> int:
+def run(settings: Settings, **options: Unpack[RunOptions]) -> int:
     """Run a program of this machine as a Pod of a NodePool.
 
     It starts when the Pod has a Node. When that is drained, as a preempted one is two minutes after
@@ -79,16 +57,17 @@ def run(
 
     nodepool run --pool batch --gpus 1 --restart -- python train.py
     """
+    if not options["command"]:
+        raise click.UsageError("COMMAND: is required; write it after --")
+    options["interruption"] = options["interruption"] or "graceful"
+    return _ran(settings, options)
+
+
+def _ran(settings: Settings, options: RunOptions) -> int:
+    """Runs the program to its end; returns its exit code, or that of a shell that cannot run it."""
     from nodepool.local.process import NotStarted, executable
 
-    if not command:
-        raise click.UsageError("COMMAND: is required; write it after --")
-    try:
-        executable(command[0], os.environ)
-    except NotStarted as error:
-        print_error(str(error))
-        return error.code
-    pod = _pod(name or _made_name(command[0]), interruption or "graceful", gpus, grace)
+    pool, command = options["pool"], options["command"]
 
     async def work(client: "Client") -> int:
         from nodepool.cli.workload import Runner, Workload
@@ -98,19 +77,15 @@ def run(
             lambda: print_note(f"the server at {address} is gone; the program goes on"),
             lambda: print_note(f"the server at {address} is back"),
         )
-        try:
-            return await Runner(client, Workload(pool, pod, command, restart)).run()
-        except NotStarted as error:
-            print_error(str(error))
-            return error.code
+        pod = pod_of(options["name"] or _made_name(command[0]), options)
+        return await Runner(client, Workload(pool, pod, command, options["restart"])).run()
 
-    return settings.run(work)
-
-
-def _pod(name: str, interruption: str, gpus: int, grace: int) -> "Pod":
-    from nodepool.contract.pods import Pod, PodClass
-
-    return Pod(name=name, interruption=PodClass(interruption), grace_s=grace, gpus=gpus)
+    try:
+        executable(command[0], os.environ)
+        return settings.run(work)
+    except NotStarted as error:
+        print_error(str(error))
+        return error.code
 
 
 def _made_name(program: str) -> str:
