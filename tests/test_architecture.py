@@ -320,6 +320,19 @@ def test_nothing_pure_reads_a_clock_or_draws_random_numbers() -> None:
     assert found == []
 
 
+def test_a_wait_with_a_bound_loses_no_cancellation() -> None:
+    # In Python 3.11 `asyncio.wait_for` does, and `asyncio.timeout` does not:
+    # https://github.com/python/cpython/issues/86296
+    found = [
+        f"{module.name}:{node.lineno}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    ]
+
+    assert found == []
+
+
 def test_every_service_has_a_question_a_state_a_decision_and_an_entry_point() -> None:
     names = {module.name for module in modules()}
 
