@@ -91,6 +91,7 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         "currentNodes": pool.current,
         "grantedNodes": pool.granted,
         "inProgress": pool.in_progress,
+        **_racks(pool),
     }
     if pool.autoscaled is not None:
         shown["autoscaled"] = {
@@ -105,6 +106,19 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         "spec": spec_document(pool.spec),
         "status": shown,
     }
+
+
+def _racks(pool: NodePoolObject) -> Document:
+    """The counts in racks, of a type that comes in racks: whole ones, and all that are awaited."""
+    size = pool.spec.rack_size
+    if not size:
+        return {}
+    counts = {
+        "target": pool.spec.target // size,
+        "current": sum(count // size for count in pool.domains.values()),
+        "queued": -(-max(0, pool.granted - pool.held) // size),
+    }
+    return {"rackStatus": counts}
 
 
 def _node(node: NodeObject) -> Document:

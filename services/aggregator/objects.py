@@ -13,6 +13,7 @@ from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
 from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
+from nodepool.state.racks import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class NodePoolObject:
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined.
     granted: how many Nodes its quota allows it.
+    domains: how many of its current Nodes are of which NVLink domain, if its type comes in racks.
     fault: what an invalid spec is wrong about.
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
@@ -55,6 +57,7 @@ class NodePoolObject:
     in_progress: int = 0
     current: int = 0
     granted: int = 0
+    domains: Counts = Map()
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None
@@ -71,7 +74,7 @@ class NodePoolObject:
         """How the Nodes that have joined compare with the target."""
         if self.deleting is not None:
             return AtTarget.PENDING_DELETE
-        target = self.spec.target_nodes
+        target = self.spec.target
         if self.current == target:
             return AtTarget.TARGET_MET
         return AtTarget.OVER_TARGET if self.current > target else AtTarget.UNDER_TARGET

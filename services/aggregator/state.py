@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, assert_never
 
 from immutables import Map
@@ -201,7 +202,8 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
         templates = counted(state.templates, node.pool, node.template, 0)
         state = replace(state, nodes=state.nodes.delete(key), templates=templates)
         state = _with_busy(state, node.pool, key, is_busy=False)
-    return _pool_changed(state, event, pools.node_left, context)
+    left = partial(pools.node_left, domain=inventory.machines[event.machine_key].domain)
+    return _pool_changed(state, event, left, context)
 
 
 def _machine_reported(

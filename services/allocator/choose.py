@@ -17,7 +17,7 @@ def victims(
     """
     staying = ((node, member) for node, member in members if member.removal is None)
     ranked = sorted(
-        (_cost(member), -member.assignment, node)
+        (cost(member), -member.assignment, node)
         for node, member in staying
         if strategy is ScaleDownStrategy.PREFER_IDLE or not member.active
     )
@@ -27,14 +27,14 @@ def victims(
 def reprieved(members: Iterable[tuple[str, Member]], count: int) -> tuple[str, ...]:
     """At most `count` Nodes that are leaving for a scale-down and may stay, most useful first."""
     leaving = (
-        (-_cost(member), member.assignment, node)
+        (-cost(member), member.assignment, node)
         for node, member in members
         if member.removal is RemovalReason.SCALE_DOWN
     )
     return tuple(node for *_, node in sorted(leaving)[:count])
 
 
-def _cost(member: Member) -> int:
+def cost(member: Member) -> int:
     """How much is lost with a Node: 0 before it is registered, 1 while it is idle, else 2."""
     if not member.registered:
         return 0

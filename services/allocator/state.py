@@ -14,7 +14,7 @@ from allocator.changes import (
     left,
     member_changed,
 )
-from allocator.members import Member
+from allocator.members import Member, Members, Racks
 from allocator.pool import Check, Grant, Pool, Stage
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
@@ -50,6 +50,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
+from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WithWork
 
@@ -121,7 +122,11 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     fault = event.message if event.fault == "Settings" else ""
     known = state.pool(event.key, event.uid)
     if known is None:
-        known = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+        size = event.spec.rack_size
+        members = Members(racks=Racks(size) if size else None)
+        known = Pool(
+            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
+        )
     pool = replace(
         known,
         generation=event.generation,
@@ -177,7 +182,8 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
     assignments = max(state.assignments, event.assignment)
     state = replace(state, inventory=inventory, assignments=assignments)
     pool = state.pools[event.key]
-    members = pool.members.put(event.node, Member(event.assignment))
+    member = Member(event.assignment, domain=domain_of(event.labels))
+    members = pool.members.put(event.node, member)
     return _offered(_stored(state, replace(pool, members=members)), pool.offering)
 
 

@@ -127,12 +127,12 @@ class Pool:
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the most Nodes that the autoscaler may want."""
-        target = self.spec.target_nodes
+        target = self.spec.target
         least, most = self.spec.min_nodes, self.spec.max_nodes
         return (target if least is None else least), (target if most is None else most)
 
     def observed(self, now: datetime) -> "Pool":
         """The NodePool with the moment since when it is short in step with the rest."""
-        is_short = self.nodes.held < self.spec.target_nodes
+        is_short = self.nodes.held < self.spec.target
         since = (self.short_since or now) if is_short else None
         return self if since == self.short_since else replace(self, short_since=since)

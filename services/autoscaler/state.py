@@ -77,7 +77,7 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool
     known = state.pools.get(event.key)
     if known is None or known.uid != event.uid:
         return Pool(event.key, event.uid, event.generation, event.spec, valid)
-    before, after = known.spec.target_nodes, event.spec.target_nodes
+    before, after = known.spec.target, event.spec.target
     is_raised = after > before and event.autoscaled
     is_commanded = after != before and not event.autoscaled
     pool = replace(

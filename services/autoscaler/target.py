@@ -63,11 +63,11 @@ def _wanted(pool: Pool) -> int:
 
 def _rises_at(pool: Pool) -> datetime | None:
     _, most = pool.bounds
-    return AT_ANY_TIME if min(_wanted(pool), most) > pool.spec.target_nodes else None
+    return AT_ANY_TIME if min(_wanted(pool), most) > pool.spec.target else None
 
 
 def _upward(pool: Pool) -> Advice:
-    (_, most), before, pods = pool.bounds, pool.spec.target_nodes, pool.waiting.count
+    (_, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
     after = min(_wanted(pool), most)
     limit = ", which is maxNodes" if after == most else ""
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
@@ -78,7 +78,7 @@ def _upward(pool: Pool) -> Advice:
 def _falls_at(pool: Pool) -> datetime | None:
     """When a Node that it can do without has been idle, or been missing, for long enough."""
     least, _ = pool.bounds
-    target, nodes = pool.spec.target_nodes, pool.nodes
+    target, nodes = pool.spec.target, pool.nodes
     if target <= least:
         return None
     surplus = max(0, nodes.held - target)
@@ -93,7 +93,7 @@ def _falls_at(pool: Pool) -> datetime | None:
 
 
 def _downward(pool: Pool, now: datetime) -> Advice:
-    (least, _), before, nodes = pool.bounds, pool.spec.target_nodes, pool.nodes
+    (least, _), before, nodes = pool.bounds, pool.spec.target, pool.nodes
     idle = 0
     for name in nodes.idle:
         if nodes.nodes[name].since + UNNEEDED_AFTER > now:

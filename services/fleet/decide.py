@@ -1,6 +1,6 @@
 """What the fleet service says: the outcomes of commands, and what the machines report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from fleet import Hears, Says
@@ -11,6 +11,7 @@ from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
 from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
+from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import (
     AddMachines,
     BreakMachine,
@@ -39,6 +40,7 @@ from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
+from nodepool.state.racks import NVLINK_DOMAIN
 
 
 def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
@@ -112,9 +114,18 @@ def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
             zone=command.zone,
             machine=name_of(number),
             instance_type=command.instance_type,
-            labels=command.labels,
+            labels=_labels(command, number - first, first),
             boot_seconds=command.boot_seconds,
         )
+
+
+def _labels(command: AddMachines, number: int, first: int) -> Mapping[str, str]:
+    """The labels of the machine of this number among those added, which begin with the `first`."""
+    if not command.in_racks:
+        return command.labels
+    size = rack_size(command.instance_type)
+    rack = first + number // size * size
+    return {**command.labels, NVLINK_DOMAIN: f"NVL-{rack:05}-{command.zone}"}
 
 
 def _command(

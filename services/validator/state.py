@@ -30,7 +30,7 @@ from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from validator import Hears, Says
-from validator.rules import retargeted, sized
+from validator.rules import scaled, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _autoscaled(state: State, event: NodePoolAutoscaled) -> State:
     stored = pool.stored
     if (event.uid, event.generation) != (stored.uid, stored.generation):
         return state
-    spec = retargeted(stored.spec, event.target)
+    spec = scaled(stored.spec, event.target)
     if not spec.autoscaling or spec == stored.spec or next(sized(spec), None) is not None:
         return state
     return replace(state, pools=state.pools.set(event.key, replace(pool, autoscaled=event)))

@@ -585,6 +585,18 @@ SAMPLES: tuple[Message, ...] = (
         reason="Evicted",
         message="its Node is drained, or has a taint that it does not tolerate",
     ),
+    AddMachines(zone=ZONE, instance_type="gb200-4x", count=36, in_racks=True),
+    NodePoolValidated(
+        **OF,
+        uid=UID,
+        zone="US-EAST-01A",
+        generation=1,
+        version=40,
+        created=NOON,
+        spec=NodePoolSpec(instance_type="gb200-4x", target_racks=2),
+        reason=Validated.VALID,
+        message="NodePool configuration is valid.",
+    ),
     NodePoolAutoscaled(
         **OF,
         uid=UID,

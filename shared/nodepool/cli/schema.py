@@ -48,6 +48,19 @@ class AutoscaledShape(_Shape):
     log_position: int
 
 
+class RackStatusShape(_Shape):
+    """The counts of a NodePool in racks.
+
+    target: how many racks it is to have.
+    current: how many of its racks have joined the cluster whole.
+    queued: how many racks its quota allows it that it has no machines for yet.
+    """
+
+    target: int
+    current: int
+    queued: int
+
+
 class StatusShape(_Shape):
     """What has become of the NodePool so far; the control plane sets it.
 
@@ -56,6 +69,7 @@ class StatusShape(_Shape):
     in_progress: how many Nodes are assigned to it and have not joined yet.
     granted_nodes: how many Nodes its quota allows it.
     autoscaled: why the autoscaler has set the target; absent where a command did.
+    rack_status: the same in racks, where its type comes in whole racks.
     """
 
     conditions: tuple[ConditionShape, ...]
@@ -63,6 +77,7 @@ class StatusShape(_Shape):
     in_progress: int
     granted_nodes: int
     autoscaled: AutoscaledShape | None = None
+    rack_status: RackStatusShape | None = None
 
 
 class NodePoolShape(_Shape):

@@ -47,9 +47,9 @@ class ApplyNodePool(Command, OfPool):
 
 
 class ScaleNodePool(Command, OfPool):
-    """Changes `spec.targetNodes` alone.
+    """Changes `spec.targetNodes` alone, or `spec.targetRacks` of a NodePool that has that.
 
-    target_nodes: how many Nodes the NodePool is to have.
+    target_nodes: how many Nodes the NodePool is to have; with racks a multiple of the rack's size.
     resource_version: refused where it is not the newest.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
@@ -121,12 +121,15 @@ class AddMachines(Command, OfZone):
     labels: their topology labels.
     count: how many.
     boot_seconds: how long each takes to boot, in seconds.
+    in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
+        `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
     """
 
     instance_type: str
     count: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
+    in_racks: bool = False
 
 
 class RepairMachine(Command, OfMachine):
