@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
-from nodepool.contract.pods import Pod
 
 from autoscaler.needed import Shape
 from autoscaler.nodes import Nodes
 from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType, Kind
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import CPU_TAINT, NodePoolSpec
+from nodepool.contract.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
