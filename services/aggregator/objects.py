@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -10,7 +11,14 @@ from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.model import (
+    ConditionStatus,
+    NodeAction,
+    NodePhase,
+    NodePoolSpec,
+    RemovalReason,
+    Taint,
+)
 from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
 from nodepool.state.racks import Counts
@@ -85,6 +93,16 @@ class NodePoolObject:
         return self.at_target in (AtTarget.PENDING_DELETE, AtTarget.OVER_TARGET)
 
 
+class ReportedCondition(NamedTuple):
+    """A condition of a Node as it was reported, and since when it has its status."""
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    message: str
+    since: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class NodeObject:
     """A Node of a NodePool.
@@ -102,6 +120,9 @@ class NodeObject:
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
+    action, action_since: what it waits for, or what is done to it, and since when.
+    boot: how often it was rebooted.
+    reported: the conditions that were reported of it, by type.
     """
 
     name: str
@@ -125,6 +146,10 @@ class NodeObject:
     blocking_count: int = 0
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
+    action: NodeAction | None = None
+    action_since: datetime | None = None
+    boot: int = 0
+    reported: tuple[ReportedCondition, ...] = ()
 
     @property
     def is_busy(self) -> bool:

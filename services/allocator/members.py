@@ -16,6 +16,7 @@ class Member:
     assignment: the number of this stay of the machine; a higher one came later.
     registered: whether it joined its cluster.
     active: whether workloads run on it.
+    cordoned: whether it stays and is cordoned, because it is unhealthy or that was asked for.
     removal: why it is leaving; None for one that stays.
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.
@@ -25,6 +26,7 @@ class Member:
     assignment: int
     registered: bool = False
     active: bool = False
+    cordoned: bool = False
     removal: RemovalReason | None = None
     removed_in: int = 0
     requests: int = 0

@@ -23,6 +23,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -35,6 +36,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
@@ -103,11 +105,13 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _member_changed(state, message)
         case NodePreempted() | PreemptionPending() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
+        case CWNodeCordoned() | CWNodeUncordoned():
+            return _member_changed(state, message)
         case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved():
+        case CWNodeDeliverFail():
             return _announced(state, message)
-        case CWNodePoolScaledDown() | CWNodeDeliverFail():
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
             return _announced(state, message)
         case AllocationFailed() | AllocationRecovered():
             return _retried(state, message, context)

@@ -32,8 +32,16 @@ from nodepool.state.work import WithWork
 
 NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWNodeDeleted
 """What is said of a Node."""
-ON_ITS_WAY = frozenset({NodePhase.BOOTING})
-"""The phases of a Node that its NodePool still waits for."""
+AWAY = frozenset(
+    {
+        NodePhase.BOOTING,
+        NodePhase.VERIFYING,
+        NodePhase.REBOOTING,
+        NodePhase.DRAINING,
+        NodePhase.DELETED,
+    }
+)
+"""The phases of a Node that its NodePool still waits for, or that goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,8 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     node = nodes.get(name, event.assignment)
     match event:
         case CWNodeRegistered():
-            nodes = nodes.put(name, Node(event.assignment, context.time))
+            held = event.phase not in AWAY
+            nodes = nodes.put(name, Node(event.assignment, context.time, held=held))
         case _ if node is None:
             return state
         case NodeUpdated():
@@ -117,8 +126,7 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
 
 def _updated(node: Node, event: NodeUpdated, context: Context) -> Node:
     """The Node as it should look in its cluster; one that is back is idle from then on."""
-    is_coming, is_leaving = event.phase in ON_ITS_WAY, event.removal is not None
-    held = not (is_coming or is_leaving or event.phase in (NodePhase.DRAINING, NodePhase.DELETED))
+    held = event.removal is None and event.phase not in AWAY
     since = node.since if held <= node.held else context.time
     usable = event.phase is NodePhase.PRODUCTION and not event.unschedulable
     return replace(node, held=held, usable=usable, since=since)

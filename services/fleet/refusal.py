@@ -61,8 +61,12 @@ def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod
         return refusal
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
+    if machine.restarting:
+        return Refusal("machine", "is being rebooted")
     if not machine.answers:
         return Refusal("machine", "does not answer")
+    if machine.verifying and not (pod.daemon_set or pod.verification):
+        return Refusal("machine", "is being verified")
     if machine.unschedulable and not pod.daemon_set:
         return Refusal("machine", "is cordoned")
     is_published = pool is not None and pool.pod_on(key, pod.name) is not None

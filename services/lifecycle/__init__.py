@@ -1,9 +1,17 @@
 """Where is each Node on its way?"""
 
+from nodepool.contract.commands import (
+    CordonNode,
+    DrainNode,
+    RebootNode,
+    ReserveNode,
+    UncordonNode,
+)
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -11,9 +19,12 @@ from nodepool.contract.events import (
     CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineBooted,
     MachineFailed,
+    NodeActionRequested,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodeKept,
     NodeObserved,
     NodePoolValidated,
@@ -23,6 +34,7 @@ from nodepool.contract.events import (
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -36,11 +48,18 @@ Hears = (
     | NodeRemovalCancelled
     | MachineBooted
     | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
     | NodeObserved
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
+    | CordonNode
+    | UncordonNode
+    | DrainNode
+    | RebootNode
+    | ReserveNode
 )
 Says = (
     NodeTemplateChanged
@@ -50,6 +69,9 @@ Says = (
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
+    | CWNodeCordoned
+    | CWNodeUncordoned
+    | NodeActionRequested
     | CWDrainNode
     | CWNodeDeleted
     | CWNodePoolMetadata

@@ -6,11 +6,22 @@ from functools import partial
 from typing import assert_never
 
 from lifecycle import Hears, Says
+from lifecycle.appearance import updated
+from lifecycle.changes import changed
+from lifecycle.gauges import gauges
 from lifecycle.node import ANSWER_WITHIN, Node
-from lifecycle.node_events import registration_failed, template_changed, updated
+from lifecycle.node_events import asked_for, registration_failed, template_changed
 from lifecycle.removal import missing, overdue, preempted, requested
+from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
+from nodepool.contract.commands import (
+    CordonNode,
+    DrainNode,
+    RebootNode,
+    ReserveNode,
+    UncordonNode,
+)
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
@@ -20,6 +31,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     MachineBooted,
     MachineFailed,
+    NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -27,17 +39,21 @@ from nodepool.contract.events import (
     NodeRemovalRecovered,
     NodeUpdated,
     NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
 from nodepool.contract.messages import pool_fields
+from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Failure, Reconciler, Service
 
 NodeMessage = (
     MachineBooted
     | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
     | NodeObserved
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
@@ -49,12 +65,16 @@ NodeMessage = (
 """The messages that lead to the next step of a Node."""
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
+def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
+        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
+            yield from _commanded(state, message, context)
         case (
             MachineBooted()
             | MachineFailed()
+            | NodeVerified()
+            | NodeConditionChanged()
             | NodeObserved()
             | CWNodeDeletionRequestSuccess()
             | NodeRemovalCancelled()
@@ -66,7 +86,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             node = state.node(message)
             if node is not None:
                 template = state.templates[node.pool]
-                yield from _with_templates(state, _next_step(template, node, message))
+                yield from _with_templates(state, _next_step(template, node, message, context))
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
@@ -85,16 +105,43 @@ def _with_templates(state: State, events: Iterable[Says]) -> Iterator[Says]:
         yield event
 
 
-def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
+def _commanded(
+    state: State, command: NodeCommand, context: Context
+) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command about a Node, and what follows from it at once."""
+    node = state.commanded(command)
+    refusal = unfit(command) or (unknown(command) if node is None else out_of_place(node, command))
+    if node is None or refusal is not None:
+        refusal = refusal or unknown(command)
+        yield refused(command, refusal.field, refusal.message, refusal.reason)
+        return
+    asked = asked_after(node, command)
+    if asked == node.health.asked:
+        yield accepted(command, "unchanged")
+        return
+    yield accepted(command, "done")
+    template = state.templates[node.pool]
+    event = asked_for(template, node, asked)
+    yield event
+    after = changed(node, event, context.time)
+    yield from _with_templates(state, missing(template, after, context.time))
+
+
+def _next_step(
+    template: NodeTemplate, node: Node, message: NodeMessage, context: Context
+) -> Iterator[Says]:
+    now = context.time
     match message:
         case MachineBooted() | MachineFailed() | NodeObserved():
-            yield from missing(template, node)
+            yield from missing(template, node, now)
+        case NodeVerified() | NodeConditionChanged():
+            yield from missing(template, node, now)
         case NodeRemovalCancelled() | PreemptionOverdue():
-            yield from missing(template, node)
+            yield from missing(template, node, now)
         case CWNodeDeletionRequestSuccess():
-            yield from requested(template, node)
+            yield from requested(template, node, now)
         case NodePreempted() | PreemptionPending() | PreemptionInProgress():
-            yield from preempted(template, node, message)
+            yield from preempted(template, node, message, now)
         case _:
             assert_never(message)
 
@@ -119,6 +166,8 @@ def _missing(
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)
+        for unhealthy in sorted(state.unhealthy.get(pool, ())):
+            yield from missing(state.templates[pool], state.nodes[unhealthy], context.time)
         if pool in state.failures:
             yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:
@@ -134,6 +183,10 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
         case CWNodePoolDeleted() | CWNodeAssigned() | MachineBooted() | MachineFailed():
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
+            return None
+        case NodeVerified() | NodeConditionChanged():
+            return None
+        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return None
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
@@ -168,7 +221,7 @@ def _next(
     template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
-    events = tuple(missing(template, node))
+    events = tuple(missing(template, node, context.time))
     yield from events or _overdue(template, node, context, patience)
 
 
@@ -235,6 +288,7 @@ def service(answer_within: timedelta) -> Service[State, Hears, Says]:
         decide=decide,
         reconciler=Reconciler(partial(reconcile, patience=answer_within), concerns),
         on_failure=on_failure,
+        gauges=gauges,
     )
 
 

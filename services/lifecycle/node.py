@@ -1,30 +1,13 @@
-"""A Node on its way through a NodePool, and how each message about it changes it."""
+"""A Node on its way through a NodePool."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
-from nodepool.contract.events import (
-    AnswerAwaited,
-    CWDrainNode,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    MachineBooted,
-    MachineFailed,
-    NodeActivityChanged,
-    NodeKept,
-    NodeObserved,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeUpdated,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
+from lifecycle.health import HEALTHY, Health
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.contract.pods import Pod, PodClass
 
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
@@ -70,6 +53,7 @@ class Node:
     overdue: whether the time that its preemption may take is over.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
+    health: what is known of its health, and what commands asked for it.
     """
 
     name: str
@@ -95,6 +79,7 @@ class Node:
     overdue: bool = False
     ask_after: datetime | None = None
     answer_by: datetime | None = None
+    health: Health = HEALTHY
 
     @property
     def booting(self) -> bool:
@@ -103,8 +88,28 @@ class Node:
 
     @property
     def cordoned(self) -> bool:
-        """Whether nothing new may be scheduled on it."""
+        """Whether it is in a phase that a cordon begins with."""
         return is_cordoned(self.phase)
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether nothing new may be scheduled on it."""
+        return is_unschedulable(self.phase, self.health.boot)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it joined its cluster, and is rebooted or verified: no work runs there."""
+        return self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a Pod runs there for which a drain waits without end."""
+        return any(workload.blocks for workload in self.workloads)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its next step waits for its machine to answer."""
+        return self.removal is not None or self.health.action is not None
 
     @property
     def is_forced(self) -> bool:
@@ -137,156 +142,17 @@ class Node:
     @property
     def due(self) -> datetime | None:
         """When its machine is given up, or its time to answer begins; None while neither is."""
-        return self.boot_by if self.booting else self.answer_by or self.ask_after
-
-
-NodeChange = (
-    MachineBooted
-    | MachineFailed
-    | CWNodeRegistered
-    | NodeUpdated
-    | NodeObserved
-    | NodeActivityChanged
-    | AnswerAwaited
-    | CWDrainNode
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | NodeKept
-    | NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
-)
-"""The messages that change a Node while it stays."""
+        if self.booting:
+            return self.boot_by
+        return self.health.deadline if self.restarts else self.answer_by or self.ask_after
 
 
 def is_cordoned(phase: NodePhase) -> bool:
-    """Whether nothing new may be scheduled on a Node in this phase."""
+    """Whether this is a phase that a cordon begins with."""
     return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
 
 
-def changed(  # noqa: C901  # It lists the messages.
-    node: Node, message: NodeChange, now: datetime
-) -> Node:
-    """The Node after a message about it that the log stored at `now`."""
-    match message:
-        case MachineBooted():
-            return replace(node, booted=True)
-        case MachineFailed(cause=cause):
-            return replace(node, boot_fault=cause)
-        case CWNodeRegistered():
-            return replace(node, phase=NodePhase.PRODUCTION)
-        case NodeUpdated():
-            return _updated(node, message, now)
-        case AnswerAwaited():
-            return _awaited(node, message)
-        case NodeObserved():
-            return _observed(node, message, now)
-        case NodeActivityChanged():
-            return replace(node, published=node.workloads)
-        case CWDrainNode(force=force):
-            return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
-        case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
-            return _requested(node, message)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
-            return _preempted(node, message)
-        case _:
-            assert_never(message)
-
-
-def _awaited(node: Node, event: AnswerAwaited) -> Node:
-    if event.is_final:
-        return replace(node, ask_after=None, answer_by=event.answer_by)
-    return replace(node, ask_after=event.answer_by)
-
-
-def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
-    begins = event.cordon > node.cordon
-    node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
-    if not node.cordoned:
-        return replace(node, forced=False, ask_after=None, answer_by=None)
-    return _asked(node, now) if begins else node
-
-
-def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
-    """The Node, whose machine is to do something now that takes so many seconds.
-
-    When that is stored, and the machine can hear of it, is not known here: the replica may be late.
-    So its time begins at the `Wake` for this very moment, which is stored after that.
-    """
-    if node.removal is RemovalReason.PREEMPTED:
-        return replace(node, ask_after=None, answer_by=None)
-    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
-
-
-def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
-    known = {workload.name: workload.since for workload in node.workloads}
-    working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
-    node = replace(
-        node,
-        workloads=tuple(
-            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
-        ),
-        observed=report.cordon if report.unschedulable else 0,
-    )
-    is_blocked = not node.is_forced and any(workload.blocks for workload in node.workloads)
-    if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
-        return _asked(node, now, max(pod.grace_s for pod in working))
-    # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
-    return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
-
-
-def _blocks(pod: Pod) -> bool:
-    return pod.interruption is PodClass.BLOCKING and not pod.terminating
-
-
-def _requested(
-    node: Node, event: CWNodeDeletionRequestSuccess | NodeRemovalCancelled | NodeKept
-) -> Node:
-    """The Node as one that is to leave, or to stay after all."""
-    # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
-    if node.removal is RemovalReason.PREEMPTED:
-        return node
-    match event:
-        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
-            return replace(
-                node, removal=removal, idle_only=idle_only, request=request, cancelled=False
-            )
-        case NodeRemovalCancelled():
-            return replace(node, cancelled=True)
-        case NodeKept(request=request):
-            is_kept = node.is_kept and request == node.request
-            return replace(node, removal=None, cancelled=False) if is_kept else node
-        case _:
-            assert_never(event)
-
-
-def _preempted(
-    node: Node,
-    event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
-) -> Node:
-    """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
-    match event:
-        case NodePreempted():
-            # One in production was kept in the meantime; its preemption then gets a timetable.
-            is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
-            if not node.booting and not is_spareable:
-                return node
-            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
-        case PreemptionPending():
-            if node.removal is RemovalReason.POOL_DELETED:
-                return node
-            return replace(
-                node,
-                removal=RemovalReason.PREEMPTED,
-                idle_only=False,
-                has_timetable=True,
-                ask_after=None,
-                answer_by=None,
-            )
-        case PreemptionInProgress(evicted_at=moment):
-            return replace(node, evicted_at=moment)
-        case PreemptionOverdue():
-            return replace(node, overdue=node.removal is not None)
-        case _:
-            assert_never(event)
+def is_unschedulable(phase: NodePhase, boot: int) -> bool:
+    """Whether nothing new may be scheduled on a Node in this phase after so many reboots."""
+    is_rebooted = phase is NodePhase.VERIFYING and boot > 0
+    return is_cordoned(phase) or is_rebooted or phase is NodePhase.REBOOTING

@@ -105,14 +105,16 @@ class Harness(EventLog, ReadModel):
         zone: str = ZONE,
         labels: Mapping[str, str] | None = None,
         boot_s: float = 0,
+        **fields: float,
     ) -> None:
-        """Adds free machines to a zone."""
+        """Adds free machines to a zone; `fields` are further fields of the command."""
         for added in range(0, count, MACHINES_MAX):
             content = {
                 "instanceType": instance_type,
                 "count": min(MACHINES_MAX, count - added),
                 "labels": labels or {},
                 "bootSeconds": boot_s,
+                **fields,
             }
             self._send_accepted("AddMachines", zone_path(zone), content)
 
@@ -161,6 +163,10 @@ class Harness(EventLog, ReadModel):
     def preempt(self, pool: str, node: str) -> str:
         """Preempts a spot Node."""
         return self.send("PreemptNode", pool_path(pool), {"node": self.machine_name(node)})
+
+    def command_node(self, name: str, pool: str, node: str, **fields: object) -> str:
+        """Sends a command about a Node; `fields` are further fields of it."""
+        return self.send(name, pool_path(pool), {"node": self.machine_name(node), **fields})
 
     # Commands to machines.
 

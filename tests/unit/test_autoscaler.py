@@ -112,7 +112,9 @@ def validated(
     )
 
 
-def joins(node: str = "g1", assignment: int = 1) -> CWNodeRegistered:
+def joins(
+    node: str = "g1", assignment: int = 1, phase: NodePhase = NodePhase.PRODUCTION
+) -> CWNodeRegistered:
     """A Node joins its cluster."""
     return CWNodeRegistered(
         **OF,
@@ -122,6 +124,7 @@ def joins(node: str = "g1", assignment: int = 1) -> CWNodeRegistered:
         labels={},
         annotations={},
         taints=(),
+        phase=phase,
         message="",
     )
 
@@ -277,6 +280,17 @@ def test_a_cordoned_node_does_not_count_as_one_that_could_take_a_pod() -> None:
     story.says(joins(), updated(unschedulable=True, phase=NodePhase.CORDONED))
 
     assert story.says(pod("a")) == ["targetNodes from 1 to 2: 1 Pod waits for 1 Node more"]
+
+
+@pytest.mark.parametrize("phase", [NodePhase.VERIFYING, NodePhase.REBOOTING])
+def test_a_node_that_is_verified_or_reboots_is_waited_for(phase: NodePhase) -> None:
+    story = Story()
+    story.says(pod("a"))
+    story.follows()
+
+    said = story.says(joins(phase=phase), updated(phase=phase), updated())
+
+    assert said + story.says(pod("a", "Running"), active()) == []
 
 
 def test_a_pod_of_an_earlier_pool_or_that_has_gone_asks_for_nothing() -> None:

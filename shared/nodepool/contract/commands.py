@@ -10,9 +10,23 @@ from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfP
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
 
-MachineFault = Literal["boot", "registration", "silence", "hang"]
+MachineFault = Literal[
+    "boot",
+    "registration",
+    "silence",
+    "hang",
+    "verification",
+    "xid",
+    "nvlink",
+    "gpu-lost",
+    "disk",
+    "kernel-deadlock",
+    "link-flap",
+    "kubelet",
+]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
-has booted, or joins its cluster and reports nothing more: no cordon, no drain, no Pod."""
+has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
+pass its verification. The others come while it is a Node; `contract.health` says what they are."""
 MACHINES_MAX = 500
 """The most machines that one command adds."""
 
@@ -114,6 +128,65 @@ class PreemptNode(Command, OfPool):
     node: str
 
 
+class CordonNode(Command, OfPool):
+    """Cordons a Node: nothing new is scheduled there, until `UncordonNode`.
+
+    node: its name.
+    reason: what `node.coreweave.cloud/cordonReason` names as its cause; without commas.
+    """
+
+    node: str
+    reason: str = "AdminCordon"
+
+
+class UncordonNode(Command, OfPool):
+    """Takes back what was asked for a Node: its cordon, its drain, its reboot.
+
+    Refused where the Node is cordoned for other causes only, which have to end by themselves.
+
+    node: its name.
+    """
+
+    node: str
+
+
+class DrainNode(Command, OfPool):
+    """Cordons a Node and ends what runs there; an unhealthy one is then cured, or replaced.
+
+    node: its name.
+    force: whether no Pod may block the drain; Pods keep their grace period.
+    reason: as in `CordonNode`.
+    """
+
+    node: str
+    force: bool = False
+    reason: str = "AdminDrain"
+
+
+class RebootNode(Command, OfPool):
+    """Reboots a Node in its NodePool, once nothing runs there that blocks; not cordoned until then.
+
+    node: its name.
+    force: whether its power is reset at once, whatever runs there.
+    """
+
+    node: str
+    force: bool = False
+
+
+class ReserveNode(Command, OfPool):
+    """Changes what a Node is reserved for; nothing new is scheduled there until that is so.
+
+    It changes once nothing runs there.
+
+    node: its name.
+    reserved_desired: `control-plane`, or the organisation of the NodePool.
+    """
+
+    node: str
+    reserved_desired: str
+
+
 class AddMachines(Command, OfZone):
     """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
@@ -121,6 +194,10 @@ class AddMachines(Command, OfZone):
     labels: their topology labels.
     count: how many.
     boot_seconds: how long each takes to boot, in seconds.
+    verify_seconds: how long each is verified after a boot, in seconds; 0 for no verification.
+    failures_per_day: how often each fails while it is a Node, on average; 0 for never.
+    repair_seconds: how long each is in triage until it is free again, in seconds; 0 for ever.
+    seed: makes the failures of these machines others than those of machines with another seed.
     in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
         `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
     """
@@ -129,6 +206,10 @@ class AddMachines(Command, OfZone):
     count: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
+    verify_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
+    failures_per_day: Annotated[float, Field(ge=0, le=1_000)] = 0
+    repair_seconds: Annotated[float, Field(ge=0, le=2_592_000)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     in_racks: bool = False
 
 
@@ -139,7 +220,8 @@ class RepairMachine(Command, OfMachine):
 class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
-    fault: how it fails. A machine that is a Node already hangs at once.
+    fault: how it fails. A machine that is a Node already hangs at once, and has any fault at once
+        that comes while it is a Node.
     times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """
@@ -201,6 +283,11 @@ COMMANDS = frozenset(
         DeleteQuota,
         FindCapacity,
         PreemptNode,
+        CordonNode,
+        UncordonNode,
+        DrainNode,
+        RebootNode,
+        ReserveNode,
         AddMachines,
         RepairMachine,
         BreakMachine,

@@ -82,7 +82,8 @@ class Image(Value):
 class Lifecycle(Value):
     """How Nodes leave a NodePool.
 
-    disable_unhealthy_node_eviction: kept and shown; it has no effect here.
+    disable_unhealthy_node_eviction: whether an unhealthy Node is cordoned and reported only, until
+        a command asks for more; else what runs there ends, and it is rebooted or replaced.
     scale_down_strategy: which Nodes may be removed when the NodePool shrinks.
     """
 
@@ -231,6 +232,8 @@ class NodePhase(StrEnum):
     CORDONED = "cordoned"
     DRAINING = "draining"
     DELETED = "deleted"
+    VERIFYING = "verifying"
+    REBOOTING = "rebooting"
 
 
 class RemovalReason(StrEnum):
@@ -240,6 +243,17 @@ class RemovalReason(StrEnum):
     POOL_DELETED = "PoolDeleted"
     PREEMPTED = "Preempted"
     UNHEALTHY = "Unhealthy"
+
+
+class NodeAction(StrEnum):
+    """What is to be done, or is being done, to a Node that stays in its NodePool.
+
+    The values of the reboots are those of the label `node.coreweave.cloud/state` during them.
+    """
+
+    DRAIN = "drain"
+    REBOOT = "production-reboot"
+    POWERRESET = "production-powerreset"
 
 
 ConditionStatus = Literal["True", "False", "Unknown"]
