@@ -41,6 +41,7 @@ from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     AnswerAwaited,
+    AutoscalingFailed,
     CapacityChecked,
     CapacityCheckFailed,
     CapacityFound,
@@ -84,6 +85,7 @@ from nodepool.contract.events import (
     NodeConditionChanged,
     NodeKept,
     NodeObserved,
+    NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolUpdateFailed,
     NodePoolValidated,
@@ -673,6 +675,26 @@ SAMPLES: tuple[Message, ...] = (
         seed=7,
     ),
     BreakMachine(zone=ZONE, machine=MACHINE, fault="gpu-lost"),
+    NodePoolAutoscaled(
+        **OF,
+        uid=UID,
+        generation=2,
+        target=5,
+        message="targetNodes from 3 to 5: 2 Pods wait for 2 Nodes more",
+    ),
+    AutoscalingFailed(**OF, message="internal error while autoscaling: KeyError: 'g1'"),
+    NodePoolValidated(
+        **OF,
+        uid=UID,
+        zone=ZONE,
+        generation=3,
+        version=43,
+        created=NOON,
+        spec=PLAIN,
+        reason=Validated.VALID,
+        message="NodePool configuration is valid.",
+        autoscaled="targetNodes from 3 to 5: 2 Pods wait for 2 Nodes more",
+    ),
 )
 
 

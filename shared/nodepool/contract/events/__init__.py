@@ -15,6 +15,7 @@ from nodepool.contract.events.allocator import (
     GrantAcknowledged,
     NodeRemovalCancelled,
 )
+from nodepool.contract.events.autoscaler import AutoscalingFailed, NodePoolAutoscaled
 from nodepool.contract.events.capacity import (
     CapacityChecked,
     CapacityCheckFailed,
@@ -87,6 +88,7 @@ __all__ = [
     "AllocationFailed",
     "AllocationRecovered",
     "AnswerAwaited",
+    "AutoscalingFailed",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -131,6 +133,7 @@ __all__ = [
     "NodeConditionChanged",
     "NodeKept",
     "NodeObserved",
+    "NodePoolAutoscaled",
     "NodePoolDeleting",
     "NodePoolUpdateFailed",
     "NodePoolValidated",
