@@ -83,6 +83,11 @@ def busy_world() -> WorldHarness:
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
     given_reclaim(world)
+    world.apply("scaled", 0, autoscaling=True, minNodes=0, maxNodes=2)
+    world.create_pod("scaled", "worker")
+    world.scale("scaled", 1)
+    world.delete_pod("scaled", "worker")
+    world.create_pod("serve", "worker", gpus=8)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "replace": ("apply", "replace"),
     "return": ("reclaim", "return_"),
     "rollout": ("rollout", "rollout"),
+    "run": ("run", "run"),
     "scale": ("scale", "scale"),
     "set": ("setup", "set_"),
     "skip": ("skip", "skip"),

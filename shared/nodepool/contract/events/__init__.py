@@ -21,6 +21,7 @@ from nodepool.contract.events.allocator import (
     NodeRemovalCancelled,
     PreemptionCause,
 )
+from nodepool.contract.events.autoscaler import AutoscalingFailed, NodePoolAutoscaled
 from nodepool.contract.events.capacity import (
     CapacityChecked,
     CapacityCheckFailed,
@@ -93,6 +94,7 @@ __all__ = [
     "AllocationFailed",
     "AllocationRecovered",
     "AnswerAwaited",
+    "AutoscalingFailed",
     "CWDrainNode",
     "CWInstanceTypeNotInZone",
     "CWInsufficientCapacity",
@@ -141,6 +143,7 @@ __all__ = [
     "NodeConditionChanged",
     "NodeKept",
     "NodeObserved",
+    "NodePoolAutoscaled",
     "NodePoolDeleting",
     "NodePoolUpdateFailed",
     "NodePoolValidated",
