@@ -116,6 +116,7 @@ FOR_PEOPLE = {
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
+    "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "PodChanged": "those who created the Pod wait for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",

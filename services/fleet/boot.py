@@ -47,7 +47,10 @@ def powered_off(machine: Machine) -> Machine:
         boots_at=None,
         joined=False,
         unschedulable=False,
+        lock=0,
         reported=False,
+        reported_lock=0,
+        evicting=False,
         pods=Map(),
         kills=Map(),
     )

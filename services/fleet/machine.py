@@ -34,7 +34,10 @@ class Machine:
     joined: whether it is a Node of a cluster.
     unschedulable: whether it is cordoned.
     cordon: the count of cordons of this stay that it has applied.
+    lock: the number of the lock that it has applied; 0 without one.
     reported: `unschedulable` as it was observed last.
+    reported_lock: `lock` as it was observed last.
+    evicting: whether Pods end since then because of a taint.
     pods: the Pods on it, by name.
     kills: when terminating Pods are killed, by name.
     """
@@ -52,7 +55,10 @@ class Machine:
     joined: bool = False
     unschedulable: bool = False
     cordon: int = 0
+    lock: int = 0
     reported: bool = False
+    reported_lock: int = 0
+    evicting: bool = False
     pods: Map[str, Pod] = Map()
     kills: Map[str, datetime] = Map()
 
@@ -60,6 +66,12 @@ class Machine:
     def answers(self) -> bool:
         """Whether it reports what changes on its Node."""
         return not (self.joined and self.failing == "hang")
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether its cordon, its lock and its taints were observed as they are now."""
+        is_marked = self.unschedulable == self.reported and self.lock == self.reported_lock
+        return is_marked and not self.evicting
 
     @property
     def due(self) -> datetime | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import assert_never
 
 from immutables import Map
@@ -10,7 +11,7 @@ from immutables import Map
 from fleet import Hears, Says, waiting
 from fleet.boot import broken, powered_off, powered_on
 from fleet.machine import Machine
-from fleet.pods import drained, ending, with_pod, with_pods, without_pod
+from fleet.pods import drained, ending, evicted, with_pod, with_pods, without_pod
 from fleet.waiting import Pool, PoolPod, concerns_pods, gpus_of, specified
 from nodepool.contract.commands import (
     AddMachines,
@@ -88,7 +89,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             booting = powered_on(machine, assignment, context.time)
             return _stored(state, key, replace(booting, pool=message.key))
         case CWNodeRegistered() | NodeUpdated():
-            return _updated(state, message)
+            return _updated(state, message, context)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return _pool_changed(state, message)
         case PodChanged():
@@ -101,9 +102,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _in_stay(state, message, powered_off)
         case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
             return _stored(state, key, replace(state.machines[key], boots_at=None))
-        case NodeObserved(machine_key=key):
-            machine = replace(state.machines[key], reported=message.unschedulable)
-            return _stored(_observed(state, key), key, with_pods(machine, message.pods))
+        case NodeObserved():
+            return _observed(state, message)
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
         case RunPod() | StopPod() | CreatePod() | DeletePod() | MachineRepaired():
@@ -112,18 +112,15 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _updated(state: State, message: CWNodeRegistered | NodeUpdated) -> State:
+def _updated(state: State, message: CWNodeRegistered | NodeUpdated, context: Context) -> State:
     """The state with a Node as it should be from now on."""
     state = _tainted(state, message)
     match message:
         case CWNodeRegistered():
             return _in_stay(state, message, lambda machine: replace(machine, joined=True))
-        case NodeUpdated(unschedulable=unschedulable, cordon=cordon):
-            return _in_stay(
-                state,
-                message,
-                lambda machine: replace(machine, unschedulable=unschedulable, cordon=cordon),
-            )
+        case NodeUpdated(unschedulable=unschedulable, cordon=cordon, lock=lock):
+            marks = partial(replace, unschedulable=unschedulable, cordon=cordon, lock=lock)
+            return _in_stay(state, message, lambda machine: evicted(marks(machine), context.time))
         case _:
             assert_never(message)
 
@@ -155,14 +152,20 @@ def _stored(
     return state
 
 
-def _observed(state: State, key: MachineKey) -> State:
-    """The state once this machine was observed."""
-    machine = state.machines[key]
+def _observed(state: State, report: NodeObserved) -> State:
+    """The state once a Node was observed with its marks and its Pods."""
+    key = report.machine_key
+    machine = replace(
+        state.machines[key],
+        reported=report.unschedulable,
+        reported_lock=report.lock,
+        evicting=False,
+    )
     pool = state.pool_of(machine)
     after = None if pool is None else waiting.observed(pool, key)
-    if machine.pool is None or after is None or after is pool:
-        return state
-    return replace(state, pools=state.pools.set(machine.pool, after))
+    if machine.pool is not None and after is not None and after is not pool:
+        state = replace(state, pools=state.pools.set(machine.pool, after))
+    return _stored(state, key, with_pods(machine, report.pods))
 
 
 def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:

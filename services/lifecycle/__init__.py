@@ -1,5 +1,6 @@
 """Where is each Node on its way?"""
 
+from nodepool.contract.commands import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -15,6 +16,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -41,12 +43,15 @@ Hears = (
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
+    | LockNode
+    | UnlockNode
 )
 Says = (
     NodeTemplateChanged
     | NodeUpdated
     | NodeActivityChanged
     | NodeKept
+    | NodeLockChanged
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed

@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from lifecycle import Hears, Says
+from lifecycle.lock_steps import given_up, with_lock_ends
+from lifecycle.locking import lock, unlock
 from lifecycle.node import ANSWER_WITHIN, Node
 from lifecycle.node_events import registration_failed, template_changed, updated
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
+from nodepool.contract.commands import LockNode, UnlockNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
@@ -20,11 +23,13 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     MachineBooted,
     MachineFailed,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
     PreemptionInProgress,
@@ -32,8 +37,11 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
-from nodepool.contract.messages import pool_fields
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service
+
+E = TypeVar("E", bound=Message)
 
 NodeMessage = (
     MachineBooted
@@ -49,7 +57,7 @@ NodeMessage = (
 """The messages that lead to the next step of a Node."""
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
+def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
         case (
@@ -67,16 +75,25 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             if node is not None:
                 template = state.templates[node.pool]
                 yield from _with_templates(state, _next_step(template, node, message))
+        case LockNode():
+            yield from _with_templates(state, lock(state, message, context))
+        case UnlockNode():
+            yield from _with_templates(state, unlock(state, message))
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def _with_templates(state: State, events: Iterable[Says]) -> Iterator[Says]:
-    """The events, with each large template before the first of them that refers to it."""
+def _with_templates(
+    state: State, events: Iterable[E]
+) -> Iterator[E | NodeTemplateChanged | NodeLockChanged]:
+    """The events, with each large template before the first of them that refers to it.
+
+    And with the end of each lock whose Node is deleted.
+    """
     published = state.published
-    for event in events:
+    for event in with_lock_ends(state.templates, state.nodes, events):
         if isinstance(event, NodeUpdated | CWNodeRegistered):
             template, key = event.template, event.key
             if template and published.get(key) != template:
@@ -137,6 +154,8 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
+        case LockNode() | UnlockNode():
+            return None
         case _:
             assert_never(message)
 
@@ -168,6 +187,7 @@ def _next(
     template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
+    node = yield from given_up(template, node, context)
     events = tuple(missing(template, node))
     yield from events or _overdue(template, node, context, patience)
 

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
+from lifecycle.lock import Lock
+from lifecycle.lock import changed as changed_lock
+from lifecycle.lock import observed as observed_lock
+from lifecycle.workload import Workload, workloads
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -14,6 +18,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePreempted,
     NodeRemovalCancelled,
@@ -24,24 +29,11 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.contract.pods import Pod, PodClass
 
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
 USUALLY = timedelta(seconds=1)
 """A machine that answers within this, as it usually does, has no deadline published."""
-
-
-class Workload(NamedTuple):
-    """A Pod that makes its Node active.
-
-    since: when it was observed first.
-    blocks: whether a drain for a scale-down waits for it.
-    """
-
-    name: str
-    since: datetime
-    blocks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +62,7 @@ class Node:
     overdue: whether the time that its preemption may take is over.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
+    lock: the lock that a Slurm job has on it, or waits for.
     """
 
     name: str
@@ -95,6 +88,7 @@ class Node:
     overdue: bool = False
     ask_after: datetime | None = None
     answer_by: datetime | None = None
+    lock: Lock | None = None
 
     @property
     def booting(self) -> bool:
@@ -136,8 +130,24 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When its machine is given up, or its time to answer begins; None while neither is."""
-        return self.boot_by if self.booting else self.answer_by or self.ask_after
+        """When its machine or its lock is given up, or the time to answer begins; or never."""
+        if self.booting:
+            return self.boot_by
+        lock_due = None if self.lock is None else self.lock.due
+        moments = (self.answer_by or self.ask_after, lock_due)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def work(self) -> tuple[Workload, ...]:
+        """What makes it active: its workloads, and the Slurm job that has its lock."""
+        if self.lock is None:
+            return self.workloads
+        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.workloads)
+
+    @property
+    def holding(self) -> tuple[Workload, ...]:
+        """What its drain waits for; a lock holds up nothing that no Pod may block."""
+        return self.workloads if self.is_forced else self.work
 
 
 NodeChange = (
@@ -152,6 +162,7 @@ NodeChange = (
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
     | NodeKept
+    | NodeLockChanged
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
@@ -182,8 +193,10 @@ def changed(  # noqa: C901  # It lists the messages.
             return _awaited(node, message)
         case NodeObserved():
             return _observed(node, message, now)
+        case NodeLockChanged():
+            return replace(node, lock=changed_lock(node.lock, message, now))
         case NodeActivityChanged():
-            return replace(node, published=node.workloads)
+            return replace(node, published=node.work)
         case CWDrainNode(force=force):
             return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
         case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
@@ -220,24 +233,18 @@ def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
 
 
 def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
-    known = {workload.name: workload.since for workload in node.workloads}
-    working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
+    working = [pod for pod in report.pods if pod.counts_as_work]
     node = replace(
         node,
-        workloads=tuple(
-            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
-        ),
+        workloads=workloads(node.workloads, working, now),
         observed=report.cordon if report.unschedulable else 0,
+        lock=observed_lock(node.lock, report, now),
     )
     is_blocked = not node.is_forced and any(workload.blocks for workload in node.workloads)
     if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
         return _asked(node, now, max(pod.grace_s for pod in working))
     # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
     return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
-
-
-def _blocks(pod: Pod) -> bool:
-    return pod.interruption is PodClass.BLOCKING and not pod.terminating
 
 
 def _requested(

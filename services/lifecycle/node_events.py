@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypedDict
 
-from lifecycle.node import Node, Workload, is_cordoned
+from lifecycle.lock import Lock, lock_annotations, lock_taints
+from lifecycle.node import Node, is_cordoned
 from lifecycle.template import (
     NodeTemplate,
     labels,
@@ -13,6 +14,7 @@ from lifecycle.template import (
     own_taints,
     taints,
 )
+from lifecycle.workload import Workload
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -22,10 +24,11 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeTemplateChanged,
     NodeUpdated,
 )
-from nodepool.contract.events.lifecycle import BLOCKING_MAX
+from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
 from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason, Taint
 from nodepool.contract.pods import BlockingPod
@@ -96,6 +99,7 @@ def updated(
         unschedulable=cordoned,
         cordon=node.cordon + (cordoned and not node.cordoned),
         removal=removal,
+        lock=node.lock.number if node.lock is not None else 0,
         **_look(template, node, marks, cordoned=cordoned),
     )
 
@@ -107,17 +111,27 @@ def _look(
     revision = template.revision if template.is_large else 0
     labels_of = managed_labels if revision else labels
     taints_of = managed_taints if revision else taints
+    annotations = {} if revision else template.node_annotations
     return Look(
         labels={**labels_of(template, node.name, node.topology), **(marks or {})},
-        annotations={} if revision else template.node_annotations,
-        taints=taints_of(template, cordoned=cordoned),
+        annotations={**annotations, **lock_annotations(node.lock)},
+        taints=(*taints_of(template, cordoned=cordoned), *lock_taints(node.lock)),
         template=revision,
+    )
+
+
+def lock_changed(
+    template: NodeTemplate, node: Node, lock: Lock, state: LockState, message: str
+) -> NodeLockChanged:
+    """The lock of the Node is in this state."""
+    return NodeLockChanged(
+        **_fields(template, node), lock=state, job=lock.job, number=lock.number, message=message
     )
 
 
 def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:
     """What runs on the Node now; None where the same was published before."""
-    event = _activity(template, node, node.workloads)
+    event = _activity(template, node, node.work)
     return None if event == _activity(template, node, node.published) else event
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from lifecycle import Says
+from lifecycle.lock_steps import granted
 from lifecycle.node import USUALLY, Node
 from lifecycle.node_events import (
     activity_changed,
@@ -55,7 +56,7 @@ def _leaving(template: NodeTemplate, node: Node) -> Iterator[Says]:
         case NodePhase.DRAINING:
             if node.is_to_be_forced:
                 yield from _drained(template, node)
-            elif node.has_answered and not node.workloads:
+            elif node.has_answered and not node.holding:
                 yield deleted(template, node)
         case NodePhase.DELETED:
             return
@@ -101,6 +102,7 @@ def missing(template: NodeTemplate, node: Node) -> Iterator[Says]:
     activity = None if node.booting else activity_changed(template, node)
     if activity is not None:
         yield activity
+    node = yield from granted(template, node)
     yield from next_step(template, node)
 
 
@@ -130,12 +132,12 @@ def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:
             yield from _drained(template, node)
     elif not node.has_answered:
         return
-    elif node.workloads and node.idle_only:
-        names = listed(tuple(workload.name for workload in node.workloads))
+    elif node.holding and node.idle_only:
+        names = listed(tuple(workload.name for workload in node.holding))
         yield from _keep(template, node, f"it became active: {names}")
     else:
         yield draining(template, node)
-        if not node.workloads:
+        if not node.holding:
             yield deleted(template, node)
 
 

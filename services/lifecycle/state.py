@@ -9,6 +9,7 @@ from immutables import Map
 from lifecycle import Hears, Says
 from lifecycle.node import Node, NodeChange, changed
 from lifecycle.template import NodeTemplate, first, following
+from nodepool.contract.commands import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -24,6 +25,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -95,6 +97,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _left(state, message)
         case NodeObserved() | NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
             return _changed(state, message, context)
+        case NodeLockChanged():
+            return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)
         case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
@@ -106,7 +110,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return replace(state, work=work, failures=failures.delete(key))
         case MachineBooted() | MachineFailed() | NodeRemovalCancelled() | NodeKept():
             return _changed(state, message, context)
-        case CWNodePoolNodesRemoveError():
+        case CWNodePoolNodesRemoveError() | LockNode() | UnlockNode():
             return state
         case _:
             assert_never(message)

@@ -162,6 +162,16 @@ class Harness(EventLog, ReadModel):
         """Preempts a spot Node."""
         return self.send("PreemptNode", pool_path(pool), {"node": self.machine_name(node)})
 
+    def lock(self, pool: str, node: str, job: str = "42") -> str:
+        """Takes the lock of a Node for a Slurm job, as its prolog does."""
+        content = {"node": self.machine_name(node), "job": job}
+        return self.send("LockNode", pool_path(pool), content)
+
+    def unlock(self, pool: str, node: str, job: str = "42") -> str:
+        """Releases the lock of a Node, as the epilog of a Slurm job does."""
+        content = {"node": self.machine_name(node), "job": job}
+        return self.send("UnlockNode", pool_path(pool), content)
+
     # Commands to machines.
 
     def run_pod(self, node: str, pod: str = "job", /, **fields: object) -> None:

@@ -15,6 +15,7 @@ from nodepool.contract.events import (
     CWNodeRequestQueued,
     GrantAcknowledged,
     NodeActivityChanged,
+    NodeLockChanged,
     NodePoolValidated,
     NodeUpdated,
     PodChanged,
@@ -35,6 +36,7 @@ FIELDS: Mapping[type[Message], tuple[str, ...]] = {
     CWNodePoolNodesRemoved: ("count", "remaining"),
     CWNodePoolScaledDown: ("before", "after"),
     NodeUpdated: ("node", "phase"),
+    NodeLockChanged: ("node", "lock", "job"),
     NodeActivityChanged: ("node", "active"),
     PodChanged: ("name", "phase", "node", "reason"),
 }

@@ -23,6 +23,7 @@ from nodepool.contract.commands import (
     DeletePod,
     DeleteQuota,
     FindCapacity,
+    LockNode,
     PreemptNode,
     RegisterCluster,
     RepairMachine,
@@ -30,6 +31,7 @@ from nodepool.contract.commands import (
     ScaleNodePool,
     SetQuota,
     StopPod,
+    UnlockNode,
 )
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
@@ -74,6 +76,7 @@ from nodepool.contract.events import (
     MachineRepaired,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolDeleting,
     NodePoolUpdateFailed,
@@ -582,6 +585,38 @@ SAMPLES: tuple[Message, ...] = (
         grace_s=60,
         reason="Evicted",
         message="its Node is drained, or has a taint that it does not tolerate",
+    ),
+    LockNode(**OF, node=MACHINE, job="42"),
+    UnlockNode(**OF, node=MACHINE, job="42"),
+    NodeLockChanged(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        lock="pending",
+        job="42",
+        number=41,
+        message="Slurm job 42 waits until every Pod that does not tolerate its lock is gone",
+    ),
+    NodeUpdated(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        phase=NodePhase.PRODUCTION,
+        unschedulable=False,
+        labels={"kubernetes.io/arch": "amd64"},
+        annotations={"sunk.coreweave.com/lock": "pending"},
+        taints=(Taint(key="sunk.coreweave.com/lock", value="true", effect="NoExecute"),),
+        lock=41,
+    ),
+    NodeObserved(
+        zone=ZONE,
+        machine=MACHINE,
+        assignment=7,
+        unschedulable=False,
+        pods=(Pod(name="worker-0", gpus=8, terminating=True),),
+        lock=41,
     ),
 )
 

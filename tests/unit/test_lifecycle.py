@@ -7,10 +7,11 @@ from immutables import Map
 
 from lifecycle import Hears, Says
 from lifecycle.decide import SERVICE, service
-from lifecycle.node import USUALLY, Node, Workload, changed
+from lifecycle.node import USUALLY, Node, changed
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
 from lifecycle.template import NodeTemplate, first, following, labels, taints
+from lifecycle.workload import Workload
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,

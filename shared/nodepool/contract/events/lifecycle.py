@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfNode, OfPool
@@ -11,6 +11,8 @@ from nodepool.contract.pods import BlockingPod
 
 BLOCKING_MAX = 5
 """How many Pods that delay a drain an event names."""
+LockState = Literal["pending", "locked", "released"]
+"""A lock that a Slurm job waits for, one that it has, and one that is over."""
 
 
 class NodeTemplateChanged(Event, OfPool):
@@ -40,6 +42,7 @@ class NodeUpdated(Event, OfNode):
     removal: why it is to leave; None for a Node that stays.
     template: the revision of the `NodeTemplateChanged` whose labels, annotations and taints it has
         as well; 0 where all of them are here.
+    lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -52,6 +55,25 @@ class NodeUpdated(Event, OfNode):
     taints: tuple[Taint, ...]
     removal: RemovalReason | None = None
     template: int = 0
+    lock: int = 0
+
+
+class NodeLockChanged(Event, OfNode):
+    """The lock of a Node is in another state, or `LockNode` was sent for it once more.
+
+    lock: pending while Pods that do not tolerate it are evicted, then locked; released in the end,
+        which a lock that was only pending may be too.
+    job: the id of the Slurm job.
+    number: the position in the log of the command that took it; distinguishes it from other locks.
+    message: one sentence on why.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    lock: LockState
+    job: str
+    number: int
+    message: str
 
 
 class NodeActivityChanged(Event, OfNode):
