@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -54,6 +55,7 @@ Hears = (
     | CWNodeAssigned
     | NodeTemplateChanged
     | NodeChanged
+    | NodeConditionChanged
     | NodeLeft
     | CWNodePoolNodesRemoved
     | MachineAdded

@@ -19,7 +19,14 @@ from aggregator.objects import (
 )
 from aggregator.resources import resources
 from nodepool.contract.keys import PoolKey, pool_path
-from nodepool.contract.model import API_VERSION, FINALIZER, KIND, Taint, spec_document
+from nodepool.contract.model import (
+    API_VERSION,
+    FINALIZER,
+    KIND,
+    NodePhase,
+    Taint,
+    spec_document,
+)
 from nodepool.contract.moments import rfc3339
 
 Document = Mapping[str, object]
@@ -97,8 +104,22 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
             "currentNodes": pool.current,
             "grantedNodes": pool.granted,
             "inProgress": pool.in_progress,
+            **_racks(pool),
         },
     }
+
+
+def _racks(pool: NodePoolObject) -> Document:
+    """The counts in racks, of a type that comes in racks: whole ones, and all that are awaited."""
+    size = pool.spec.rack_size
+    if not size:
+        return {}
+    counts = {
+        "target": pool.spec.target // size,
+        "current": sum(count // size for count in pool.domains.values()),
+        "queued": -(-max(0, pool.granted - pool.held) // size),
+    }
+    return {"rackStatus": counts}
 
 
 def _node(node: NodeObject) -> Document:
@@ -125,6 +146,7 @@ def _node(node: NodeObject) -> Document:
         "status": {
             "phase": node.phase.value,
             "conditions": list(_node_conditions(node)),
+            **({"reboots": node.boot} if node.boot else {}),
             **_resources(node),
             **_blocking(node),
         },
@@ -176,6 +198,28 @@ def _node_conditions(node: NodeObject) -> Iterator[Document]:
         f"Node {node.name} is {'to be removed' if leaves else 'to stay'}",
         node.removal_since or node.created,
     )
+    yield from _health_conditions(node)
+
+
+def _health_conditions(node: NodeObject) -> Iterator[Document]:
+    """What is done to a Node that stays, and what was reported of it."""
+    if node.action is not None:
+        outside = node.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+        yield _condition(
+            "PhaseState" if outside else "PendingPhaseState",
+            True,
+            node.action.value,
+            f"Node {node.name} {'is in' if outside else 'waits for'} {node.action.value}",
+            node.action_since or node.created,
+        )
+    for each in node.reported:
+        yield {
+            "type": each.type,
+            "status": each.status,
+            "reason": each.reason,
+            "message": each.message,
+            "lastTransitionTime": rfc3339(each.since),
+        }
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str, since: datetime) -> Document:

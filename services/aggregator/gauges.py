@@ -29,7 +29,7 @@ def gauges(state: State) -> Iterator[Sample]:
 def _pool(item: NodePoolObject) -> Iterator[Sample]:
     org, cluster, pool = pool_path(item.key)
     labels = {"org": org, CLUSTER_LABEL: cluster, "pool": pool}
-    yield "nodepool_target_nodes", labels, float(item.spec.target_nodes)
+    yield "nodepool_target_nodes", labels, float(item.spec.target)
     yield "nodepool_current_nodes", labels, float(item.current)
     yield "nodepool_in_progress_nodes", labels, float(item.in_progress)
     for condition in item.conditions.values():

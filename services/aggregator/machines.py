@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from aggregator.objects import CapacityObject, Faults, MachineStatus
 from nodepool.contract.events import (
@@ -13,10 +13,13 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
 )
+from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import OfferingKey
 from nodepool.service import Context
 from nodepool.state.inventory import TRIAGE, Machine
 
+IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
+"""The faults that a machine has at once where it is a Node."""
 MachineState = Literal["free", "assigned", "triage"]
 MachineEvent = (
     MachineAdded | MachineRepaired | CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed
@@ -59,13 +62,14 @@ def changed_hands(
 def broken(
     before: MachineStatus, event: MachineBroken, *, joined: bool, context: Context
 ) -> MachineStatus:
-    """The status of a machine that is to fail; one that is a Node (`joined`) hangs at once."""
+    """The status of a machine that is to fail; one that is a Node (`joined`) may do so at once."""
     failing = before.faults.failing if before.faults is not None else ""
     faults: Faults | None = Faults(event.fault, event.times, failing)
     if not event.times:
-        faults = Faults(event.fault, 0, failing) if failing not in ("", "hang") else None
-    elif joined and event.fault == "hang" and failing != "hang":
-        faults = Faults(event.fault, event.times - 1, "hang")
+        is_over = failing in ("", "hang", event.fault)
+        faults = Faults(event.fault, 0, failing) if not is_over else None
+    elif joined and event.fault in IMMEDIATE and failing != event.fault:
+        faults = Faults(event.fault, event.times - 1, event.fault)
     return replace(before, version=context.position, faults=faults)
 
 

@@ -5,12 +5,13 @@ from functools import lru_cache
 from typing import assert_never
 
 from aggregator import NodeChanged
-from aggregator.objects import NodeObject
+from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeRegistered,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodeUpdated,
 )
 from nodepool.contract.model import NodePhase, Taint
@@ -50,7 +51,7 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
         case CWNodeRegistered():
             return replace(
                 node,
-                phase=NodePhase.PRODUCTION,
+                phase=event.phase,
                 registered=context.time,
                 labels=event.labels,
                 annotations=event.annotations,
@@ -62,6 +63,24 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
             return replace(node, phase=NodePhase.DRAINING, version=context.position)
         case _:
             assert_never(event)
+
+
+REPORTED_MAX = 32
+"""The most conditions that are kept of a Node; there are fewer kinds of problems."""
+
+
+def reported(node: NodeObject, event: NodeConditionChanged, context: Context) -> NodeObject:
+    """The Node with a condition as it was reported; one of another assignment changes nothing."""
+    if event.assignment != node.assignment:
+        return node
+    before = next((each for each in node.reported if each.type == event.type), None)
+    if before is None and len(node.reported) >= REPORTED_MAX:
+        return node
+    is_same = before is not None and before.status == event.status
+    since = before.since if before is not None and is_same else context.time
+    after = ReportedCondition(event.type, event.status, event.reason, event.message, since)
+    rest = [each for each in node.reported if each.type != event.type]
+    return replace(node, reported=tuple(sorted((*rest, after))), version=context.position)
 
 
 @lru_cache(maxsize=1024)
@@ -82,5 +101,8 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         template=event.template,
         removal=event.removal,
         removal_since=context.time if turned else node.removal_since,
+        action=event.action,
+        action_since=context.time if event.action is not node.action else node.action_since,
+        boot=event.boot,
         version=context.position,
     )

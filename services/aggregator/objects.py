@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -10,9 +11,17 @@ from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.model import (
+    ConditionStatus,
+    NodeAction,
+    NodePhase,
+    NodePoolSpec,
+    RemovalReason,
+    Taint,
+)
 from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
+from nodepool.state.racks import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,7 @@ class NodePoolObject:
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
     current: how many of its Nodes have joined.
     granted: how many Nodes its quota allows it.
+    domains: how many of its current Nodes are of which NVLink domain, if its type comes in racks.
     fault: what an invalid spec is wrong about.
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
@@ -45,6 +55,7 @@ class NodePoolObject:
     in_progress: int = 0
     current: int = 0
     granted: int = 0
+    domains: Counts = Map()
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None
@@ -60,7 +71,7 @@ class NodePoolObject:
         """How the Nodes that have joined compare with the target."""
         if self.deleting is not None:
             return AtTarget.PENDING_DELETE
-        target = self.spec.target_nodes
+        target = self.spec.target
         if self.current == target:
             return AtTarget.TARGET_MET
         return AtTarget.OVER_TARGET if self.current > target else AtTarget.UNDER_TARGET
@@ -69,6 +80,16 @@ class NodePoolObject:
     def is_shrinking(self) -> bool:
         """Whether it loses Nodes, so that its status names those that it waits for."""
         return self.at_target in (AtTarget.PENDING_DELETE, AtTarget.OVER_TARGET)
+
+
+class ReportedCondition(NamedTuple):
+    """A condition of a Node as it was reported, and since when it has its status."""
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    message: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +109,9 @@ class NodeObject:
     active, work, active_since: whether anything runs on it, what, and since when.
     blocking, blocking_count: the first of the Pods that a drain waits for, and how many there are.
     removal, removal_since: why it is to leave, and since when; None for a Node that stays.
+    action, action_since: what it waits for, or what is done to it, and since when.
+    boot: how often it was rebooted.
+    reported: the conditions that were reported of it, by type.
     """
 
     name: str
@@ -111,6 +135,10 @@ class NodeObject:
     blocking_count: int = 0
     removal: RemovalReason | None = None
     removal_since: datetime | None = None
+    action: NodeAction | None = None
+    action_since: datetime | None = None
+    boot: int = 0
+    reported: tuple[ReportedCondition, ...] = ()
 
     @property
     def is_busy(self) -> bool:

@@ -31,6 +31,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
+from nodepool.state.racks import counted, domain_of
 
 
 def specified(
@@ -127,24 +128,34 @@ def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context)
 
 
 def node_registered(
-    pool: NodePoolObject, _event: CWNodeRegistered, context: Context
+    pool: NodePoolObject, event: CWNodeRegistered, context: Context
 ) -> NodePoolObject:
     """The NodePool with one Node current that was in progress."""
+    pool = _in_domain(pool, domain_of(event.labels), 1)
     return _counted(pool, context, in_progress=-1, current=1)
 
 
-def node_left(pool: NodePoolObject, event: NodeLeft, context: Context) -> NodePoolObject:
-    """The NodePool with one Node less, current or in progress."""
+def node_left(
+    pool: NodePoolObject, event: NodeLeft, context: Context, *, domain: str
+) -> NodePoolObject:
+    """The NodePool with one Node less, current or in progress, of this NVLink domain."""
     if event.uid != pool.uid:
         return pool
     if isinstance(event, CWNodeDeleted) and event.registered:
-        return _counted(pool, context, current=-1)
+        return _counted(_in_domain(pool, domain, -1), context, current=-1)
     return _counted(pool, context, in_progress=-1)
 
 
 def changed_while_shrinking(pool: NodePoolObject, context: Context) -> NodePoolObject:
     """The NodePool after a change of a Node that it may wait for."""
     return replace(pool, version=context.position)
+
+
+def _in_domain(pool: NodePoolObject, domain: str, change: int) -> NodePoolObject:
+    """The NodePool with so many current Nodes more of a domain, if its type comes in racks."""
+    if not pool.spec.rack_size:
+        return pool
+    return replace(pool, domains=counted(pool.domains, domain, change))
 
 
 def _with_condition(

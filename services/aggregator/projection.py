@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -52,7 +53,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfNode
 from nodepool.service import Object, Projection
 
-RENDERING: Final = "4"
+RENDERING: Final = "5"
 """Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
@@ -62,11 +63,15 @@ MACHINES: Final = "machines"
 CLUSTERS: Final = "clusters"
 
 
-def touched(state: State, message: Hears) -> Iterator[tuple[str, str]]:
+def touched(  # noqa: C901  # It lists the messages.
+    state: State, message: Hears
+) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             yield from _node(state, message)
+        case NodeConditionChanged(machine_key=key):
+            yield from _node_on(state, key)
         case NodeTemplateChanged():
             return  # Each Node that gets it follows with an event of its own.
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
@@ -109,6 +114,12 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
     pool = state.pools.get(event.key)
     if pool is not None and pool.is_shrinking:
         yield POOLS, event.key
+
+
+def _node_on(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
+    node = state.node_on(key)
+    if node is not None:
+        yield NODES, node
 
 
 def _machine(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, assert_never
 
 from immutables import Map
@@ -35,6 +36,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -85,12 +87,23 @@ class State:
     busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
     templates: Templates = Map()
 
+    def node_on(self, key: MachineKey) -> NodeKey | None:
+        """The Node that a machine is, or is to be; None for a machine that is none."""
+        machine = self.inventory.machines.get(key)
+        holder = as_pool_key(machine.holder) if machine is not None else None
+        if machine is None or holder is None:
+            return None
+        org, cluster, _ = pool_path(holder)
+        return node_key(org, cluster, machine.name)
+
 
 def evolve(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             return _node_changed(state, message, context)
+        case NodeConditionChanged():
+            return _node_reported(state, message, context)
         case CWNodeAssigned():
             return _node_assigned(state, message, context)
         case CWNodeRegistered():
@@ -182,6 +195,14 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     return replace(state, pools=state.pools.set(pool.key, pool))
 
 
+def _node_reported(state: State, event: NodeConditionChanged, context: Context) -> State:
+    key = state.node_on(event.machine_key)
+    node = state.nodes.get(key) if key is not None else None
+    if key is None or node is None:
+        return state
+    return replace(state, nodes=state.nodes.set(key, nodes.reported(node, event, context)))
+
+
 def _with_busy(state: State, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> State:
     """The state in which this Node is among the busy ones of its NodePool, or not."""
     before = state.busy.get(pool, Map())
@@ -201,7 +222,8 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
         templates = counted(state.templates, node.pool, node.template, 0)
         state = replace(state, nodes=state.nodes.delete(key), templates=templates)
         state = _with_busy(state, node.pool, key, is_busy=False)
-    return _pool_changed(state, event, pools.node_left, context)
+    left = partial(pools.node_left, domain=inventory.machines[event.machine_key].domain)
+    return _pool_changed(state, event, left, context)
 
 
 def _machine_reported(
@@ -241,8 +263,8 @@ def _machine_broken(state: State, event: MachineBroken, context: Context) -> Sta
     before = state.machines.get(key)
     if before is None:
         return state
-    holder = as_pool_key(state.inventory.machines[key].holder)
-    node = state.nodes.get(node_key(*pool_path(holder)[:2], event.machine)) if holder else None
+    holder = state.node_on(key)
+    node = state.nodes.get(holder) if holder is not None else None
     joined = node is not None and node.registered is not None
     after = machines.broken(before, event, joined=joined, context=context)
     return replace(state, machines=state.machines.set(key, after))

@@ -48,11 +48,11 @@ def _at_target(pool: NodePoolObject, reason: AtTarget) -> str:
         case AtTarget.TARGET_MET:
             return HEALTHY[reason]
         case AtTarget.UNDER_TARGET:
-            count = f"NodePool has {pool.current} of {counted(pool.spec.target_nodes)}"
+            count = f"NodePool has {pool.current} of {counted(pool.spec.target)}"
             text = "; ".join((count, *_missing(pool)))
             return text if text.endswith("?") else f"{text}."
         case AtTarget.OVER_TARGET:
-            target, has = pool.spec.target_nodes, counted(pool.current)
+            target, has = pool.spec.target, counted(pool.current)
             return f"NodePool has {has} and wants {target}; {surplus(_facts(pool))}."
         case AtTarget.PENDING_DELETE:
             return f"NodePool is being deleted, {still_there(_facts(pool))}."
@@ -73,7 +73,7 @@ def _facts(pool: NodePoolObject) -> Facts:
     return Facts(
         name=pool.key,
         instance_type=pool.spec.instance_type,
-        target=pool.spec.target_nodes,
+        target=pool.spec.target,
         zone=pool.zone,
         current=pool.current,
         in_progress=pool.in_progress,

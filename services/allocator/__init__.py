@@ -6,6 +6,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -18,6 +19,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
@@ -42,6 +44,8 @@ Hears = (
     | CWNodeRegistrationFailed
     | NodeActivityChanged
     | NodeKept
+    | CWNodeCordoned
+    | CWNodeUncordoned
     | CWNodeDeleted
     | NodePreempted
     | PreemptionPending

@@ -8,6 +8,7 @@ from allocator.pool import Pool, Stage
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -18,6 +19,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     NodeActivityChanged,
     NodeKept,
@@ -41,6 +43,8 @@ Announced = (
 """What the allocator itself says about a NodePool."""
 MemberChanged = (
     CWNodeRegistered
+    | CWNodeCordoned
+    | CWNodeUncordoned
     | NodeActivityChanged
     | NodeKept
     | NodeRemovalCancelled
@@ -88,6 +92,8 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
             return replace(member, registered=True)
         case NodeActivityChanged(active=active):
             return replace(member, active=active)
+        case CWNodeCordoned() | CWNodeUncordoned():
+            return replace(member, cordoned=isinstance(event, CWNodeCordoned))
         case NodeKept(request=request):
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():

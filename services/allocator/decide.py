@@ -13,12 +13,14 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeliverFail,
     CWNodePoolDeleted,
     CWNodePoolNodesRequestFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
@@ -53,6 +55,8 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
             | CWNodeRegistrationFailed()
             | NodeActivityChanged()
             | NodeKept()
+            | CWNodeCordoned()
+            | CWNodeUncordoned()
             | CWNodeDeleted()
             | NodePreempted()
             | PreemptionPending()
@@ -84,6 +88,8 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
         ):
             return key if key in state.pools else None
         case CWNodePoolDeleted() | CapacityCheckFailed() | MachineAdded() | MachineRepaired():
+            return None
+        case CWNodeCordoned() | CWNodeUncordoned():
             return None
         case _:
             assert_never(message)

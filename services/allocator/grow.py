@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+from immutables import Map
+
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
 from nodepool.contract.keys import MachineKey, OfferingKey, pool_path
 from nodepool.contract.messages import pool_fields
-from nodepool.state.inventory import FreeMachines, in_whole_racks
+from nodepool.state.inventory import FreeMachines, take_racks
 from nodepool.state.ranking import Ranking
 
 
@@ -51,9 +53,11 @@ def served(
 
 def _machines(pool: Pool, free: FreeMachines) -> list[MachineKey]:
     """The machines for a NodePool; of a type that comes in racks, those that complete racks."""
-    affinity, held = pool.spec.affinity, len(pool.members)
-    count = min(pool.shortfall, free.count(affinity))
-    return free.take(affinity, in_whole_racks(pool.spec.instance_type, held, count))
+    affinity, racks = pool.spec.affinity, pool.members.racks
+    if racks is None:
+        return free.take(affinity, pool.shortfall)
+    held = Map({domain: part.held for domain, part in racks.domains.items()})
+    return take_racks(free, affinity, racks.size, pool.goal or 0, held)
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -15,17 +16,80 @@ class Member:
     assignment: the number of this stay of the machine; a higher one came later.
     registered: whether it joined its cluster.
     active: whether workloads run on it.
+    cordoned: whether it stays and is cordoned, because it is unhealthy or that was asked for.
     removal: why it is leaving; None for one that stays.
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.
+    domain: the NVLink domain of its machine; empty for one without.
     """
 
     assignment: int
     registered: bool = False
     active: bool = False
+    cordoned: bool = False
     removal: RemovalReason | None = None
     removed_in: int = 0
     requests: int = 0
+    domain: str = ""
+
+
+class Domain(NamedTuple):
+    """The Nodes of one NVLink domain: all, those that stay, and those that can be kept after all.
+
+    These last ones are leaving, for nothing but a scale-down.
+    """
+
+    held: int = 0
+    staying: int = 0
+    spareable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Racks:
+    """The racks that the Nodes of a NodePool form: `size` Nodes of a domain, the last one the rest.
+
+    domains: the Nodes of each NVLink domain.
+    held: how many racks there are, those of which Nodes are missing included.
+    staying: how many racks those Nodes form that are not leaving.
+    split: in how many domains a part of a rack stays and others leave for a scale-down.
+    """
+
+    size: int
+    domains: Map[str, Domain] = Map()
+    held: int = 0
+    staying: int = 0
+    split: int = 0
+
+    def having(self, member: Member) -> "Racks":
+        """The racks with this Node."""
+        return self._changed(member, 1)
+
+    def without(self, member: Member) -> "Racks":
+        """The racks without this Node."""
+        return self._changed(member, -1)
+
+    def _changed(self, member: Member, change: int) -> "Racks":
+        before = self.domains.get(member.domain, Domain())
+        after = Domain(
+            before.held + change,
+            before.staying + change * (member.removal is None),
+            before.spareable + change * (member.removal is RemovalReason.SCALE_DOWN),
+        )
+        domains = self.domains
+        domains = domains.set(member.domain, after) if after.held else domains.delete(member.domain)
+        return Racks(
+            self.size,
+            domains,
+            self.held + self._racks(after.held) - self._racks(before.held),
+            self.staying + self._racks(after.staying) - self._racks(before.staying),
+            self.split + self._is_split(after) - self._is_split(before),
+        )
+
+    def _racks(self, nodes: int) -> int:
+        return -(-nodes // self.size)
+
+    def _is_split(self, domain: Domain) -> bool:
+        return domain.staying % self.size > 0 and domain.spareable > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +99,14 @@ class Members:
     leaving: Nodes that leave, for whatever reason.
     spareable: those of them that leave for a scale-down; only these can be kept after all.
     deleted: those of them that leave because the NodePool is deleted.
+    racks: the racks that they form; None for a type that does not come in racks.
     """
 
     nodes: Map[str, Member] = Map()
     leaving: int = 0
     spareable: int = 0
     deleted: int = 0
+    racks: Racks | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -70,9 +136,14 @@ class Members:
         was = before.removal if before is not None else None
         now = after.removal if after is not None else None
         scale_down, pool_deleted = RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED
+        racks = self.racks
+        if racks is not None:
+            racks = racks.without(before) if before is not None else racks
+            racks = racks.having(after) if after is not None else racks
         return Members(
             nodes,
             self.leaving + (now is not None) - (was is not None),
             self.spareable + (now is scale_down) - (was is scale_down),
             self.deleted + (now is pool_deleted) - (was is pool_deleted),
+            racks,
         )

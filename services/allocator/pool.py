@@ -80,7 +80,7 @@ class Pool:
     @property
     def target(self) -> int:
         """How many Nodes it wants to have in the end."""
-        return self.spec.target_nodes if self.stage is Stage.ACTIVE else 0
+        return self.spec.target if self.stage is Stage.ACTIVE else 0
 
     @property
     def goal(self) -> int | None:
@@ -116,6 +116,9 @@ class Pool:
     @property
     def has_too_many(self) -> bool:
         """Whether a scale-down is not complete; what an invalid spec wants is not known."""
+        racks = self.members.racks
+        if racks is not None:
+            return not self.valid or racks.held > self.target // racks.size
         return not self.valid or len(self.members) > self.target
 
     @property

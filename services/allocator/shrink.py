@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from allocator.choose import reprieved, victims
+from allocator.members import Racks
 from allocator.pool import Pool, Stage
+from allocator.racks import reprieved_racks, surplus_racks
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodePoolNodesRemoved,
@@ -37,7 +39,10 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _fitted(pool: Pool) -> Iterator[Shrinking]:
-    if pool.surplus < 0:
+    racks = pool.members.racks
+    if racks is not None:
+        yield from _fitted_racks(pool, racks)
+    elif pool.surplus < 0:
         if pool.members.spareable:
             for node in reprieved(pool.members, -pool.surplus):
                 yield _cancelled(pool, node)
@@ -48,6 +53,25 @@ def _fitted(pool: Pool) -> Iterator[Shrinking]:
         idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
         for node in victims(pool.members, pool.surplus, strategy):
             yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
+
+
+def _fitted_racks(pool: Pool, racks: Racks) -> Iterator[Shrinking]:
+    """Whole racks leave, and what has to stay of a rack keeps the others of it."""
+    if not pool.valid:
+        return
+    wanted, strategy = pool.target // racks.size, pool.spec.lifecycle.scale_down_strategy
+    leaving: list[str] = []
+    if racks.staying > wanted:
+        surplus = surplus_racks(pool.members, racks.size, wanted, strategy)
+        leaving = surplus.leaving
+        if pool.removed is None:
+            yield _begun(pool, surplus.nodes, strategy.value)
+        idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
+        for node in leaving:
+            yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
+    if pool.members.spareable and (racks.staying < wanted or racks.split):
+        for node in reprieved_racks(pool.members, racks.size, wanted, frozenset(leaving)):
+            yield _cancelled(pool, node)
 
 
 def _ended(pool: Pool) -> Iterator[Shrinking]:

@@ -14,7 +14,7 @@ from allocator.changes import (
     left,
     member_changed,
 )
-from allocator.members import Member
+from allocator.members import Member, Members, Racks
 from allocator.pool import Check, Grant, Pool, Stage
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
@@ -23,6 +23,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodeDeliverFail,
@@ -35,6 +36,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
     MachineRepaired,
@@ -50,6 +52,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
+from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WithWork
 
@@ -102,11 +105,13 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _member_changed(state, message)
         case NodePreempted() | PreemptionPending() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
+        case CWNodeCordoned() | CWNodeUncordoned():
+            return _member_changed(state, message)
         case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved():
+        case CWNodeDeliverFail():
             return _announced(state, message)
-        case CWNodePoolScaledDown() | CWNodeDeliverFail():
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
             return _announced(state, message)
         case AllocationFailed() | AllocationRecovered():
             return _retried(state, message, context)
@@ -121,7 +126,11 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     fault = event.message if event.fault == "Settings" else ""
     known = state.pool(event.key, event.uid)
     if known is None:
-        known = Pool(event.key, event.uid, event.zone, event.generation, event.spec, valid)
+        size = event.spec.rack_size
+        members = Members(racks=Racks(size) if size else None)
+        known = Pool(
+            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
+        )
     pool = replace(
         known,
         generation=event.generation,
@@ -177,7 +186,8 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
     assignments = max(state.assignments, event.assignment)
     state = replace(state, inventory=inventory, assignments=assignments)
     pool = state.pools[event.key]
-    members = pool.members.put(event.node, Member(event.assignment))
+    member = Member(event.assignment, domain=domain_of(event.labels))
+    members = pool.members.put(event.node, member)
     return _offered(_stored(state, replace(pool, members=members)), pool.offering)
 
 

@@ -8,7 +8,7 @@ from capacity.finder import answer
 from capacity.pool import Pool, Said, Warned
 from capacity.state import State, evolve
 from capacity.supply import Share, share_of, shares
-from capacity.verdict import verdict, warning
+from capacity.verdict import text, verdict, warning
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import (
@@ -77,7 +77,10 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
 
     A warning is new where its reason is, or the number of Nodes that the NodePool wants in all.
     """
-    new = Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available)
+    shown = text(pool, share) if pool.rack_size else ""
+    new = Said.of(
+        pool.generation, pool.granted, share.reason, pool.shortfall, share.available, shown
+    )
     if new != pool.said:
         yield verdict(pool, share)
     enough = share.reason is Capacity.SUFFICIENT
@@ -97,8 +100,8 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
         key = PoolKey(failure.key) if failure.key in state.pools else next(iter(those), None)
     pool = state.pools.get(key) if key is not None else None
     if pool is not None:
-        text = f"internal error while checking capacity: {failure.cause}"
-        yield CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=text)
+        cause = f"internal error while checking capacity: {failure.cause}"
+        yield CapacityCheckFailed(**pool_fields(pool.key), uid=pool.uid, message=cause)
 
 
 SERVICE: Service[State, Hears, Says] = Service(

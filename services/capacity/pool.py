@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from immutables import Map
+
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
-from nodepool.state.inventory import in_whole_racks
 from nodepool.state.queue import Queue
+from nodepool.state.racks import Counts
 from nodepool.state.ranking import Rank, Ranking, rank
 
 
@@ -18,6 +20,7 @@ class Said:
     generation, granted: what was checked.
     reason: the reason of the condition.
     wanted, available: the numbers in its message; 0 where it has none.
+    text: its message, of a type that comes in racks, where that names more numbers.
     """
 
     generation: int
@@ -25,15 +28,22 @@ class Said:
     reason: Capacity
     wanted: int = 0
     available: int = 0
+    text: str = ""
 
     @classmethod
     def of(
-        cls, generation: int, granted: int, reason: Capacity, wanted: int, available: int
+        cls,
+        generation: int,
+        granted: int,
+        reason: Capacity,
+        wanted: int,
+        available: int,
+        text: str = "",
     ) -> "Said":
         """What a verdict of these numbers says."""
         if reason is Capacity.SUFFICIENT:
             return cls(generation, granted, reason)
-        return cls(generation, granted, reason, wanted, available)
+        return cls(generation, granted, reason, wanted, available, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +60,11 @@ class Pool:
 
     offering: the machines that it can be given.
     generation, spec, valid: its desired state, and whether that can be delivered.
+    rack_size: how many of its Nodes are a rack; 0 for a type that comes one by one.
     checked: the generation that its quota was checked for last; 0 before the first time.
     granted: how many Nodes it may have.
     held: the Nodes that it has.
+    domains: how many of them are of which NVLink domain, where the type comes in racks.
     since: since when it has wanted the Nodes that it lacks; None before its first quota check.
     said: the verdict that was published last; None before the first, and after a check that failed.
     warned: the last warning; None while there are machines enough.
@@ -64,9 +76,11 @@ class Pool:
     generation: int
     spec: NodePoolSpec
     valid: bool = True
+    rack_size: int = 0
     checked: int = 0
     granted: int = 0
     held: int = 0
+    domains: Counts = Map()
     since: datetime | None = None
     said: Said | None = None
     warned: Warned | None = None
@@ -74,7 +88,7 @@ class Pool:
     @property
     def allowed(self) -> int:
         """How many Nodes it wants to have and may have."""
-        return min(self.granted, self.spec.target_nodes)
+        return min(self.granted, self.spec.target)
 
     @property
     def missing(self) -> int:
@@ -103,13 +117,9 @@ class Pool:
     def restricted(self) -> bool:
         """Whether as many free machines as it wants need not be enough for it.
 
-        An affinity may not accept them, or they do not complete a rack.
+        An affinity may not accept them, or they are of other racks.
         """
-        wanted = self.shortfall
-        if not wanted:
-            return False
-        whole = in_whole_racks(self.spec.instance_type, self.held, wanted)
-        return self.spec.affinity is not None or whole < wanted
+        return self.shortfall > 0 and (self.spec.affinity is not None or self.rack_size > 0)
 
 
 @dataclass(frozen=True, slots=True)

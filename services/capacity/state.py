@@ -27,6 +27,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
 from nodepool.state.inventory import TRIAGE, Inventory, Machine
+from nodepool.state.racks import counted
 from nodepool.state.work import WithWork
 
 
@@ -97,7 +98,8 @@ def _specified(state: State, event: NodePoolValidated) -> State:
     if pool is None:
         # One that was never valid can be given nothing, so nothing is kept of it.
         offering = offering_key(event.zone, spec.instance_type)
-        pool = Pool(event.key, event.uid, offering, event.generation, spec)
+        size = spec.rack_size
+        pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
         return _stored(state, pool) if valid else state
     pool = replace(pool, generation=event.generation, spec=spec, valid=valid)
     # Those behind it may have what it wants no more.
@@ -124,7 +126,10 @@ def _held(
     pool = state.pool(event.key, event.uid)
     if pool is not None:
         assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-        state = _stored(state, replace(pool, held=pool.held + change))
+        domains = pool.domains
+        if pool.rack_size:
+            domains = counted(domains, state.inventory.machines[machine].domain, change)
+        state = _stored(state, replace(pool, held=pool.held + change, domains=domains))
     return _supply_changed(state, state.inventory.machines[machine].offering)
 
 
@@ -174,7 +179,12 @@ def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> Sta
     offering = state.offering(pool.offering)
     short = offering.short.drop(pool.key) if enough else offering.short.put(pool.key)
     said = Said.of(
-        verdict.generation, verdict.granted, verdict.reason, verdict.wanted, verdict.available
+        verdict.generation,
+        verdict.granted,
+        verdict.reason,
+        verdict.wanted,
+        verdict.available,
+        verdict.message if pool.rack_size else "",
     )
     pool = replace(pool, said=said, warned=None if enough else pool.warned)
     return replace(

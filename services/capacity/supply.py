@@ -1,21 +1,27 @@
 """How many of the free machines of an offering each NodePool that waits for them could have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from capacity.pool import Pool
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import OfferingKey, PoolKey
-from nodepool.state.inventory import in_whole_racks
+from nodepool.state.inventory import FreeMachines, take_racks
+from nodepool.state.racks import deliveries
 
 
 class Share(NamedTuple):
-    """What a NodePool could have: how many machines, and whether that is enough or why not."""
+    """What a NodePool could have: how many machines, and whether that is enough or why not.
+
+    free: how many of each NVLink domain it could have taken its racks from, where there are any.
+    """
 
     key: PoolKey
     reason: Capacity
     available: int
+    free: Mapping[str, int] = MappingProxyType({})
 
 
 def share_of(state: State, pool: Pool) -> Share:
@@ -35,7 +41,7 @@ def shares(state: State, key: OfferingKey) -> Iterator[Share]:
     no more Nodes have enough.
     """
     offering = state.offering(key)
-    yield from _with_affinity(state, key) if offering.restricted else _by_count(state, key)
+    yield from _one_by_one(state, key) if offering.restricted else _by_count(state, key)
     for pool_key in offering.short:
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
@@ -51,14 +57,27 @@ def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
         free -= _taken(pool, share)
 
 
-def _with_affinity(state: State, key: OfferingKey) -> Iterator[Share]:
+def _one_by_one(state: State, key: OfferingKey) -> Iterator[Share]:
     free = state.inventory.shelf(key)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
         affinity = pool.spec.affinity
+        if pool.rack_size:
+            yield _racks_share(pool, free)
+            continue
         share = _share(pool, free.count(affinity) if free.left else 0, free.left)
         yield share
         free.take(affinity, _taken(pool, share))
+
+
+def _racks_share(pool: Pool, free: FreeMachines) -> Share:
+    """What the NodePool could have in whole racks, which are taken from those that are free."""
+    affinity, size = pool.spec.affinity, pool.rack_size
+    fitting = free.by_domain(affinity)
+    without = fitting if affinity is None else free.by_domain(None)
+    most = sum(part.machines for part in deliveries(size, pool.allowed, pool.domains, without))
+    keys = take_racks(free, affinity, size, pool.allowed, pool.domains)
+    return Share(pool.key, _reason(pool, len(keys), most), len(keys), fitting)
 
 
 def _taken(pool: Pool, share: Share) -> int:
@@ -67,18 +86,17 @@ def _taken(pool: Pool, share: Share) -> int:
 
 def _share(pool: Pool, fitting: int, free: int) -> Share:
     """What the NodePool could have of the `free` machines, of which `fitting` fit its affinity."""
-    available = _deliverable(pool, fitting)
+    available = min(fitting, pool.shortfall)
+    reason = _reason(pool, available, min(free, pool.shortfall))
+    return Share(pool.key, reason, fitting if reason is Capacity.SUFFICIENT else available)
+
+
+def _reason(pool: Pool, available: int, most: int) -> Capacity:
+    """The reason of the verdict, where so many can be had, and at most so many without affinity."""
     if available >= pool.shortfall:
-        return Share(pool.key, Capacity.SUFFICIENT, fitting)
+        return Capacity.SUFFICIENT
     # The affinity is the reason where there would be more without it.
-    affinity = _deliverable(pool, free) > available
+    affinity = most > available
     if available:
-        reason = Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
-    else:
-        reason = Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE
-    return Share(pool.key, reason, available)
-
-
-def _deliverable(pool: Pool, machines: int) -> int:
-    count = min(machines, pool.shortfall)
-    return in_whole_racks(pool.spec.instance_type, pool.held, count)
+        return Capacity.PARTIAL_NODE_AFFINITY if affinity else Capacity.PARTIAL
+    return Capacity.NONE_AVAILABLE_NODE_AFFINITY if affinity else Capacity.NONE_AVAILABLE

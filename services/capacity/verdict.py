@@ -2,11 +2,14 @@
 
 from capacity.pool import Pool
 from capacity.supply import Share
-from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import HEALTHY, Capacity
 from nodepool.contract.events import CapacityChecked, CWInsufficientCapacity
 from nodepool.contract.keys import offering_parts
 from nodepool.contract.messages import pool_fields
+from nodepool.state.racks import Delivery, lacking
+
+DOMAINS_MAX = 3
+"""How many NVLink domains are named that lack machines."""
 
 
 def verdict(pool: Pool, share: Share) -> CapacityChecked:
@@ -21,16 +24,17 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         wanted=pool.shortfall,
         available=share.available,
         since=pool.since,
-        message=_text(pool, share),
+        message=text(pool, share),
     )
 
 
 def warning(pool: Pool, share: Share) -> CWInsufficientCapacity:
     """The Kubernetes Event beside a verdict that there are not enough machines."""
-    return CWInsufficientCapacity(**pool_fields(pool.key), message=_text(pool, share))
+    return CWInsufficientCapacity(**pool_fields(pool.key), message=text(pool, share))
 
 
-def _text(pool: Pool, share: Share) -> str:
+def text(pool: Pool, share: Share) -> str:
+    """The message of the verdict."""
     if share.reason is Capacity.SUFFICIENT:
         return HEALTHY[share.reason]
     zone, instance_type = offering_parts(pool.offering)
@@ -41,10 +45,24 @@ def _text(pool: Pool, share: Share) -> str:
     which = " that satisfy the node affinity" if affinity else ""
     return (
         f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
-        f"can be had in {zone} now{_racks(instance_type)}"
+        f"can be had in {zone} now{_racks(pool, share) if pool.rack_size else ''}"
     )
 
 
-def _racks(instance_type: str) -> str:
-    entry = INSTANCE_TYPES.get(instance_type)
-    return f", in racks of {entry.rack_size}" if entry is not None and entry.rack_size else ""
+def _racks(pool: Pool, share: Share) -> str:
+    """That the type comes in racks, and why those that are there are not enough, in numbers."""
+    size = pool.rack_size
+    parts = [part for part in lacking(size, pool.domains) if part.domain]
+    causes = [_lack(part, share.free.get(part.domain, 0)) for part in parts[:DOMAINS_MAX]]
+    if len(parts) > DOMAINS_MAX:
+        causes.append(f"{len(parts) - DOMAINS_MAX} more domains lack some")
+    lacked = sum(part.machines for part in lacking(size, pool.domains))
+    others = {domain: count for domain, count in share.free.items() if domain}
+    if pool.shortfall > lacked and others:
+        most = max(others.values())
+        causes.append(f"of {sum(others.values())} free at most {most} share an NVLink domain")
+    return f", in racks of {size}{': ' if causes else ''}{'; '.join(causes)}"
+
+
+def _lack(part: Delivery, free: int) -> str:
+    return f"NVLink domain {part.domain} lacks {part.machines} and has {free} free"

@@ -21,10 +21,12 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
     NodeTemplateChanged,
     NodeUpdated,
+    NodeVerified,
     PodChanged,
 )
 
@@ -52,6 +54,8 @@ Says = (
     | MachineRepaired
     | MachineBooted
     | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
     | NodeObserved
     | PodChanged
 )

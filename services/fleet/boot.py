@@ -1,19 +1,44 @@
 """How a machine boots: when it is done, and what it reports then."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from immutables import Map
 
+from fleet.conditions import (
+    as_node_fault,
+    fails_at,
+    gone_after_reboot,
+    problem_begun,
+    problems_ended,
+)
 from fleet.machine import Machine
-from nodepool.contract.events import MachineBooted, MachineBroken, MachineFailed
+from fleet.pods import observed
+from nodepool.contract.events import (
+    MachineBooted,
+    MachineBroken,
+    MachineFailed,
+    NodeConditionChanged,
+    NodeObserved,
+    NodeVerified,
+)
+from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import MachineKey, machine_parts
+from nodepool.contract.model import NodePhase
+
+NodeReport = MachineBooted | MachineFailed | NodeObserved | NodeConditionChanged
+"""What a machine reports after a reboot."""
 
 
 def broken(machine: Machine, event: MachineBroken) -> Machine:
     """The machine with a fault; one that is a Node hangs at once, or answers again."""
     times, failing = event.times, machine.failing
-    if machine.joined and event.fault == "hang" and times and failing != "hang":
+    node_fault = as_node_fault(event.fault)
+    if node_fault is not None:
+        is_new = CAUSES[node_fault].type not in machine.conditions
+        times -= bool(times and is_node(machine) and is_new)
+    elif machine.joined and event.fault == "hang" and times and failing != "hang":
         times, failing = times - 1, "hang"
     elif not times and failing == "hang":
         failing = ""
@@ -26,6 +51,11 @@ def broken(machine: Machine, event: MachineBroken) -> Machine:
     )
 
 
+def is_node(machine: Machine) -> bool:
+    """Whether it is a Node that runs, so that faults of Nodes show at once."""
+    return machine.joined and not machine.restarting
+
+
 def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
     """The machine at the beginning of a stay; a silent one never ends its boot."""
     failing = machine.fault if machine.fault_times else ""
@@ -34,6 +64,7 @@ def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:
         powered_off(machine),
         assignment=assignment,
         cordon=0,
+        boot=0,
         failing=failing,
         fault_times=max(0, machine.fault_times - 1),
         boots_at=done,
@@ -53,14 +84,95 @@ def powered_off(machine: Machine) -> Machine:
         evicting=False,
         pods=Map(),
         kills=Map(),
+        restarting=False,
+        verifying=False,
+        verified_at=None,
+        conditions=Map(),
+        fails_at=None,
+    )
+
+
+def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
+    """The machine at the beginning of a reboot in its stay: only Pods of DaemonSets come back."""
+    failing = machine.fault if machine.fault_times else ""
+    done = None if failing == "silence" else now + timedelta(seconds=machine.boot_s)
+    daemons = {name: pod for name, pod in machine.pods.items() if pod.daemon_set}
+    return replace(
+        machine,
+        boot=boot,
+        failing=failing,
+        fault_times=max(0, machine.fault_times - 1),
+        boots_at=done,
+        restarting=True,
+        verifying=False,
+        verified_at=None,
+        fails_at=None,
+        pods=Map(daemons),
+        kills=Map({name: due for name, due in machine.kills.items() if name in daemons}),
+    )
+
+
+def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
+    """What a machine reports when a reboot of its Node is over; one that failed says only so."""
+    outcome = report(key, machine)
+    if isinstance(outcome, MachineFailed):
+        yield outcome
+        return
+    if machine.failing != "hang":
+        yield from problems_ended(key, machine, *gone_after_reboot(machine))
+        yield observed(key, machine, machine.pods)
+    yield outcome
+    node_fault = as_node_fault(machine.failing)
+    if node_fault is not None:
+        rest = machine.conditions.mutate()
+        for type_ in gone_after_reboot(machine):
+            del rest[type_]
+        yield from problem_begun(key, replace(machine, conditions=rest.finish()), node_fault)
+
+
+def booted(key: MachineKey, machine: Machine, now: datetime) -> Machine:
+    """The machine after its boot; as a Node it may fail again from now on."""
+    machine = replace(machine, boots_at=None, restarting=False)
+    if not machine.joined or machine.conditions:
+        return machine
+    return replace(machine, fails_at=fails_at(key, machine, now))
+
+
+def in_phase(machine: Machine, phase: NodePhase, now: datetime) -> Machine:
+    """The machine of a Node in this phase; a verification begins with it and ends with it."""
+    is_verifying = phase is NodePhase.VERIFYING
+    if is_verifying is machine.verifying:
+        return machine
+    done = now + timedelta(seconds=machine.verify_s) if is_verifying else None
+    return replace(machine, verifying=is_verifying, verified_at=done)
+
+
+def verification(key: MachineKey, machine: Machine) -> NodeVerified:
+    """What a verification finds: it is not passed with a problem, or where it is to fail."""
+    zone, name = machine_parts(key)
+    problems = ", ".join(sorted(machine.conditions))
+    fault = machine.fault_cause or "it failed" if machine.failing == "verification" else ""
+    return NodeVerified(
+        zone=zone,
+        machine=name,
+        assignment=machine.assignment,
+        boot=machine.boot,
+        passed=not (problems or fault),
+        cause=problems or fault,
     )
 
 
 def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
     """What a machine reports when its boot is over."""
     zone, name = machine_parts(key)
-    if machine.failing in ("", "hang"):
-        return MachineBooted(zone=zone, machine=name, assignment=machine.assignment)
+    if machine.failing not in ("boot", "registration"):
+        return MachineBooted(
+            zone=zone,
+            machine=name,
+            assignment=machine.assignment,
+            boot=machine.boot,
+            verifying=machine.verify_s > 0,
+        )
     failed = "did not boot" if machine.failing == "boot" else "was turned away at registration"
     cause = f": {machine.fault_cause}" if machine.fault_cause else ""
     return MachineFailed(
@@ -68,4 +180,5 @@ def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
         machine=name,
         assignment=machine.assignment,
         cause=f"the machine {failed}{cause}",
+        boot=machine.boot,
     )

@@ -1,16 +1,21 @@
 """What the fleet service says: the outcomes of commands, and what the machines report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import assert_never
 
+from immutables import Map
+
 from fleet import Hears, Says
-from fleet.boot import broken, report
+from fleet.boot import broken, is_node, rebooted, report, verification
+from fleet.conditions import as_node_fault, next_fault, problem_begun, problems_ended
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
 from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
 from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
+from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import (
     AddMachines,
     BreakMachine,
@@ -35,10 +40,12 @@ from nodepool.contract.events import (
     NodeTemplateChanged,
     NodeUpdated,
 )
+from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
+from nodepool.state.racks import NVLINK_DOMAIN
 
 
 def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
@@ -57,9 +64,11 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from _observe(state, message)
         case CWNodeDeleted():
             yield from _ended(state, message)
+        case CWNodeRegistered():
+            yield from _joined(state, message)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return
-        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
+        case CWNodeAssigned() | CWNodeRegistrationFailed():
             return
         case _:
             assert_never(message)
@@ -76,9 +85,16 @@ def reconcile(state: State, key: MachineKey | PoolKey, context: Context) -> Iter
 
 def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     """A boot that is over, and the Node without the Pods whose grace period is over."""
-    if machine.boots_at is not None and machine.boots_at <= context.time:
-        yield report(key, machine)
-    pods = surviving(machine, context.time)
+    now = context.time
+    if machine.boots_at is not None and machine.boots_at <= now:
+        yield from rebooted(key, machine) if machine.restarting else (report(key, machine),)
+        return
+    if machine.verified_at is not None and machine.verified_at <= now and machine.answers:
+        yield verification(key, machine)
+    is_failing = machine.fails_at is not None and machine.fails_at <= now
+    if is_failing and is_node(machine):
+        yield from problem_begun(key, machine, next_fault(key, machine))
+    pods = surviving(machine, now)
     if machine.answers and len(pods) < len(machine.pods):
         yield observed(key, machine, pods)
 
@@ -112,9 +128,22 @@ def _add(state: State, command: AddMachines) -> Iterator[Says | CommandOutcome]:
             zone=command.zone,
             machine=name_of(number),
             instance_type=command.instance_type,
-            labels=command.labels,
+            labels=_labels(command, number - first, first),
             boot_seconds=command.boot_seconds,
+            verify_seconds=command.verify_seconds,
+            failures_per_day=command.failures_per_day,
+            repair_seconds=command.repair_seconds,
+            seed=command.seed,
         )
+
+
+def _labels(command: AddMachines, number: int, first: int) -> Mapping[str, str]:
+    """The labels of the machine of this number among those added, which begin with the `first`."""
+    if not command.in_racks:
+        return command.labels
+    size = rack_size(command.instance_type)
+    rack = first + number // size * size
+    return {**command.labels, NVLINK_DOMAIN: f"NVL-{rack:05}-{command.zone}"}
 
 
 def _command(
@@ -152,8 +181,26 @@ def _break(
         cause=command.cause,
     )
     yield event
-    if not machine.answers and broken(machine, event).answers:
+    fault = as_node_fault(command.fault)
+    after = broken(machine, event)
+    if fault is not None and is_node(machine):
+        if command.times:
+            yield from problem_begun(key, after, fault)
+        else:
+            types = (CAUSES[fault].type,)
+            yield from problems_ended(key, machine, *types)
+            rest = {type_: True for type_ in machine.conditions if type_ not in types}
+            after = replace(after, conditions=Map(rest))
+    if not machine.answers and after.answers:
         yield observed(key, machine, machine.pods)
+
+
+def _joined(state: State, message: CWNodeRegistered) -> Iterator[Says]:
+    """The problem that a Node has from the beginning."""
+    machine = state.machine_of(message)
+    fault = as_node_fault(machine.failing) if machine is not None else None
+    if machine is not None and fault is not None:
+        yield from problem_begun(message.machine_key, machine, fault)
 
 
 def _run(

@@ -40,6 +40,13 @@ class Machine:
     evicting: whether Pods end since then because of a taint.
     pods: the Pods on it, by name.
     kills: when terminating Pods are killed, by name.
+    verify_s, failures_per_day, repair_s, seed: as it was added with.
+    boot: the number of the reboot in this stay that it does, or has done; 0 before the first.
+    restarting: whether it is rebooted as a Node.
+    verifying: whether it is verified as a Node.
+    verified_at: when that is over; None where none is under way, or will never be.
+    conditions: the types of the conditions that report a problem of its Node.
+    fails_at: when it fails by itself; None for never.
     """
 
     boot_s: float
@@ -61,11 +68,22 @@ class Machine:
     evicting: bool = False
     pods: Map[str, Pod] = Map()
     kills: Map[str, datetime] = Map()
+    verify_s: float = 0
+    failures_per_day: float = 0
+    repair_s: float = 0
+    seed: int = 0
+    boot: int = 0
+    restarting: bool = False
+    verifying: bool = False
+    verified_at: datetime | None = None
+    conditions: Map[str, bool] = Map()
+    fails_at: datetime | None = None
 
     @property
     def answers(self) -> bool:
         """Whether it reports what changes on its Node."""
-        return not (self.joined and self.failing == "hang")
+        is_silent = self.failing == "hang" or self.restarting or "Ready" in self.conditions
+        return not (self.joined and is_silent)
 
     @property
     def is_observed(self) -> bool:
@@ -79,6 +97,10 @@ class Machine:
         moments = [*self.kills.values()] if self.answers else []
         if self.boots_at is not None:
             moments.append(self.boots_at)
+        if self.verified_at is not None and self.answers:
+            moments.append(self.verified_at)
+        if self.fails_at is not None and self.joined and not self.restarting:
+            moments.append(self.fails_at)
         return min(moments, default=None)
 
 

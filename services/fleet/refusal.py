@@ -7,12 +7,13 @@ from fleet.placement import free
 from fleet.waiting import WAITING_MAX, Pool, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
-from nodepool.contract.catalog import offered, type_fault, zone_fault
+from nodepool.contract.catalog import offered, rack_size, type_fault, zone_fault
 from nodepool.contract.commands import AddMachines, CreatePod, DeletePod, StopPod
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import MachineKey
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import PODS_MAX, Pod
+from nodepool.state.racks import NVLINK_DOMAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,20 @@ def unfit(command: AddMachines) -> Refusal | None:
             return Refusal(f"labels[{key[:100]}]", "is not a topology label of machines")
         if reason := grammar.label_value(value):
             return Refusal(f"labels[{key}]", reason)
+    return _unracked(command) if command.in_racks else None
+
+
+def _unracked(command: AddMachines) -> Refusal | None:
+    """Why these machines are no whole racks with an NVLink domain each; None where they are."""
+    size = rack_size(command.instance_type)
+    if not size:
+        return Refusal("inRacks", f"must be false: {command.instance_type} comes one by one")
+    if command.count % size:
+        return Refusal("count", f"must be a multiple of {size}, the machines of one rack")
+    if NVLINK_DOMAIN in command.labels:
+        return Refusal(
+            f"labels[{NVLINK_DOMAIN}]", "must be left out: with inRacks each rack has one"
+        )
     return None
 
 
@@ -46,8 +61,12 @@ def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod
         return refusal
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
+    if machine.restarting:
+        return Refusal("machine", "is being rebooted")
     if not machine.answers:
         return Refusal("machine", "does not answer")
+    if machine.verifying and not (pod.daemon_set or pod.verification):
+        return Refusal("machine", "is being verified")
     if machine.unschedulable and not pod.daemon_set:
         return Refusal("machine", "is cordoned")
     is_published = pool is not None and pool.pod_on(key, pod.name) is not None

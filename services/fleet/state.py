@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import assert_never
 
 from immutables import Map
 
 from fleet import Hears, Says, waiting
-from fleet.boot import broken, powered_off, powered_on
+from fleet.boot import booted, broken, powered_off, powered_on
 from fleet.machine import Machine
-from fleet.pods import drained, ending, evicted, with_pod, with_pods, without_pod
-from fleet.waiting import Pool, PoolPod, concerns_pods, gpus_of, specified
+from fleet.nodes import added, condition_changed, instructed, joined
+from fleet.pods import drained, ending, with_pod, with_pods, without_pod
+from fleet.waiting import Pool, PoolPod, concerns_pods, specified
 from nodepool.contract.commands import (
     AddMachines,
     BreakMachine,
@@ -34,10 +35,12 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
     NodeTemplateChanged,
     NodeUpdated,
+    NodeVerified,
     PodChanged,
 )
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key
@@ -78,8 +81,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message."""
     match message:
         case MachineAdded(machine_key=key):
-            gpus = gpus_of(message.instance_type)
-            return _stored(state, key, Machine(message.boot_seconds, gpus=gpus))
+            return _stored(state, key, added(message))
         case MachineBroken(machine_key=key):
             return _stored(state, key, broken(state.machines[key], message))
         case CWNodeAssigned(machine_key=key, assignment=assignment):
@@ -89,7 +91,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             booting = powered_on(machine, assignment, context.time)
             return _stored(state, key, replace(booting, pool=message.key))
         case CWNodeRegistered() | NodeUpdated():
-            return _updated(state, message, context)
+            return _updated(state, message, context.time)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return _pool_changed(state, message)
         case PodChanged():
@@ -101,7 +103,11 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _in_stay(state, message, powered_off)
         case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
-            return _stored(state, key, replace(state.machines[key], boots_at=None))
+            return _stored(state, key, booted(key, state.machines[key], context.time))
+        case NodeVerified(machine_key=key):
+            return _stored(state, key, replace(state.machines[key], verified_at=None))
+        case NodeConditionChanged(machine_key=key):
+            return _stored(state, key, condition_changed(state.machines[key], message))
         case NodeObserved():
             return _observed(state, message)
         case AddMachines() | BreakMachine() | RepairMachine():
@@ -112,15 +118,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
-def _updated(state: State, message: CWNodeRegistered | NodeUpdated, context: Context) -> State:
+def _updated(state: State, message: CWNodeRegistered | NodeUpdated, now: datetime) -> State:
     """The state with a Node as it should be from now on."""
     state = _tainted(state, message)
     match message:
         case CWNodeRegistered():
-            return _in_stay(state, message, lambda machine: replace(machine, joined=True))
-        case NodeUpdated(unschedulable=unschedulable, cordon=cordon, lock=lock):
-            marks = partial(replace, unschedulable=unschedulable, cordon=cordon, lock=lock)
-            return _in_stay(state, message, lambda machine: evicted(marks(machine), context.time))
+            return _in_stay(state, message, partial(joined, event=message, now=now))
+        case NodeUpdated():
+            return _in_stay(state, message, partial(instructed, event=message, now=now))
         case _:
             assert_never(message)
 

@@ -1,10 +1,12 @@
 """Where is each Node on its way?"""
 
-from nodepool.contract.commands import LockNode, UnlockNode
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -12,9 +14,12 @@ from nodepool.contract.events import (
     CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineBooted,
     MachineFailed,
+    NodeActionRequested,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
@@ -25,6 +30,7 @@ from nodepool.contract.events import (
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -38,11 +44,18 @@ Hears = (
     | NodeRemovalCancelled
     | MachineBooted
     | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
     | NodeObserved
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
     | PreemptionOverdue
+    | CordonNode
+    | UncordonNode
+    | DrainNode
+    | RebootNode
+    | ReserveNode
     | LockNode
     | UnlockNode
 )
@@ -55,6 +68,9 @@ Says = (
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
+    | CWNodeCordoned
+    | CWNodeUncordoned
+    | NodeActionRequested
     | CWDrainNode
     | CWNodeDeleted
     | CWNodePoolMetadata

@@ -6,23 +6,29 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from lifecycle import Hears, Says
+from lifecycle.appearance import updated
+from lifecycle.changes import changed
+from lifecycle.failures import on_failure
+from lifecycle.gauges import gauges
 from lifecycle.lock_steps import given_up, with_lock_ends
 from lifecycle.locking import lock, unlock
 from lifecycle.node import ANSWER_WITHIN, Node
-from lifecycle.node_events import registration_failed, template_changed, updated
+from lifecycle.node_events import asked_for, registration_failed, template_changed
 from lifecycle.removal import missing, overdue, preempted, requested
+from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
-from nodepool.contract.commands import LockNode, UnlockNode
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
     CWNodePoolMetadata,
-    CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     MachineBooted,
     MachineFailed,
+    NodeConditionChanged,
     NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
@@ -31,21 +37,23 @@ from nodepool.contract.events import (
     NodeRemovalRecovered,
     NodeTemplateChanged,
     NodeUpdated,
-    NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
+from nodepool.contract.keys import MachineKey, PoolKey, pool_path
 from nodepool.contract.messages import Message, pool_fields
-from nodepool.contract.outcomes import CommandOutcome
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.contract.outcomes import CommandOutcome, accepted, refused
+from nodepool.service import Context, Reconciler, Service
 
 E = TypeVar("E", bound=Message)
 
 NodeMessage = (
     MachineBooted
     | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
     | NodeObserved
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
@@ -60,9 +68,13 @@ NodeMessage = (
 def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
+        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
+            yield from _commanded(state, message, context)
         case (
             MachineBooted()
             | MachineFailed()
+            | NodeVerified()
+            | NodeConditionChanged()
             | NodeObserved()
             | CWNodeDeletionRequestSuccess()
             | NodeRemovalCancelled()
@@ -74,11 +86,11 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             node = state.node(message)
             if node is not None:
                 template = state.templates[node.pool]
-                yield from _with_templates(state, _next_step(template, node, message))
+                yield from _with_templates(state, _next_step(template, node, message, context))
         case LockNode():
             yield from _with_templates(state, lock(state, message, context))
         case UnlockNode():
-            yield from _with_templates(state, unlock(state, message))
+            yield from _with_templates(state, unlock(state, message, context.time))
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
@@ -90,7 +102,7 @@ def _with_templates(
 ) -> Iterator[E | NodeTemplateChanged | NodeLockChanged]:
     """The events, with each large template before the first of them that refers to it.
 
-    And with the end of each lock whose Node is deleted.
+    And with the end of each lock whose Node is deleted or rebooted.
     """
     published = state.published
     for event in with_lock_ends(state.templates, state.nodes, events):
@@ -102,16 +114,43 @@ def _with_templates(
         yield event
 
 
-def _next_step(template: NodeTemplate, node: Node, message: NodeMessage) -> Iterator[Says]:
+def _commanded(
+    state: State, command: NodeCommand, context: Context
+) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command about a Node, and what follows from it at once."""
+    node = state.commanded(command)
+    refusal = unfit(command) or (unknown(command) if node is None else out_of_place(node, command))
+    if node is None or refusal is not None:
+        refusal = refusal or unknown(command)
+        yield refused(command, refusal.field, refusal.message, refusal.reason)
+        return
+    asked = asked_after(node, command)
+    if asked == node.health.asked:
+        yield accepted(command, "unchanged")
+        return
+    yield accepted(command, "done")
+    template = state.templates[node.pool]
+    event = asked_for(template, node, asked)
+    yield event
+    after = changed(node, event, context.time)
+    yield from _with_templates(state, missing(template, after, context.time))
+
+
+def _next_step(
+    template: NodeTemplate, node: Node, message: NodeMessage, context: Context
+) -> Iterator[Says]:
+    now = context.time
     match message:
         case MachineBooted() | MachineFailed() | NodeObserved():
-            yield from missing(template, node)
+            yield from missing(template, node, now)
+        case NodeVerified() | NodeConditionChanged():
+            yield from missing(template, node, now)
         case NodeRemovalCancelled() | PreemptionOverdue():
-            yield from missing(template, node)
+            yield from missing(template, node, now)
         case CWNodeDeletionRequestSuccess():
-            yield from requested(template, node)
+            yield from requested(template, node, now)
         case NodePreempted() | PreemptionPending() | PreemptionInProgress():
-            yield from preempted(template, node, message)
+            yield from preempted(template, node, message, now)
         case _:
             assert_never(message)
 
@@ -136,6 +175,8 @@ def _missing(
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)
+        for unhealthy in sorted(state.unhealthy.get(pool, ())):
+            yield from missing(state.templates[pool], state.nodes[unhealthy], context.time)
         if pool in state.failures:
             yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:
@@ -152,9 +193,13 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
             return None
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+        case NodeVerified() | NodeConditionChanged():
+            return None
+        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return None
         case LockNode() | UnlockNode():
+            return None
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
         case _:
             assert_never(message)
@@ -187,8 +232,8 @@ def _next(
     template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
-    node = yield from given_up(template, node, context)
-    events = tuple(missing(template, node))
+    node = yield from given_up(template, node, context.time)
+    events = tuple(missing(template, node, context.time))
     yield from events or _overdue(template, node, context, patience)
 
 
@@ -201,43 +246,6 @@ def _overdue(
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
         yield registration_failed(template, node, cause)
-
-
-def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
-    key = _concerned(state, failure)
-    if key is None:
-        return
-    text = f"internal error while removing a Node: {failure.cause}"
-    yield NodeUpdateFailed(**pool_fields(key), message=text)
-    if state.failures.get(key) != text and _is_removal(state, failure):
-        uid = state.templates[key].uid
-        yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
-
-
-def _concerned(state: State, failure: Failure) -> PoolKey | None:
-    """The NodePool that a failure is about; None where there is none."""
-    node = _failed_node(state, failure)
-    key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
-    return key if key in state.templates else None
-
-
-def _is_removal(state: State, failure: Failure) -> bool:
-    """Whether a Node that leaves could not be taken further."""
-    node = _failed_node(state, failure)
-    if node is not None:
-        return node.removal is not None
-    if not failure.key:
-        return failure.input == CWNodeDeletionRequestSuccess.__name__
-    machines = state.members.get(PoolKey(failure.key), ())
-    return any(state.nodes[machine].removal is not None for machine in machines)
-
-
-def _failed_node(state: State, failure: Failure) -> Node | None:
-    """The Node that a failure is about; None where it is about a whole NodePool."""
-    fleet, zone, machine = failure.address.path
-    reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
-    return state.nodes.get(MachineKey(failure.key) or reported)
 
 
 def service(answer_within: timedelta) -> Service[State, Hears, Says]:
@@ -255,6 +263,7 @@ def service(answer_within: timedelta) -> Service[State, Hears, Says]:
         decide=decide,
         reconciler=Reconciler(partial(reconcile, patience=answer_within), concerns),
         on_failure=on_failure,
+        gauges=gauges,
     )
 
 

@@ -49,12 +49,17 @@ class Lock:
         return f"Slurm job {self.job}"
 
 
+def taken(job: str, number: int, now: datetime) -> Lock:
+    """A new lock, which is pending."""
+    return Lock(job, number, now, now + ANSWER_WITHIN)
+
+
 def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | None:
     """The lock of a Node after this event; None for none."""
     is_same = lock is not None and lock.number == event.number
     match event.lock:
         case "pending":
-            return lock if is_same else Lock(event.job, event.number, now, now + ANSWER_WITHIN)
+            return lock if is_same else taken(event.job, event.number, now)
         case "locked":
             return replace(lock, is_held=True) if lock is not None and is_same else lock
         case "released":

@@ -1,19 +1,21 @@
 """The outcomes of the commands that take and release the lock of a Node."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 
 from lifecycle import Says
-from lifecycle.lock import ANSWER_WITHIN, Lock
+from lifecycle.appearance import updated
+from lifecycle.changes import changed
+from lifecycle.lock import Lock, taken
 from lifecycle.lock_steps import released
 from lifecycle.node import Node
-from lifecycle.node_events import activity_changed, lock_changed, updated
+from lifecycle.node_events import lock_changed
 from lifecycle.removal import missing
 from lifecycle.state import State
 from lifecycle.template import NodeTemplate
 from nodepool.contract import grammar
-from nodepool.contract.commands import LockNode, UnlockNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import CommandRefused, NodeLockChanged
 from nodepool.contract.keys import machine_key
 from nodepool.contract.model import NodePhase
@@ -45,17 +47,16 @@ def lock(state: State, command: LockNode, context: Context) -> Iterator[Says | C
         yield refused(command, "node", f"Node {node.name} {reason}", "Conflict")
         return
     now = context.time
-    taken = Lock(command.job, context.position, now, now + ANSWER_WITHIN)
-    node = replace(node, lock=taken)
     yield accepted(command, "done")
-    yield _as_it_is(template, node, taken)
-    yield updated(template, node, node.phase, node.removal)
-    activity = activity_changed(template, node)
-    if activity is not None:
-        yield activity
+    event = _as_it_is(template, node, taken(command.job, context.position, now))
+    yield event
+    node = changed(node, event, now)
+    look = updated(template, node, node.phase, node.removal)
+    yield look
+    yield from missing(template, changed(node, look, now), now)
 
 
-def unlock(state: State, command: UnlockNode) -> Iterator[Says | CommandOutcome]:
+def unlock(state: State, command: UnlockNode, now: datetime) -> Iterator[Says | CommandOutcome]:
     """The lock is released, and what waits for that goes on; without a lock nothing changes."""
     place = _place(state, command)
     if isinstance(place, CommandRefused):
@@ -69,8 +70,8 @@ def unlock(state: State, command: UnlockNode) -> Iterator[Says | CommandOutcome]
         yield refused(command, "job", text, "Conflict")
     else:
         yield accepted(command, "done")
-        node = yield from released(template, node, f"{node.lock.work} released it")
-        yield from missing(template, node)
+        node = yield from released(template, node, now, f"{node.lock.work} released it")
+        yield from missing(template, node, now)
 
 
 def _place(state: State, command: LockCommand) -> Place | CommandRefused:

@@ -1,32 +1,12 @@
-"""A Node on its way through a NodePool, and how each message about it changes it."""
+"""A Node on its way through a NodePool."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import NamedTuple
 
+from lifecycle.health import HEALTHY, Health
 from lifecycle.lock import Lock
-from lifecycle.lock import changed as changed_lock
-from lifecycle.lock import observed as observed_lock
-from lifecycle.workload import Workload, workloads
-from nodepool.contract.events import (
-    AnswerAwaited,
-    CWDrainNode,
-    CWNodeDeletionRequestSuccess,
-    CWNodeRegistered,
-    MachineBooted,
-    MachineFailed,
-    NodeActivityChanged,
-    NodeKept,
-    NodeLockChanged,
-    NodeObserved,
-    NodePreempted,
-    NodeRemovalCancelled,
-    NodeUpdated,
-    PreemptionInProgress,
-    PreemptionOverdue,
-    PreemptionPending,
-)
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
 
@@ -34,6 +14,18 @@ ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
 USUALLY = timedelta(seconds=1)
 """A machine that answers within this, as it usually does, has no deadline published."""
+
+
+class Workload(NamedTuple):
+    """A Pod or a Slurm job that makes its Node active.
+
+    since: when it was observed first.
+    blocks: whether a drain for a scale-down waits for it.
+    """
+
+    name: str
+    since: datetime
+    blocks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +55,7 @@ class Node:
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
     lock: the lock that a Slurm job has on it, or waits for.
+    health: what is known of its health, and what commands asked for it.
     """
 
     name: str
@@ -89,6 +82,7 @@ class Node:
     ask_after: datetime | None = None
     answer_by: datetime | None = None
     lock: Lock | None = None
+    health: Health = HEALTHY
 
     @property
     def booting(self) -> bool:
@@ -97,8 +91,40 @@ class Node:
 
     @property
     def cordoned(self) -> bool:
-        """Whether nothing new may be scheduled on it."""
+        """Whether it is in a phase that a cordon begins with."""
         return is_cordoned(self.phase)
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether nothing new may be scheduled on it."""
+        return is_unschedulable(self.phase, self.health.boot)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it joined its cluster, and is rebooted or verified: no work runs there."""
+        return self.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a Pod or a Slurm job runs there for which a drain waits without end."""
+        return any(workload.blocks for workload in self.work)
+
+    @property
+    def work(self) -> tuple[Workload, ...]:
+        """What makes it active: its workloads, and the Slurm job that has its lock."""
+        if self.lock is None:
+            return self.workloads
+        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.workloads)
+
+    @property
+    def holding(self) -> tuple[Workload, ...]:
+        """What its drain waits for; a lock delays nothing that no Pod may block."""
+        return self.workloads if self.is_forced or self.forced else self.work
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its next step waits for its machine to answer."""
+        return self.removal is not None or self.health.action is not None
 
     @property
     def is_forced(self) -> bool:
@@ -130,170 +156,20 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When its machine or its lock is given up, or the time to answer begins; or never."""
+        """When its machine or its lock is given up, or its time to answer begins; or never."""
         if self.booting:
             return self.boot_by
-        lock_due = None if self.lock is None else self.lock.due
-        moments = (self.answer_by or self.ask_after, lock_due)
-        return min((moment for moment in moments if moment is not None), default=None)
-
-    @property
-    def work(self) -> tuple[Workload, ...]:
-        """What makes it active: its workloads, and the Slurm job that has its lock."""
-        if self.lock is None:
-            return self.workloads
-        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.workloads)
-
-    @property
-    def holding(self) -> tuple[Workload, ...]:
-        """What its drain waits for; a lock holds up nothing that no Pod may block."""
-        return self.workloads if self.is_forced else self.work
-
-
-NodeChange = (
-    MachineBooted
-    | MachineFailed
-    | CWNodeRegistered
-    | NodeUpdated
-    | NodeObserved
-    | NodeActivityChanged
-    | AnswerAwaited
-    | CWDrainNode
-    | CWNodeDeletionRequestSuccess
-    | NodeRemovalCancelled
-    | NodeKept
-    | NodeLockChanged
-    | NodePreempted
-    | PreemptionPending
-    | PreemptionInProgress
-    | PreemptionOverdue
-)
-"""The messages that change a Node while it stays."""
+        own = self.health.deadline if self.restarts else self.answer_by or self.ask_after
+        lock = None if self.lock is None else self.lock.due
+        return min((moment for moment in (own, lock) if moment is not None), default=None)
 
 
 def is_cordoned(phase: NodePhase) -> bool:
-    """Whether nothing new may be scheduled on a Node in this phase."""
+    """Whether this is a phase that a cordon begins with."""
     return phase in (NodePhase.CORDONED, NodePhase.DRAINING)
 
 
-def changed(  # noqa: C901  # It lists the messages.
-    node: Node, message: NodeChange, now: datetime
-) -> Node:
-    """The Node after a message about it that the log stored at `now`."""
-    match message:
-        case MachineBooted():
-            return replace(node, booted=True)
-        case MachineFailed(cause=cause):
-            return replace(node, boot_fault=cause)
-        case CWNodeRegistered():
-            return replace(node, phase=NodePhase.PRODUCTION)
-        case NodeUpdated():
-            return _updated(node, message, now)
-        case AnswerAwaited():
-            return _awaited(node, message)
-        case NodeObserved():
-            return _observed(node, message, now)
-        case NodeLockChanged():
-            return replace(node, lock=changed_lock(node.lock, message, now))
-        case NodeActivityChanged():
-            return replace(node, published=node.work)
-        case CWDrainNode(force=force):
-            return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
-        case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
-            return _requested(node, message)
-        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
-            return _preempted(node, message)
-        case _:
-            assert_never(message)
-
-
-def _awaited(node: Node, event: AnswerAwaited) -> Node:
-    if event.is_final:
-        return replace(node, ask_after=None, answer_by=event.answer_by)
-    return replace(node, ask_after=event.answer_by)
-
-
-def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
-    begins = event.cordon > node.cordon
-    node = replace(node, phase=event.phase, removal=event.removal, cordon=event.cordon)
-    if not node.cordoned:
-        return replace(node, forced=False, ask_after=None, answer_by=None)
-    return _asked(node, now) if begins else node
-
-
-def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
-    """The Node, whose machine is to do something now that takes so many seconds.
-
-    When that is stored, and the machine can hear of it, is not known here: the replica may be late.
-    So its time begins at the `Wake` for this very moment, which is stored after that.
-    """
-    if node.removal is RemovalReason.PREEMPTED:
-        return replace(node, ask_after=None, answer_by=None)
-    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
-
-
-def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
-    working = [pod for pod in report.pods if pod.counts_as_work]
-    node = replace(
-        node,
-        workloads=workloads(node.workloads, working, now),
-        observed=report.cordon if report.unschedulable else 0,
-        lock=observed_lock(node.lock, report, now),
-    )
-    is_blocked = not node.is_forced and any(workload.blocks for workload in node.workloads)
-    if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
-        return _asked(node, now, max(pod.grace_s for pod in working))
-    # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
-    return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
-
-
-def _requested(
-    node: Node, event: CWNodeDeletionRequestSuccess | NodeRemovalCancelled | NodeKept
-) -> Node:
-    """The Node as one that is to leave, or to stay after all."""
-    # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
-    if node.removal is RemovalReason.PREEMPTED:
-        return node
-    match event:
-        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
-            return replace(
-                node, removal=removal, idle_only=idle_only, request=request, cancelled=False
-            )
-        case NodeRemovalCancelled():
-            return replace(node, cancelled=True)
-        case NodeKept(request=request):
-            is_kept = node.is_kept and request == node.request
-            return replace(node, removal=None, cancelled=False) if is_kept else node
-        case _:
-            assert_never(event)
-
-
-def _preempted(
-    node: Node,
-    event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
-) -> Node:
-    """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
-    match event:
-        case NodePreempted():
-            # One in production was kept in the meantime; its preemption then gets a timetable.
-            is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
-            if not node.booting and not is_spareable:
-                return node
-            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
-        case PreemptionPending():
-            if node.removal is RemovalReason.POOL_DELETED:
-                return node
-            return replace(
-                node,
-                removal=RemovalReason.PREEMPTED,
-                idle_only=False,
-                has_timetable=True,
-                ask_after=None,
-                answer_by=None,
-            )
-        case PreemptionInProgress(evicted_at=moment):
-            return replace(node, evicted_at=moment)
-        case PreemptionOverdue():
-            return replace(node, overdue=node.removal is not None)
-        case _:
-            assert_never(event)
+def is_unschedulable(phase: NodePhase, boot: int) -> bool:
+    """Whether nothing new may be scheduled on a Node in this phase after so many reboots."""
+    is_rebooted = phase is NodePhase.VERIFYING and boot > 0
+    return is_cordoned(phase) or is_rebooted or phase is NodePhase.REBOOTING

@@ -1,57 +1,38 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import TypedDict
 
-from lifecycle.lock import Lock, lock_annotations, lock_taints
-from lifecycle.node import Node, is_cordoned
+from lifecycle.appearance import illegal, look_of, node_fields, planned, standing_of
+from lifecycle.health import Asked, cordon_text, removal_cause
+from lifecycle.lock import Lock
+from lifecycle.node import Node, Workload
 from lifecycle.template import (
     NodeTemplate,
-    labels,
-    managed_labels,
-    managed_taints,
     own_taints,
-    taints,
 )
-from lifecycle.workload import Workload
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
+    NodeActionRequested,
     NodeActivityChanged,
     NodeKept,
     NodeLockChanged,
     NodeTemplateChanged,
-    NodeUpdated,
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
-from nodepool.contract.messages import PoolFields, pool_fields
-from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.messages import pool_fields
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
 
 NAMED_MAX = 5
 """How many workloads a message names."""
-
-
-class NodeFields(PoolFields):
-    """The identity of a Node as the fields of a message about it."""
-
-    node: str
-    zone: str
-    assignment: int
-
-
-class Look(TypedDict):
-    """What a Node looks like in its cluster, as the fields of an event."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    template: int
 
 
 def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
@@ -66,10 +47,13 @@ def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
 
 
 def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
-    """The Node joined its cluster."""
+    """The Node joined its cluster; it is in production, unless its verification follows."""
+    phase = NodePhase.VERIFYING if node.health.verifying else NodePhase.PRODUCTION
+    assert may_follow(node.phase, phase), illegal(node, phase)
     return CWNodeRegistered(
-        **_fields(template, node),
-        **_look(template, node, cordoned=False),
+        **node_fields(template, node),
+        **look_of(template, node, {}, {}, standing_of(node, phase, node.health.action, "")),
+        phase=phase,
         message=f"Node {node.name} is registered",
     )
 
@@ -77,46 +61,37 @@ def registered(template: NodeTemplate, node: Node) -> CWNodeRegistered:
 def registration_failed(template: NodeTemplate, node: Node, cause: str) -> CWNodeRegistrationFailed:
     """The Node never joined its cluster."""
     return CWNodeRegistrationFailed(
-        **_fields(template, node),
+        **node_fields(template, node),
         uid=template.uid,
         message=f"registration of Node {node.name} failed: {cause}",
     )
 
 
-def updated(
-    template: NodeTemplate, node: Node, phase: NodePhase, removal: RemovalReason | None
-) -> NodeUpdated:
-    """The Node as it should look from now on, in this phase and with this reason to leave."""
-    cordoned = is_cordoned(phase)
-    marks = {}
-    if removal is RemovalReason.PREEMPTED:
-        marks["qos.coreweave.cloud/pending-preemption"] = "true"
-    if node.evicted_at is not None:
-        marks["qos.coreweave.cloud/evicted-at"] = str(int(node.evicted_at.timestamp()))
-    return NodeUpdated(
-        **_fields(template, node),
-        phase=phase,
-        unschedulable=cordoned,
-        cordon=node.cordon + (cordoned and not node.cordoned),
-        removal=removal,
-        lock=node.lock.number if node.lock is not None else 0,
-        **_look(template, node, marks, cordoned=cordoned),
+def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
+    """Nothing new is scheduled on the Node, which stays, for these causes."""
+    cause = cordon_text(node.health, planned(template, node))
+    return CWNodeCordoned(
+        **node_fields(template, node),
+        cause=cause,
+        message=f"Node {node.name} is cordoned: {cause.replace(',', ', ')}",
     )
 
 
-def _look(
-    template: NodeTemplate, node: Node, marks: Mapping[str, str] | None = None, *, cordoned: bool
-) -> Look:
-    """What the Node looks like: whole, or beside a template that is too large for each event."""
-    revision = template.revision if template.is_large else 0
-    labels_of = managed_labels if revision else labels
-    taints_of = managed_taints if revision else taints
-    annotations = {} if revision else template.node_annotations
-    return Look(
-        labels={**labels_of(template, node.name, node.topology), **(marks or {})},
-        annotations={**annotations, **lock_annotations(node.lock)},
-        taints=(*taints_of(template, cordoned=cordoned), *lock_taints(node.lock)),
-        template=revision,
+def uncordoned(template: NodeTemplate, node: Node) -> CWNodeUncordoned:
+    """The Node may be used again."""
+    return CWNodeUncordoned(
+        **node_fields(template, node), message=f"Node {node.name} is no longer cordoned"
+    )
+
+
+def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionRequested:
+    """Commands asked for all of this, and no more."""
+    return NodeActionRequested(
+        **node_fields(template, node),
+        cordon=asked.cordon,
+        drain=asked.drain,
+        reboot=asked.reboot,
+        reserved_desired=asked.reserved_desired,
     )
 
 
@@ -124,9 +99,8 @@ def lock_changed(
     template: NodeTemplate, node: Node, lock: Lock, state: LockState, message: str
 ) -> NodeLockChanged:
     """The lock of the Node is in this state."""
-    return NodeLockChanged(
-        **_fields(template, node), lock=state, job=lock.job, number=lock.number, message=message
-    )
+    fields = node_fields(template, node)
+    return NodeLockChanged(**fields, lock=state, job=lock.job, number=lock.number, message=message)
 
 
 def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:
@@ -142,7 +116,7 @@ def _activity(
     blocking = [workload for workload in workloads if workload.blocks]
     longest = sorted(blocking, key=lambda workload: (workload.since, workload.name))[:BLOCKING_MAX]
     return NodeActivityChanged(
-        **_fields(template, node),
+        **node_fields(template, node),
         active=bool(workloads),
         message=f"running: {listed(names)}" if names else "nothing runs here",
         blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
@@ -153,30 +127,42 @@ def _activity(
 def kept(template: NodeTemplate, node: Node, why: str) -> NodeKept:
     """The Node stays, and its request to be deleted is no longer followed."""
     return NodeKept(
-        **_fields(template, node),
+        **node_fields(template, node),
         request=node.request,
         message=f"Node {node.name} stays: {why}",
     )
 
 
-def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
+def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDrainNode:
     """The drain of the Node begins; no Pod may block a preemption or the deletion of a NodePool."""
     return CWDrainNode(
-        **_fields(template, node),
-        force=node.is_forced,
+        **node_fields(template, node),
+        force=node.is_forced or force,
         message=f"draining Node {node.name}",
     )
 
 
 def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNodeDeleted:
-    """The Node is gone, and its machine is free, or goes to triage."""
+    """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
     return CWNodeDeleted(
-        **_fields(template, node),
+        **node_fields(template, node),
         uid=template.uid,
         registered=not node.booting,
-        triage=triage,
+        triage=triage or node.health.needs_triage,
         removal=node.removal,
         message=f"Node {node.name} is deleted",
+    )
+
+
+def replaced(template: NodeTemplate, node: Node, why: str = "") -> CWNodeDeleted:
+    """The Node is gone because it is unhealthy, or because of `why`; another takes its place."""
+    return CWNodeDeleted(
+        **node_fields(template, node),
+        uid=template.uid,
+        registered=True,
+        triage=True,
+        removal=RemovalReason.UNHEALTHY,
+        message=f"Node {node.name} is deleted: {why or removal_cause(node.health)}",
     )
 
 
@@ -184,7 +170,7 @@ def answer_awaited(
     template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool
 ) -> AnswerAwaited:
     """The machine of the Node is given up unless it answers by then, or its time begins then."""
-    return AnswerAwaited(**_fields(template, node), answer_by=moment, is_final=is_final)
+    return AnswerAwaited(**node_fields(template, node), answer_by=moment, is_final=is_final)
 
 
 def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:
@@ -205,12 +191,3 @@ def listed(workloads: tuple[str, ...]) -> str:
     """The names of the first workloads, and how many more there are."""
     more = len(workloads) - NAMED_MAX
     return ", ".join(workloads[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
-def _fields(template: NodeTemplate, node: Node) -> NodeFields:
-    return {
-        **pool_fields(template.key),
-        "node": node.name,
-        "zone": template.zone,
-        "assignment": node.assignment,
-    }

@@ -1,10 +1,15 @@
 """How a Node joins its NodePool, and leaves it: cordoned, drained, deleted; or kept after all."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from lifecycle import Says
+from lifecycle.appearance import updated
+from lifecycle.changes import changed
+from lifecycle.curing import cured, resting_phase
+from lifecycle.health import REBOOT_MAX, VERIFY_MAX
 from lifecycle.lock_steps import granted
 from lifecycle.node import USUALLY, Node
 from lifecycle.node_events import (
@@ -16,8 +21,8 @@ from lifecycle.node_events import (
     listed,
     registered,
     registration_failed,
+    replaced,
     unanswered,
-    updated,
 )
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
@@ -31,28 +36,33 @@ from nodepool.service import Context
 Preemption = NodePreempted | PreemptionPending | PreemptionInProgress
 
 
-def next_step(template: NodeTemplate, node: Node) -> Iterator[Says]:
-    """The next step of a Node that joins or leaves, if what it waits for has come."""
+def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
+    """The next steps of a Node that joins, leaves or is unhealthy, if what it waits for has come.
+
+    Whatever it is to leave for otherwise comes before its health.
+    """
     if node.is_kept:
-        yield from _keep(template, node, "its NodePool wants it again")
-    elif node.removal is not None:
-        yield from _leaving(template, node)
-    elif node.booting and node.booted:
+        yield from _keep(template, node, now, "its NodePool wants it again")
+    elif node.removal not in (None, RemovalReason.UNHEALTHY):
+        yield from _leaving(template, node, now)
+    elif not node.booting:
+        yield from cured(template, node, now)
+    elif node.booted:
         yield registered(template, node)
-    elif node.booting and node.boot_fault:
+    elif node.boot_fault:
         yield registration_failed(template, node, node.boot_fault)
 
 
-def _leaving(template: NodeTemplate, node: Node) -> Iterator[Says]:
+def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     match node.phase:
         case _ if node.overdue:
             yield deleted(template, node)
-        case NodePhase.BOOTING:
+        case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
             yield deleted(template, node)
         case NodePhase.PRODUCTION:
             yield updated(template, node, NodePhase.CORDONED, node.removal)
         case NodePhase.CORDONED:
-            yield from _cordoned(template, node)
+            yield from _cordoned(template, node, now)
         case NodePhase.DRAINING:
             if node.is_to_be_forced:
                 yield from _drained(template, node)
@@ -64,21 +74,29 @@ def _leaving(template: NodeTemplate, node: Node) -> Iterator[Says]:
             assert_never(node.phase)
 
 
-def requested(template: NodeTemplate, node: Node) -> Iterator[Says]:
+def requested(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     """A Node is to leave; one that was leaving already goes with its NodePool from now on.
 
-    One that is preempted goes by its timetable.
+    One that is preempted goes by its timetable; one that was cordoned before goes on from there.
     """
     if not node.cordoned:
-        yield from next_step(template, node)
+        yield from next_step(template, node, now)
     elif node.removal is not RemovalReason.PREEMPTED:
-        yield updated(template, node, node.phase, node.removal)
+        event = updated(template, node, node.phase, node.removal)
+        yield event
         if node.phase is NodePhase.DRAINING:
             yield draining(template, node)
+        elif node.has_answered:
+            yield from _cordoned(template, changed(node, event, now), now)
 
 
-def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator[Says]:
+def preempted(
+    template: NodeTemplate, node: Node, event: Preemption, now: datetime
+) -> Iterator[Says]:
     """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes."""
+    if node.restarts and node.removal is not None:
+        yield from _leaving(template, node, now)  # Nothing runs there.
+        return
     match event:
         case NodePreempted():
             if node.booting:
@@ -97,13 +115,14 @@ def preempted(template: NodeTemplate, node: Node, event: Preemption) -> Iterator
             assert_never(event)
 
 
-def missing(template: NodeTemplate, node: Node) -> Iterator[Says]:
+def missing(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     """What is to be said of a Node now: what runs on it, and its next step."""
     activity = None if node.booting else activity_changed(template, node)
     if activity is not None:
         yield activity
-    node = yield from granted(template, node)
-    yield from next_step(template, node)
+        node = changed(node, activity, now)
+    node = yield from granted(template, node, now)
+    yield from next_step(template, node, now)
 
 
 def overdue(
@@ -115,17 +134,28 @@ def overdue(
     replica that is late may read an older one in the same step in which it requests it.
     """
     now = context.time
-    if node.answer_by is not None:
+    if node.restarts:
+        if node.health.deadline is not None and node.health.deadline <= now:
+            yield replaced(template, node, too_late(node))
+    elif node.answer_by is not None:
         if node.answer_by <= now:
             yield unanswered(template, node)
-            yield deleted(template, node, triage=True)
+            is_healthy = node.removal not in (None, RemovalReason.UNHEALTHY)
+            yield deleted(template, node, triage=True) if is_healthy else replaced(template, node)
     elif node.ask_after is not None and node.ask_after <= now:
         is_stored = context.due == node.ask_after
         until = now + (patience if is_stored else USUALLY)
         yield answer_awaited(template, node, until, is_final=is_stored)
 
 
-def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:
+def too_late(node: Node) -> str:
+    """What a Node did not end in time, as one clause."""
+    if node.phase is NodePhase.REBOOTING:
+        return f"it did not reboot within {int(REBOOT_MAX.total_seconds() // 60)} minutes"
+    return f"it was not verified within {int(VERIFY_MAX.total_seconds() // 60)} minutes"
+
+
+def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has."""
     if node.removal is RemovalReason.PREEMPTED:
         if node.evicted_at is not None or not node.has_timetable:
@@ -134,7 +164,7 @@ def _cordoned(template: NodeTemplate, node: Node) -> Iterator[Says]:
         return
     elif node.holding and node.idle_only:
         names = listed(tuple(workload.name for workload in node.holding))
-        yield from _keep(template, node, f"it became active: {names}")
+        yield from _keep(template, node, now, f"it became active: {names}")
     else:
         yield draining(template, node)
         if not node.holding:
@@ -146,7 +176,12 @@ def _drained(template: NodeTemplate, node: Node) -> Iterator[Says]:
     yield draining(template, node)
 
 
-def _keep(template: NodeTemplate, node: Node, why: str) -> Iterator[Says]:
+def _keep(template: NodeTemplate, node: Node, now: datetime, why: str) -> Iterator[Says]:
     if node.cordoned:
-        yield updated(template, node, NodePhase.PRODUCTION, None)
-    yield kept(template, node, why)
+        phase = resting_phase(template, node)
+        event = updated(template, node, phase, None)
+        yield event
+        yield kept(template, node, why)
+        yield from cured(template, replace(changed(node, event, now), cancelled=False), now)
+    else:
+        yield kept(template, node, why)

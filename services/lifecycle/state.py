@@ -7,13 +7,17 @@ from typing import TypeVar, assert_never
 from immutables import Map
 
 from lifecycle import Hears, Says
-from lifecycle.node import Node, NodeChange, changed
+from lifecycle.changes import NodeChange, changed, is_expected
+from lifecycle.node import Node
+from lifecycle.requests import NodeCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
-from nodepool.contract.commands import LockNode, UnlockNode
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -21,9 +25,12 @@ from nodepool.contract.events import (
     CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineBooted,
     MachineFailed,
+    NodeActionRequested,
     NodeActivityChanged,
+    NodeConditionChanged,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
@@ -34,11 +41,12 @@ from nodepool.contract.events import (
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
+    NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import MachineKey, PoolKey
+from nodepool.contract.keys import MachineKey, PoolKey, machine_key
 from nodepool.contract.messages import OfNode
 from nodepool.service import Context
 from nodepool.state.work import WithWork
@@ -47,7 +55,9 @@ BOOT_MAX = timedelta(minutes=30)
 """How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""
 
 V = TypeVar("V")
-OfStay = OfNode | MachineBooted | MachineFailed | NodeObserved
+Report = MachineBooted | MachineFailed | NodeVerified
+"""What a machine reports of its boots."""
+OfStay = OfNode | Report | NodeObserved | NodeConditionChanged
 """The messages about one stay of a machine in a NodePool."""
 
 
@@ -60,6 +70,8 @@ class State(WithWork[PoolKey | MachineKey]):
     published: the revision of each large template that the last `NodeTemplateChanged` was about.
     nodes: every Node, by its machine.
     members: the Nodes of each NodePool that has any.
+    unhealthy: those of them that have a problem.
+    refused: how often each message asked for a move that cannot follow on a phase, by phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
     work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
         many Nodes that one step could not update them all; and those that failed.
@@ -71,6 +83,14 @@ class State(WithWork[PoolKey | MachineKey]):
     nodes: Map[MachineKey, Node] = Map()
     members: Map[PoolKey, Map[MachineKey, bool]] = Map()
     failures: Map[PoolKey, str] = Map()
+    unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
+    refused: Map[str, Map[str, int]] = Map()
+
+    def commanded(self, command: NodeCommand) -> Node | None:
+        """The Node that a command is about; None where its NodePool has none of this name."""
+        template = self.templates.get(command.key)
+        node = template and self.nodes.get(machine_key(template.zone, command.node))
+        return node if node and node.pool == command.key else None
 
     def node(self, message: OfStay) -> Node | None:
         """The Node that a message is about; None where it is about an earlier stay."""
@@ -97,8 +117,6 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _left(state, message)
         case NodeObserved() | NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
             return _changed(state, message, context)
-        case NodeLockChanged():
-            return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)
         case PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
@@ -108,8 +126,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodeRemovalRecovered(key=key):
             work, failures = state.work.succeeded(key), state.failures
             return replace(state, work=work, failures=failures.delete(key))
-        case MachineBooted() | MachineFailed() | NodeRemovalCancelled() | NodeKept():
+        case MachineBooted() | MachineFailed() | NodeVerified():
+            return _reported(state, message, context)
+        case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned():
             return _changed(state, message, context)
+        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept() | NodeLockChanged():
+            return _changed(state, message, context)
+        case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
+            return _commanded(state, message)
         case CWNodePoolNodesRemoveError() | LockNode() | UnlockNode():
             return state
         case _:
@@ -181,6 +205,31 @@ def _changed(state: State, message: NodeChange, context: Context) -> State:
     return _stored(state, message, changed(node, message, context.time))
 
 
+def _reported(state: State, report: Report, context: Context) -> State:
+    """The state after a report; one that does not fit what its Node does is counted."""
+    node = state.node(report)
+    if node is None or is_expected(node, report):
+        return _changed(state, report, context)
+    return _refused(state, node, type(report).__name__)
+
+
+def _commanded(state: State, command: NodeCommand) -> State:
+    """The state in which a command that its Node cannot follow is counted; the others do nothing.
+
+    What they ask for is published and folded then.
+    """
+    node = state.commanded(command)
+    if node is None or out_of_place(node, command) is None:
+        return state
+    return _refused(state, node, type(command).__name__)
+
+
+def _refused(state: State, node: Node, message: str) -> State:
+    before = state.refused.get(node.phase, Map())
+    after = before.set(message, before.get(message, 0) + 1)
+    return replace(state, refused=state.refused.set(node.phase.value, after))
+
+
 def _looks_current(state: State, event: CWNodeRegistered | NodeUpdated, context: Context) -> State:
     """The state with a Node, booted and in its cluster, that looks like its template."""
     node = state.node(event)
@@ -199,6 +248,7 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
     return replace(
         state,
         nodes=state.nodes.delete(key),
+        unhealthy=_with_problems(state.unhealthy, node.pool, key, has_problems=False),
         members=members.set(node.pool, rest) if rest else members.delete(node.pool),
         work=state.work.drop(key),
     )
@@ -210,4 +260,23 @@ def _stored(state: State, message: OfStay, node: Node) -> State:
     before = state.nodes[key]
     if node.due != before.due:
         work = work.drop(key) if node.due is None else work.put_at(key, node.due)
-    return replace(state, nodes=state.nodes.set(key, node), work=work)
+    state = replace(state, nodes=state.nodes.set(key, node), work=work)
+    has_problems = bool(node.health.problems)
+    if has_problems is bool(before.health.problems):
+        return state
+    unhealthy = _with_problems(state.unhealthy, node.pool, key, has_problems=has_problems)
+    return replace(state, unhealthy=unhealthy)
+
+
+Unhealthy = Map[PoolKey, Map[MachineKey, bool]]
+"""The Nodes of each NodePool that have a problem."""
+
+
+def _with_problems(
+    unhealthy: Unhealthy, pool: PoolKey, key: MachineKey, *, has_problems: bool
+) -> Unhealthy:
+    known = unhealthy.get(pool, Map())
+    if has_problems is (key in known):
+        return unhealthy
+    after = known.set(key, True) if has_problems else known.delete(key)
+    return unhealthy.set(pool, after) if after else unhealthy.delete(pool)

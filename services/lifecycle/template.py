@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
@@ -22,6 +23,10 @@ INLINE_MAX = 4_096
 
 So what a NodePool with many Nodes writes to the log at a change is bounded.
 """
+PRODUCTION = "production"
+"""The `node.coreweave.cloud/state` of a Node that takes work."""
+RESERVED = "node.coreweave.cloud/reserved"
+"""The label that says for which organisation or purpose a Node is, and the key of its taint."""
 _MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
@@ -31,6 +36,7 @@ class NodeTemplate:
 
     node_labels, node_annotations, node_taints: what the NodePool asks for on its Nodes.
     labels, annotations: those of the NodePool object.
+    evicts_unhealthy: whether its unhealthy Nodes are cured or replaced without being asked for.
     version: counts the changes of any of this.
     revision: the version in which what is asked for on the Nodes changed last.
     """
@@ -45,6 +51,7 @@ class NodeTemplate:
     node_taints: tuple[Taint, ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    evicts_unhealthy: bool = False
     version: int = 1
     revision: int = 1
 
@@ -70,14 +77,15 @@ def first(event: NodePoolValidated) -> NodeTemplate:
         node_taints=spec.node_taints,
         labels=event.labels,
         annotations=event.annotations,
+        evicts_unhealthy=not spec.lifecycle.disable_unhealthy_node_eviction,
     )
 
 
 def following(before: NodeTemplate, event: NodePoolValidated) -> NodeTemplate:
     """The template after a change of its NodePool; the same one where nothing in it changed."""
     after = replace(first(event), version=before.version, revision=before.revision)
-    if after == before:
-        return before
+    if replace(after, evicts_unhealthy=before.evicts_unhealthy) == before:
+        return before if after == before else after
     version = before.version + 1
     revision = before.revision if _same_nodes(before, after) else version
     return replace(after, version=version, revision=revision)
@@ -91,33 +99,84 @@ def _same_nodes(before: NodeTemplate, after: NodeTemplate) -> bool:
     )
 
 
-def labels(template: NodeTemplate, node: str, topology: Mapping[str, str]) -> dict[str, str]:
-    """A Node's labels in production; what the control plane manages wins over the NodePool's."""
-    return {**template.node_labels, **managed_labels(template, node, topology)}
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a Node is in the eyes of its cluster, from which its managed labels and taints follow.
+
+    state: its `node.coreweave.cloud/state`.
+    reserved: what it is reserved for in production, where that is not its organisation.
+    reserved_desired: what it is to be reserved for; empty for what it is.
+    unschedulable: whether nothing new may be scheduled on it.
+    """
+
+    state: str = PRODUCTION
+    reserved: str = ""
+    reserved_desired: str = ""
+    unschedulable: bool = False
+
+
+IN_PRODUCTION = Standing()
+"""A Node that takes work."""
+
+
+def labels(
+    template: NodeTemplate,
+    node: str,
+    topology: Mapping[str, str],
+    standing: Standing = IN_PRODUCTION,
+) -> dict[str, str]:
+    """A Node's labels; what the control plane manages wins over the NodePool's."""
+    return {**template.node_labels, **managed_labels(template, node, topology, standing)}
 
 
 def managed_labels(
-    template: NodeTemplate, node: str, topology: Mapping[str, str]
+    template: NodeTemplate,
+    node: str,
+    topology: Mapping[str, str],
+    standing: Standing = IN_PRODUCTION,
 ) -> dict[str, str]:
-    """The labels of a Node in production that win over those that its NodePool asks for."""
-    org, _, pool = pool_path(template.key)
-    return {
+    """The labels of a Node that win over those that its NodePool asks for."""
+    _, _, pool = pool_path(template.key)
+    managed = {
         **machine_labels(INSTANCE_TYPES[template.instance_type], ZONES[template.zone]),
         **topology,
         "kubernetes.io/hostname": node,
-        "node.coreweave.cloud/state": "production",
-        "node.coreweave.cloud/reserved": org,
+        "node.coreweave.cloud/state": standing.state,
+        RESERVED: reserved(template, standing),
         "compute.coreweave.com/node-pool": pool,
         "compute.coreweave.com/node-pool-uid": template.uid,
         COMPUTE_CLASS: template.compute_class.value,
     }
+    if standing.reserved_desired:
+        managed[f"{RESERVED}-desired"] = standing.reserved_desired
+    return managed
 
 
-def managed_taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
-    """The taints of a Node that come before those of its NodePool: its kind's, and a cordon's."""
+def reserved(template: NodeTemplate, standing: Standing) -> str:
+    """What a Node is reserved for: outside production, its state."""
+    if standing.state != PRODUCTION:
+        return standing.state
+    return standing.reserved or pool_path(template.key)[0]
+
+
+def reserved_taint(value: str) -> Taint:
+    """The taint that keeps off whatever does not tolerate this value of the label `RESERVED`."""
+    digest = sha256(value.encode()).hexdigest()
+    return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
+
+
+def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -> tuple[Taint, ...]:
+    """The taints of a Node that come before those of its NodePool.
+
+    That of its kind, that of its reservation outside production, and that of a cordon.
+    """
     gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
-    kind = GPU_TAINT if gpu else CPU_TAINT
-    return (kind, CORDON) if cordoned else (kind,)
+    managed = [GPU_TAINT if gpu else CPU_TAINT]
+    if standing.state != PRODUCTION:
+        managed.append(reserved_taint(standing.state))
+    if standing.unschedulable:
+        managed.append(CORDON)
+    return tuple(managed)
 
 
 def own_taints(template: NodeTemplate) -> tuple[Taint, ...]:
@@ -130,6 +189,6 @@ def own_taints(template: NodeTemplate) -> tuple[Taint, ...]:
     )
 
 
-def taints(template: NodeTemplate, *, cordoned: bool) -> tuple[Taint, ...]:
-    """A Node's taints: that of its kind, that of a cordon, then those of the NodePool."""
-    return (*managed_taints(template, cordoned=cordoned), *own_taints(template))
+def taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -> tuple[Taint, ...]:
+    """A Node's taints: those that are managed, then those of the NodePool."""
+    return (*managed_taints(template, standing), *own_taints(template))

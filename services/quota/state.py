@@ -94,7 +94,7 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
     key = ledger_key(event.org, event.zone, event.spec.instance_type)
     state, former = (state, None) if known else _without_former(state, event.key, key, context)
     before = known or Pool(event.key, event.uid, key, former=former)
-    target = event.spec.target_nodes
+    target = event.spec.target
     pool = replace(
         before,
         generation=event.generation,

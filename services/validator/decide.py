@@ -36,7 +36,14 @@ from validator.conflict import (
     unknown_pool,
 )
 from validator.objects import changed, checked_again, created, is_same
-from validator.rules import Refusal, malformed, malformed_cluster, sized
+from validator.rules import (
+    Refusal,
+    malformed,
+    malformed_cluster,
+    scaled,
+    sized,
+    unscalable,
+)
 from validator.state import Pool, State, evolve
 
 
@@ -106,8 +113,12 @@ def _scale(
         yield _refused(command, pool)
         return
     stored = pool.stored
-    spec = stored.spec.model_copy(update={"target_nodes": command.target_nodes})
-    refusal = scale_conflict(command, pool, context.position) or next(sized(spec), None)
+    spec = scaled(stored.spec, command.target_nodes)
+    refusal = (
+        scale_conflict(command, pool, context.position)
+        or unscalable(stored.spec, command.target_nodes)
+        or next(sized(spec), None)
+    )
     if refusal is not None:
         yield _refused(command, refusal)
         return

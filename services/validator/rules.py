@@ -9,11 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodepool.contract import affinity, grammar
-from nodepool.contract.catalog import INSTANCE_TYPES, zone_fault
+from nodepool.contract.catalog import INSTANCE_TYPES, RACK_SIZE, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.keys import FLEET
-from nodepool.contract.model import MANAGED_TAINTS, ManifestMetadata, NodePoolSpec, Taint
+from nodepool.contract.model import (
+    MANAGED_TAINTS,
+    ManifestMetadata,
+    NodePoolSpec,
+    Taint,
+)
 
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 """The message for a Node label in a reserved namespace, as the public documentation words it."""
@@ -67,6 +72,7 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
     if excess := affinity.oversized(spec.affinity):
         yield Refusal(*excess)
     yield from sized(spec)
+    yield from _racks(spec)
 
 
 def _metadata(metadata: ManifestMetadata, name: str) -> Iterator[Refusal]:
@@ -113,6 +119,14 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
         seen.add((taint.key, taint.effect))
 
 
+def _racks(spec: NodePoolSpec) -> Iterator[Refusal]:
+    """The fault in a target in racks; of an unknown type nothing is known about racks."""
+    is_known = spec.instance_type in INSTANCE_TYPES
+    if spec.target_racks is not None and is_known and not spec.rack_size:
+        message = f"give targetNodes instead: {spec.instance_type} does not come in racks"
+        yield Refusal("spec.targetRacks", message)
+
+
 def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
     """The faults in target, bounds and autoscaling; without autoscaling the bounds are ignored."""
     if not spec.autoscaling:
@@ -121,9 +135,25 @@ def sized(spec: NodePoolSpec) -> Iterator[Refusal]:
     if least is None or most is None:
         field = "spec.minNodes" if least is None else "spec.maxNodes"
         yield Refusal(field, "is required while autoscaling is true")
-    elif not least <= spec.target_nodes <= most:
+    elif not least <= spec.target <= most:
         message = f"must lie between minNodes {least} and maxNodes {most} while autoscaling is true"
         yield Refusal("spec.targetNodes", message)
     instance = INSTANCE_TYPES.get(spec.instance_type)
     if instance is not None and instance.rack_size:
         yield Refusal("spec.autoscaling", f"must be false: {instance.id} comes in whole racks")
+
+
+def scaled(spec: NodePoolSpec, target: int) -> NodePoolSpec:
+    """The spec with another number of Nodes, in racks where that is what it counts."""
+    if spec.target_racks is None:
+        return spec.model_copy(update={"target_nodes": target})
+    return spec.model_copy(update={"target_racks": target // (spec.rack_size or RACK_SIZE)})
+
+
+def unscalable(spec: NodePoolSpec, target: int) -> Refusal | None:
+    """Why a target in racks cannot be scaled to so many Nodes; None where it can."""
+    size = spec.rack_size or RACK_SIZE
+    if spec.target_racks is None or not target % size:
+        return None
+    message = f"must be a multiple of {size}, the Nodes of one rack: this NodePool has targetRacks"
+    return Refusal("targetNodes", message)

@@ -57,9 +57,9 @@ def _undeliverable(spec: NodePoolSpec, instance: InstanceType, zone: str) -> Ite
             yield f"computeClass spot is not offered for the Superchip instance type {instance.id}"
         if ZONES[zone].access is not Access.GENERAL:
             yield f"computeClass spot is not offered in {zone}, which is no General Access zone"
-    if instance.rack_size and spec.target_nodes % instance.rack_size:
+    if instance.rack_size and spec.target % instance.rack_size:
         yield (
-            f"targetNodes {spec.target_nodes} is not a multiple of {instance.rack_size}, "
+            f"targetNodes {spec.target} is not a multiple of {instance.rack_size}, "
             f"the Nodes of one rack of {instance.id}"
         )
     if spec.affinity is None:

@@ -123,7 +123,8 @@ async def drive(url: str, work: Work, window: int) -> tuple[float, list[float]]:
             asyncio.create_task(publisher.publish(subject, content, {"Nats-Msg-Id": id}))
         )
     await asyncio.gather(*sending)
-    await asyncio.wait_for(watching, PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S):
+        await watching
     seconds = time.perf_counter() - began
     await objects.close()
     await connection.close()

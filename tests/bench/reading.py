@@ -113,5 +113,6 @@ async def _read(connection: Connection, name: str) -> None:
     subscription = await connection.subscribe(inbox, cb=count)
     pull = b'{"batch": %d, "no_wait": true}' % MESSAGES
     await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{name}", pull, reply=inbox)
-    await asyncio.wait_for(done.wait(), 60)
+    async with asyncio.timeout(60):
+        await done.wait()
     await subscription.unsubscribe()

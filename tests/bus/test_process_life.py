@@ -303,7 +303,8 @@ def test_a_service_that_waits_for_a_reply_of_the_server_stops_when_it_is_told_to
             url = f"nats://{HOST}:{listener.sockets[0].getsockname()[1]}"
             with launched("quota", server, tmp_path, free_port(), url=url) as replica:
                 # when a service that has sent one is told to stop
-                await asyncio.wait_for(greeted.wait(), 20)
+                async with asyncio.timeout(20):
+                    await greeted.wait()
                 await says(replica, "not ready: reading the newest snapshot")
                 os.kill(replica.pid, signal.SIGTERM)
 

@@ -451,3 +451,28 @@ def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: NatsSer
             assert await consumers(connection) == []
 
     asyncio.run(story())
+
+
+def test_a_task_that_reads_on_with_a_closed_reader_can_be_cancelled(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a task that reads on although its reader is closed
+            reader = Reader(connection, STREAM, [WANTED])
+            await reader.open()
+            await reader.close()
+
+            async def read_on() -> None:
+                while True:
+                    await reader.next()
+
+            task = asyncio.create_task(read_on())
+            await asyncio.sleep(0)
+
+            # when it is cancelled
+            task.cancel()
+
+            # then it ends
+            await asyncio.wait((task,), timeout=5)
+            assert task.cancelled()
+
+    asyncio.run(story())

@@ -153,7 +153,7 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
 def test_an_allocator_that_does_not_wait_for_its_grant_is_found() -> None:
     def evolve(state: AllocatorState, message: AllocatorInput, context: Context) -> AllocatorState:
         if isinstance(message, QuotaChecked | CapacityChecked) and message.key in state.pools:
-            target = state.pools[message.key].spec.target_nodes
+            target = state.pools[message.key].spec.target
             message = message.model_copy(update={"granted": target})
         if isinstance(message, QuotaChecked):
             message = message.model_copy(update={"reason": Quota.UNDER})

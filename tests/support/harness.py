@@ -105,14 +105,16 @@ class Harness(EventLog, ReadModel):
         zone: str = ZONE,
         labels: Mapping[str, str] | None = None,
         boot_s: float = 0,
+        **fields: float,
     ) -> None:
-        """Adds free machines to a zone."""
+        """Adds free machines to a zone; `fields` are further fields of the command."""
         for added in range(0, count, MACHINES_MAX):
             content = {
                 "instanceType": instance_type,
                 "count": min(MACHINES_MAX, count - added),
                 "labels": labels or {},
                 "bootSeconds": boot_s,
+                **fields,
             }
             self._send_accepted("AddMachines", zone_path(zone), content)
 
@@ -162,15 +164,17 @@ class Harness(EventLog, ReadModel):
         """Preempts a spot Node."""
         return self.send("PreemptNode", pool_path(pool), {"node": self.machine_name(node)})
 
+    def command_node(self, name: str, pool: str, node: str, **fields: object) -> str:
+        """Sends a command about a Node; `fields` are further fields of it."""
+        return self.send(name, pool_path(pool), {"node": self.machine_name(node), **fields})
+
     def lock(self, pool: str, node: str, job: str = "42") -> str:
         """Takes the lock of a Node for a Slurm job, as its prolog does."""
-        content = {"node": self.machine_name(node), "job": job}
-        return self.send("LockNode", pool_path(pool), content)
+        return self.command_node("LockNode", pool, node, job=job)
 
     def unlock(self, pool: str, node: str, job: str = "42") -> str:
         """Releases the lock of a Node, as the epilog of a Slurm job does."""
-        content = {"node": self.machine_name(node), "job": job}
-        return self.send("UnlockNode", pool_path(pool), content)
+        return self.command_node("UnlockNode", pool, node, job=job)
 
     # Commands to machines.
 

@@ -98,7 +98,7 @@ class LineModel:
         """Follows a message."""
         match message:
             case NodePoolValidated(pool=name, reason=Validated.VALID):
-                target = message.spec.target_nodes
+                target = message.spec.target
                 if not (name in self.names and target < self.targets[name]):
                     self._leave(name)
                     self.names.append(name)

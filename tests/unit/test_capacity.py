@@ -44,7 +44,7 @@ from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure, Reconciler
-from nodepool.state.inventory import TRIAGE, Inventory, in_whole_racks
+from nodepool.state.inventory import TRIAGE, Inventory
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -810,15 +810,6 @@ def test_what_completes_no_rack_cannot_be_had_however_many_machines_are_free() -
     assert short(story.grant("train", 17, Quota.OVER))[0] == "train NoneAvailable 0/17"
 
 
-@given(st.integers(0, 80), st.integers(0, 80))
-def test_what_is_given_of_a_rack_type_makes_whole_racks(held: int, free: int) -> None:
-    given_ = in_whole_racks(GB200, held, free)
-
-    assert 0 <= given_ <= free
-    assert not given_ or (held + given_) % 18 == 0
-    assert in_whole_racks(H100, held, free) == free
-
-
 # The rules for counting.
 
 
@@ -829,8 +820,8 @@ def test_the_share_of_a_pool_is_what_is_left_after_those_before_it() -> None:
     story.want("second", 2)
     pools = story.state.pools
 
-    assert share_of(story.state, pools[key("first")]) == (key("first"), Capacity.SUFFICIENT, 4)
-    assert share_of(story.state, pools[key("second")]) == (key("second"), Capacity.PARTIAL, 1)
+    assert share_of(story.state, pools[key("first")]) == Share(key("first"), Capacity.SUFFICIENT, 4)
+    assert share_of(story.state, pools[key("second")]) == Share(key("second"), Capacity.PARTIAL, 1)
 
 
 targets = st.lists(st.integers(0, 4), min_size=1, max_size=6)

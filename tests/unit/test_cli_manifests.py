@@ -35,7 +35,7 @@ def test_a_manifest_becomes_a_command_for_the_nodepool_it_names() -> None:
 
     assert manifest.place == "pools.yaml"
     assert manifest.command.pool == "training"
-    assert manifest.command.spec.target_nodes == 2
+    assert manifest.command.spec.target == 2
     assert not manifest.command.dry_run
 
 

@@ -264,7 +264,7 @@ def test_a_command_is_accepted_on_the_one_subject_that_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("spec", "field", "cause"),
     [
-        pytest.param({"targetNodes": None}, "targetNodes", "input should be a valid integer"),
+        pytest.param({"targetNodes": None}, "targetNodes", "is required"),
         pytest.param({"targetNodes": "5"}, "targetNodes", "input should be a valid integer"),
         pytest.param({"targetNodes": True}, "targetNodes", "input should be a valid integer"),
         pytest.param({"targetNodes": 5.0}, "targetNodes", "input should be a valid integer"),

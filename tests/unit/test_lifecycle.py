@@ -6,12 +6,12 @@ import pytest
 from immutables import Map
 
 from lifecycle import Hears, Says
+from lifecycle.changes import changed
 from lifecycle.decide import SERVICE, service
-from lifecycle.node import USUALLY, Node, changed
+from lifecycle.node import USUALLY, Node, Workload
 from lifecycle.node_events import listed
 from lifecycle.state import BOOT_MAX, State
-from lifecycle.template import NodeTemplate, first, following, labels, taints
-from lifecycle.workload import Workload
+from lifecycle.template import NodeTemplate, Standing, first, following, labels, taints
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
@@ -951,9 +951,13 @@ def test_what_the_control_plane_manages_wins_over_what_a_pool_asks_for() -> None
 def test_a_template_taints_cordoned_nodes_between_its_kind_and_its_own() -> None:
     tainted = template(node_taints=[RED])
 
-    assert taints(tainted, cordoned=False) == (GPU_TAINT, RED)
-    assert taints(template(node_taints=[CORDON, RED]), cordoned=True) == (GPU_TAINT, CORDON, RED)
-    assert taints(tainted, cordoned=True) == (GPU_TAINT, CORDON, RED)
+    assert taints(tainted, Standing()) == (GPU_TAINT, RED)
+    assert taints(template(node_taints=[CORDON, RED]), Standing(unschedulable=True)) == (
+        GPU_TAINT,
+        CORDON,
+        RED,
+    )
+    assert taints(tainted, Standing(unschedulable=True)) == (GPU_TAINT, CORDON, RED)
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
@@ -963,9 +967,9 @@ def test_a_node_has_one_taint_of_a_key_and_effect_and_the_managed_one_wins(
 ) -> None:
     repeated = taint.model_copy(update={"value": "mine"})
 
-    found = taints(template(node_taints=[repeated, RED]), cordoned=cordoned)
+    found = taints(template(node_taints=[repeated, RED]), Standing(unschedulable=cordoned))
 
-    assert found == taints(template(node_taints=[RED]), cordoned=cordoned)
+    assert found == taints(template(node_taints=[RED]), Standing(unschedulable=cordoned))
 
 
 def test_a_template_counts_its_changes() -> None:

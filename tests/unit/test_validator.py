@@ -259,7 +259,7 @@ def test_scaling_changes_the_target_alone() -> None:
     outputs = story.hears(scale(5))
 
     assert result(outputs) == ("configured", 2)
-    assert story.train.spec.target_nodes == 5
+    assert story.train.spec.target == 5
     assert dict(story.train.labels) == {"a": "b"}
     assert story.train.spec.node_labels == {"team": "ml"}
 
@@ -289,7 +289,7 @@ def test_a_repeated_command_has_its_outcome_and_does_nothing_more() -> None:
     again = story.hears(apply(3), id="mine")
 
     assert again == first[:1]
-    assert story.train.spec.target_nodes == 4
+    assert story.train.spec.target == 4
 
 
 @pytest.mark.parametrize(

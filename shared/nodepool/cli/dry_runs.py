@@ -9,6 +9,7 @@ from nodepool.client import Refused
 from nodepool.client.names import misnamed
 from nodepool.client.stored import desired_document, stored_document
 from nodepool.contract import grammar
+from nodepool.contract.catalog import RACK_SIZE
 from nodepool.contract.commands import ApplyNodePool, ScaleNodePool
 from nodepool.contract.outcomes import accepted
 
@@ -62,7 +63,10 @@ async def resulting_document(client: "Client", command: "Command", dry_run: DryR
     if isinstance(command, ScaleNodePool) and dry_run is not DryRun.NONE:
         spec = field(document, "spec")
         assert isinstance(spec, dict), "a spec is a map"
-        document["spec"] = {**spec, "targetNodes": command.target_nodes}
+        racks = command.target_nodes // (stored.spec.rack_size or RACK_SIZE)
+        in_racks = stored.spec.target_racks is not None
+        changed = {"targetRacks": racks} if in_racks else {"targetNodes": command.target_nodes}
+        document["spec"] = {**spec, **changed}
     shown = await client.get(NODEPOOL.bucket, name)
     # The status of an earlier NodePool of this name is not its own.
     if field(shown, "metadata", "uid") == stored.uid:

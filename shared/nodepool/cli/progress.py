@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nodepool.cli.documents import Document, condition, field, items, text
 from nodepool.cli.tables import is_deleting
 from nodepool.explanation.causes import blocking
-from nodepool.explanation.documents import facts
+from nodepool.explanation.documents import facts, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def progress(document: Document) -> Progress:
     if _is_current(document, "AtTarget") and condition(document, "AtTarget", "status") == "True":
         return Progress(f'nodepool "{name}" successfully rolled out', done=True)
     current = text(document, "status", "currentNodes") or "0"
-    target = text(document, "spec", "targetNodes")
+    target = target_of(document)
     blocked = [f"; {cause.clause}" for cause in blocking(facts(document))]
     missing = f"{current} of {target} Nodes{''.join(blocked)}"
     return Progress(f"{begin}: {missing}...", missing)

@@ -35,6 +35,19 @@ class ConditionShape(_Shape):
     log_position: int | None = None
 
 
+class RackStatusShape(_Shape):
+    """The counts of a NodePool in racks.
+
+    target: how many racks it is to have.
+    current: how many of its racks have joined the cluster whole.
+    queued: how many racks its quota allows it that it has no machines for yet.
+    """
+
+    target: int
+    current: int
+    queued: int
+
+
 class StatusShape(_Shape):
     """What has become of the NodePool so far; the control plane sets it.
 
@@ -42,12 +55,14 @@ class StatusShape(_Shape):
     current_nodes: how many of its Nodes have joined the cluster.
     in_progress: how many Nodes are assigned to it and have not joined yet.
     granted_nodes: how many Nodes its quota allows it.
+    rack_status: the same in racks, where its type comes in whole racks.
     """
 
     conditions: tuple[ConditionShape, ...]
     current_nodes: int
     in_progress: int
     granted_nodes: int
+    rack_status: RackStatusShape | None = None
 
 
 class NodePoolShape(_Shape):

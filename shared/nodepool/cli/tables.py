@@ -80,6 +80,13 @@ def is_deleting(document: Document) -> bool:
     return field(document, "metadata", "deletionTimestamp") is not None
 
 
+def _target(document: Document) -> str:
+    from nodepool.explanation.documents import target_of
+
+    in_racks = field(document, "spec", "targetRacks") is not None
+    return str(target_of(document)) if in_racks else text_at(document, "spec", "targetNodes")
+
+
 def _node_status(document: Document) -> str:
     ready = condition(document, "CWRegistered", "status") == "True"
     cordoned = field(document, "spec", "unschedulable") is True
@@ -113,7 +120,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
     NODEPOOL: (
         _NAME,
         Column("INSTANCE TYPE", _at("spec", "instanceType")),
-        Column("TARGET", _at("spec", "targetNodes")),
+        Column("TARGET", _target),
         Column("INPROGRESS", _at("status", "inProgress"), usual="0"),
         Column("CURRENT", _at("status", "currentNodes")),
         Column("VALIDATED", _verdict("Validated", TERMINATING), usual="Valid"),

@@ -63,7 +63,7 @@ class Commands(Session):
     async def scale(
         self, pool: str, target: int, *, version: str | None = None, dry_run: bool = False
     ) -> CommandAccepted:
-        """Sets `spec.targetNodes` of a NodePool.
+        """Sets `spec.targetNodes` of a NodePool, or `spec.targetRacks` where it has that.
 
         With `version` it is refused if the NodePool has changed since that resourceVersion.
         """
@@ -127,8 +127,12 @@ class Commands(Session):
         *,
         boot_seconds: float = 0,
         labels: Mapping[str, str] | None = None,
+        in_racks: bool = False,
     ) -> CommandAccepted:
-        """Adds at most `MACHINES_MAX` simulated machines to a zone, with these topology labels."""
+        """Adds at most `MACHINES_MAX` simulated machines to a zone, with these topology labels.
+
+        With `in_racks` each rack of them gets an NVLink domain of its own.
+        """
         return await self.send(
             AddMachines(
                 zone=zone,
@@ -136,6 +140,7 @@ class Commands(Session):
                 count=count,
                 labels=dict(labels or {}),
                 boot_seconds=boot_seconds,
+                in_racks=in_racks,
             )
         )
 

@@ -4,7 +4,7 @@ import asyncio
 
 from nodepool.client.commands import Commands
 from nodepool.client.errors import NoOutcome, Refused, Released, TimedOut
-from nodepool.contract.commands import LockNode, UnlockNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.decode import decode
 from nodepool.contract.events import CommandAccepted, NodeLockChanged
 from nodepool.contract.messages import Envelope

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 from nodepool.contract.suggest import did_you_mean
 
+RACK_SIZE: Final = 18
+"""How many machines are a rack as long as their type is unknown."""
+
 
 class Kind(StrEnum):
     """What a machine computes with, and the value of the label `node.coreweave.cloud/class`."""
@@ -82,6 +85,12 @@ def offered(instance_type: str, zone: str) -> bool:
     """
     entry = INSTANCE_TYPES.get(instance_type)
     return entry is not None and zone in entry.zones
+
+
+def rack_size(instance_type: str) -> int:
+    """How many machines of a type are a rack; 0 for one that comes one by one, or is unknown."""
+    entry = INSTANCE_TYPES.get(instance_type)
+    return entry.rack_size if entry is not None else 0
 
 
 def type_fault(name: str) -> str | None:

@@ -6,13 +6,29 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
+from nodepool.contract.commands_slurm import LockNode as LockNode
+from nodepool.contract.commands_slurm import UnlockNode as UnlockNode
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
 
-MachineFault = Literal["boot", "registration", "silence", "hang"]
+MachineFault = Literal[
+    "boot",
+    "registration",
+    "silence",
+    "hang",
+    "verification",
+    "xid",
+    "nvlink",
+    "gpu-lost",
+    "disk",
+    "kernel-deadlock",
+    "link-flap",
+    "kubelet",
+]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
-has booted, or joins its cluster and reports nothing more: no cordon, no drain, no Pod."""
+has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
+pass its verification. The others come while it is a Node; `contract.health` says what they are."""
 MACHINES_MAX = 500
 """The most machines that one command adds."""
 
@@ -47,9 +63,9 @@ class ApplyNodePool(Command, OfPool):
 
 
 class ScaleNodePool(Command, OfPool):
-    """Changes `spec.targetNodes` alone.
+    """Changes `spec.targetNodes` alone, or `spec.targetRacks` of a NodePool that has that.
 
-    target_nodes: how many Nodes the NodePool is to have.
+    target_nodes: how many Nodes the NodePool is to have; with racks a multiple of the rack's size.
     resource_version: refused where it is not the newest.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
@@ -114,6 +130,65 @@ class PreemptNode(Command, OfPool):
     node: str
 
 
+class CordonNode(Command, OfPool):
+    """Cordons a Node: nothing new is scheduled there, until `UncordonNode`.
+
+    node: its name.
+    reason: what `node.coreweave.cloud/cordonReason` names as its cause; without commas.
+    """
+
+    node: str
+    reason: str = "AdminCordon"
+
+
+class UncordonNode(Command, OfPool):
+    """Takes back what was asked for a Node: its cordon, its drain, its reboot.
+
+    Refused where the Node is cordoned for other causes only, which have to end by themselves.
+
+    node: its name.
+    """
+
+    node: str
+
+
+class DrainNode(Command, OfPool):
+    """Cordons a Node and ends what runs there; an unhealthy one is then cured, or replaced.
+
+    node: its name.
+    force: whether no Pod may block the drain; Pods keep their grace period.
+    reason: as in `CordonNode`.
+    """
+
+    node: str
+    force: bool = False
+    reason: str = "AdminDrain"
+
+
+class RebootNode(Command, OfPool):
+    """Reboots a Node in its NodePool, once nothing runs there that blocks; not cordoned until then.
+
+    node: its name.
+    force: whether its power is reset at once, whatever runs there.
+    """
+
+    node: str
+    force: bool = False
+
+
+class ReserveNode(Command, OfPool):
+    """Changes what a Node is reserved for; nothing new is scheduled there until that is so.
+
+    It changes once nothing runs there.
+
+    node: its name.
+    reserved_desired: `control-plane`, or the organisation of the NodePool.
+    """
+
+    node: str
+    reserved_desired: str
+
+
 class AddMachines(Command, OfZone):
     """Adds simulated machines to a zone; their names are `g` and six hex digits, counted upwards.
 
@@ -121,12 +196,23 @@ class AddMachines(Command, OfZone):
     labels: their topology labels.
     count: how many.
     boot_seconds: how long each takes to boot, in seconds.
+    verify_seconds: how long each is verified after a boot, in seconds; 0 for no verification.
+    failures_per_day: how often each fails while it is a Node, on average; 0 for never.
+    repair_seconds: how long each is in triage until it is free again, in seconds; 0 for ever.
+    seed: makes the failures of these machines others than those of machines with another seed.
+    in_racks: whether each rack of them gets an NVLink domain of its own, as the topology label
+        `ds.coreweave.com/nvlink.domain`; `count` is then a multiple of the rack's size.
     """
 
     instance_type: str
     count: Annotated[int, Field(ge=1, le=MACHINES_MAX)]
     labels: Mapping[str, str] = {}
     boot_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0
+    verify_seconds: Annotated[float, Field(ge=0, le=3_600)] = 0
+    failures_per_day: Annotated[float, Field(ge=0, le=1_000)] = 0
+    repair_seconds: Annotated[float, Field(ge=0, le=2_592_000)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    in_racks: bool = False
 
 
 class RepairMachine(Command, OfMachine):
@@ -136,7 +222,8 @@ class RepairMachine(Command, OfMachine):
 class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
-    fault: how it fails. A machine that is a Node already hangs at once.
+    fault: how it fails. A machine that is a Node already hangs at once, and has any fault at once
+        that comes while it is a Node.
     times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """
@@ -187,54 +274,11 @@ class DeletePod(Command, OfPool):
     grace_s: Seconds | None = None
 
 
-class LockNode(Command, OfPool):
-    """Takes the lock of a Node for a Slurm job: the prolog of the job.
-
-    Pods that do not tolerate the lock are evicted; when the last of them is gone, `NodeLockChanged`
-    says that the Node is locked. If the job has the lock or waits for it, that event is said again.
-    Refused for a Node that another job has locked, that is not in production, or that leaves.
-
-    node: its name.
-    job: the id of the job.
-    """
-
-    node: str
-    job: str
-
-
-class UnlockNode(Command, OfPool):
-    """Releases the lock of a Node, or ends the wait for it: the epilog of a Slurm job.
-
-    Refused where another job has the lock; a Node without a lock stays as it is.
-
-    node: its name.
-    job: the id of the job that took the lock.
-    """
-
-    node: str
-    job: str
-
-
 COMMANDS = frozenset(
-    kind.__name__
-    for kind in (
-        RegisterCluster,
-        ApplyNodePool,
-        ScaleNodePool,
-        DeleteNodePool,
-        SetQuota,
-        DeleteQuota,
-        FindCapacity,
-        PreemptNode,
-        AddMachines,
-        RepairMachine,
-        BreakMachine,
-        RunPod,
-        StopPod,
-        CreatePod,
-        DeletePod,
-        LockNode,
-        UnlockNode,
-    )
+    name
+    for name, kind in tuple(globals().items())
+    if isinstance(kind, type)
+    and issubclass(kind, Command)
+    and kind.__module__ != Command.__module__
 )
 """The name of every command; a command of any other name is refused."""

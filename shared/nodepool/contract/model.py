@@ -5,12 +5,14 @@ https://docs.coreweave.com/products/cks/reference/node-pool.
 """
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nodepool.contract.affinity import Affinity
+from nodepool.contract.catalog import RACK_SIZE, rack_size
 
 API_VERSION: Final = "compute.coreweave.com/v1alpha1"
 KIND: Final = "NodePool"
@@ -80,7 +82,8 @@ class Image(Value):
 class Lifecycle(Value):
     """How Nodes leave a NodePool.
 
-    disable_unhealthy_node_eviction: kept and shown; it has no effect here.
+    disable_unhealthy_node_eviction: whether an unhealthy Node is cordoned and reported only, until
+        a command asks for more; else what runs there ends, and it is rebooted or replaced.
     scale_down_strategy: which Nodes may be removed when the NodePool shrinks.
     """
 
@@ -143,7 +146,8 @@ class NodePoolSpec(Value):
     """The desired state of a NodePool.
 
     instance_type: the type of its Nodes.
-    target_nodes: how many Nodes it is to have.
+    target_nodes: how many Nodes it is to have; this or `targetRacks` is required.
+    target_racks: how many racks it is to have instead, of a type that comes in whole racks.
     autoscaling: whether an autoscaler may set the target.
     min_nodes, max_nodes: the bounds within which it may; they mean nothing without autoscaling.
     lifecycle: how Nodes leave it.
@@ -156,7 +160,8 @@ class NodePoolSpec(Value):
     """
 
     instance_type: Annotated[str, Field(min_length=1, max_length=63)]
-    target_nodes: Count
+    target_nodes: Count | None = None
+    target_racks: Annotated[int, Field(ge=0, le=NODES_MAX // RACK_SIZE)] | None = None
     min_nodes: Count | None = None
     max_nodes: Count | None = None
     autoscaling: bool = False
@@ -169,6 +174,32 @@ class NodePoolSpec(Value):
     region: str | None = None
     affinity: Affinity | None = None
     scheduling_priority: SchedulingPriority | None = None
+
+    @model_validator(mode="after")
+    def _has_one_target(self) -> Self:
+        """Raises where there is no target, or more than one, naming the field as it is written."""
+        if (self.target_nodes is None) is not (self.target_racks is None):
+            return self
+        fault = InitErrorDetails(type="missing", loc=("targetNodes",), input=None)
+        if self.target_nodes is not None:
+            text = "cannot be given beside targetNodes; leave one of the two out"
+            error, place = PydanticCustomError("both", text), ("targetRacks",)
+            fault = InitErrorDetails(type=error, loc=place, input=None)
+        raise ValidationError.from_exception_data("NodePoolSpec", [fault])
+
+    @property
+    def target(self) -> int:
+        """How many Nodes it is to have, whichever way it says so."""
+        return self.target_nodes if self.target_nodes is not None else self._target_of_racks
+
+    @property
+    def _target_of_racks(self) -> int:
+        return (self.target_racks or 0) * (self.rack_size or RACK_SIZE)
+
+    @property
+    def rack_size(self) -> int:
+        """How many of its Nodes are a rack; 0 for a type that comes one by one, or is unknown."""
+        return rack_size(self.instance_type)
 
     @property
     def priority(self) -> int:
@@ -205,6 +236,8 @@ class NodePhase(StrEnum):
     CORDONED = "cordoned"
     DRAINING = "draining"
     DELETED = "deleted"
+    VERIFYING = "verifying"
+    REBOOTING = "rebooting"
 
 
 class RemovalReason(StrEnum):
@@ -214,6 +247,17 @@ class RemovalReason(StrEnum):
     POOL_DELETED = "PoolDeleted"
     PREEMPTED = "Preempted"
     UNHEALTHY = "Unhealthy"
+
+
+class NodeAction(StrEnum):
+    """What is to be done, or is being done, to a Node that stays in its NodePool.
+
+    The values of the reboots are those of the label `node.coreweave.cloud/state` during them.
+    """
+
+    DRAIN = "drain"
+    REBOOT = "production-reboot"
+    POWERRESET = "production-powerreset"
 
 
 ConditionStatus = Literal["True", "False", "Unknown"]

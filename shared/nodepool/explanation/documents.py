@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
 
 Document = Mapping[str, object]
@@ -55,12 +56,20 @@ def facts(
     )
 
 
+def target_of(pool: object) -> int:
+    """How many Nodes the document of a NodePool wants, in Nodes or in racks."""
+    racks = _number(pool, "spec", "targetRacks")
+    if not racks:
+        return _number(pool, "spec", "targetNodes")
+    return racks * (rack_size(_text(pool, "spec", "instanceType")) or RACK_SIZE)
+
+
 def _own(pool: object) -> Facts:
     """What the document of the NodePool says itself."""
     return Facts(
         name=_text(pool, "metadata", "name"),
         instance_type=_text(pool, "spec", "instanceType"),
-        target=_number(pool, "spec", "targetNodes"),
+        target=target_of(pool),
         current=_number(pool, "status", "currentNodes"),
         in_progress=_number(pool, "status", "inProgress"),
         granted=_number(pool, "status", "grantedNodes"),

@@ -94,7 +94,8 @@ class Runtime(Generic[S, I, O]):
                     failures = failures + 1 if clock() - began < STABLE_S else 1
                     pause = pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random())
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(stop.wait(), pause)
+                        async with asyncio.timeout(pause):
+                            await stop.wait()
         finally:
             saying.cancel()
             self.telemetry.close()

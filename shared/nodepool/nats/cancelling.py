@@ -11,8 +11,8 @@ AGAIN_S = 0.1
 async def cancel(task: "asyncio.Task[T]") -> None:
     """Cancels a task, and returns once it has ended; does nothing to one that has.
 
-    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with its result, see
-    https://github.com/python/cpython/issues/86296, so that one may not be enough.
+    `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation that comes together
+    with its result (https://github.com/python/cpython/issues/86296), so one may not be enough.
     """
     while not task.done():
         task.cancel()

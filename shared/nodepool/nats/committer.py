@@ -75,7 +75,8 @@ class Committer:
             await self._connection.publish(
                 proposal.subject, proposal.record(), reply=inbox, headers=dict(headers)
             )
-            return stored_position(await asyncio.wait_for(self._reply, REPLY_TIMEOUT_S))
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return stored_position(await self._reply)
         except (NatsError, OSError, TimeoutError) as error:
             raise InDoubt(f"the commit may or may not be stored: {error}") from error
         finally:

@@ -77,6 +77,7 @@ class Publisher:
         """Stores a message and returns its position; raises Conflict, InDoubt or ServerRefusal."""
         stored = await self.send(subject, content, headers)
         try:
-            return await asyncio.wait_for(stored, REPLY_TIMEOUT_S)
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await stored
         except TimeoutError as error:
             raise InDoubt(f"{subject} may or may not be stored: no reply") from error

@@ -147,7 +147,8 @@ class ReadModelWriter(Generic[S, I]):
             except (InDoubt, StreamChanged, NatsError, OSError):
                 self._is_current = False
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._hurry.wait()
             pause_s = min(2 * pause_s, RETRY_MAX_S)
             self._wake.set()
 

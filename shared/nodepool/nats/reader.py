@@ -137,17 +137,19 @@ class Reader:
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """The messages that have arrived, at least one; none after `timeout_s` seconds."""
-        if not self._buffer and not self._closed:
+        if self._closed:
+            await asyncio.sleep(0)  # So that a task which reads on can be cancelled.
+        elif not self._buffer:
             self._arrived.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._arrived.wait()
         return await self.take()
 
     async def take(self) -> list[Entry]:
         """The messages that have arrived, without waiting; raises what `verify` raised."""
         self._raise_change()
-        entries = list(self._buffer)
-        self._buffer.clear()
+        entries, self._buffer = list(self._buffer), deque()
         await self._pull()
         return entries
 
@@ -248,8 +250,7 @@ class Reader:
         if not message.reply:
             await self._receive_status(message)
             return
-        delivery = delivery_of(message.reply)
-        if delivery.consumer != self._consumer:
+        if (delivery := delivery_of(message.reply)).consumer != self._consumer:
             return  # Of a consumer that was given up.
         self._last_sign_of_life = asyncio.get_running_loop().time()
         self._received += 1
@@ -269,8 +270,7 @@ class Reader:
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
         """Whether a message is wanted; one that is not makes room for another right away."""
-        kept = filtering.filtered or self._wants is None or self._wants(subject)
-        if not kept:
+        if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
             filtering.dropped()
             if self._requested - self._received <= PULL:
                 await self._pull()

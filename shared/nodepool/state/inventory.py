@@ -1,6 +1,7 @@
 """Which machines there are, and which NodePool holds each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -14,6 +15,7 @@ from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, Ma
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
 from nodepool.state.label_index import LabelIndex
 from nodepool.state.queue import Queue
+from nodepool.state.racks import Counts, deliveries, domain_of
 
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
@@ -38,6 +40,16 @@ class Machine:
         """The offering it belongs to."""
         return offering_key(self.zone, self.instance_type)
 
+    @property
+    def comes_in_racks(self) -> bool:
+        """Whether it can only be had with the others of its rack."""
+        return INSTANCE_TYPES[self.instance_type].rack_size > 0
+
+    @property
+    def domain(self) -> str:
+        """Its NVLink domain; empty for one without."""
+        return domain_of(self.labels)
+
 
 class _Shelf(NamedTuple):
     """The free machines of an offering in their order, the place of each, and their labels."""
@@ -51,12 +63,15 @@ class _Shelf(NamedTuple):
 class Inventory:
     """All machines; and the free ones of each offering, in the order in which they became free.
 
+    Those of a type that comes in racks are also kept by their NVLink domain, in `racks`.
+
     It remembers what was computed of its free machines, so an affinity is evaluated once for as
     long as they stay the same.
     """
 
     machines: Map[MachineKey, Machine] = Map()
     free: Map[OfferingKey, Queue[MachineKey]] = Map()
+    racks: Map[OfferingKey, Map[str, Queue[MachineKey]]] = Map()
 
     def add(self, event: MachineAdded) -> "Inventory":
         """The inventory with a new machine, free; one that is known already stays as it is."""
@@ -95,7 +110,21 @@ class Inventory:
     def _with(self, key: MachineKey, machine: Machine) -> "Inventory":
         queue: Queue[MachineKey] = self.free.get(machine.offering, Queue())
         queue = queue.drop(key) if machine.holder else queue.put(key)
-        return Inventory(self.machines.set(key, machine), self.free.set(machine.offering, queue))
+        racks = self._in_rack(key, machine) if machine.comes_in_racks else self.racks
+        free = self.free.set(machine.offering, queue)
+        return Inventory(self.machines.set(key, machine), free, racks)
+
+    def _in_rack(
+        self, key: MachineKey, machine: Machine
+    ) -> Map[OfferingKey, Map[str, Queue[MachineKey]]]:
+        domains = self.racks.get(machine.offering, Map())
+        queue: Queue[MachineKey] = domains.get(machine.domain, Queue())
+        queue = queue.drop(key) if machine.holder else queue.put(key)
+        if len(queue):
+            domains = domains.set(machine.domain, queue)
+        elif machine.domain in domains:
+            domains = domains.delete(machine.domain)
+        return self.racks.set(machine.offering, domains)
 
     def count(self, offering: OfferingKey) -> int:
         """How many machines of an offering are free."""
@@ -134,6 +163,7 @@ class FreeMachines:
         self._taken: set[MachineKey] = set()
         self._gone = 0
         self._unmarked: list[MachineKey] = []
+        self._gone_of = Counter[str]()
 
     def count(self, affinity: Affinity | None) -> int:
         """How many that are left satisfy an affinity; None accepts all."""
@@ -151,6 +181,33 @@ class FreeMachines:
         self._taken.update(keys)
         self.left -= len(keys)
         return keys
+
+    def by_domain(self, affinity: Affinity | None) -> dict[str, int]:
+        """How many that are left satisfy an affinity, of each NVLink domain."""
+        queues = self._inventory.racks.get(self._offering, Map())
+        if affinity is None:
+            gone = self._gone_of
+            return {domain: len(queue) - gone[domain] for domain, queue in queues.items()}
+        fits = self._fits(affinity)
+        return {domain: sum(map(fits, queue)) for domain, queue in queues.items()}
+
+    def take_of(self, domain: str, affinity: Affinity | None, count: int) -> list[MachineKey]:
+        """At most so many of a domain that satisfy an affinity, which are not left then."""
+        queue = self._inventory.racks.get(self._offering, Map()).get(domain, Queue())
+        left = (key for key in queue if key not in self._taken)
+        keys = list(islice(filter(self._fits(affinity), left), count))
+        self._unmarked += keys
+        self._taken.update(keys)
+        self._gone_of[domain] += len(keys)
+        self.left -= len(keys)
+        return keys
+
+    def _fits(self, affinity: Affinity | None) -> Callable[[MachineKey], bool]:
+        """Whether a machine is left that satisfies an affinity."""
+        if affinity is None:
+            return lambda _: True
+        fitting, places = self._fitting(affinity), self._inventory.indexed(self._offering).places
+        return lambda key: bool(fitting >> places[key] & 1)
 
     def _fitting(self, affinity: Affinity) -> int:
         shelf = self._inventory.indexed(self._offering)
@@ -170,14 +227,16 @@ class FreeMachines:
         return taken
 
 
-def in_whole_racks(instance_type: str, held: int, count: int) -> int:
-    """How many of `count` machines a NodePool that holds `held` can be given.
+def take_racks(
+    free: FreeMachines, affinity: Affinity | None, size: int, goal: int, held: Counts
+) -> list[MachineKey]:
+    """The machines of a type that comes in racks which a NodePool can be given; none is left then.
 
-    A type that comes in racks is never delivered in part: with these machines the NodePool has
-    whole racks. One that lost a machine of a rack is given as many as complete it.
+    size: the machines of a rack.
+    goal, held: how many Nodes it may have in all, and has of each NVLink domain.
     """
-    size = INSTANCE_TYPES[instance_type].rack_size
-    return max(0, (held + count) // size * size - held) if size else count
+    parts = deliveries(size, goal, held, free.by_domain(affinity))
+    return [key for part in parts for key in free.take_of(part.domain, affinity, part.machines)]
 
 
 def labels_of(machine: Machine) -> dict[str, str]:

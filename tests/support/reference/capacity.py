@@ -79,7 +79,7 @@ class Demand:
     @property
     def missing(self) -> int:
         """How many Nodes it has not got of those that it was granted."""
-        return max(0, min(self.granted, self.spec.target_nodes) - self.held)
+        return max(0, min(self.granted, self.spec.target) - self.held)
 
     @property
     def wanted(self) -> int:

@@ -59,7 +59,7 @@ def faults(
 def _object(pool: Desired, document: Shown) -> Iterator[str]:
     metadata = document["metadata"]
     shown = (metadata["generation"], document["spec"]["targetNodes"], metadata.get("labels", {}))
-    wanted = (pool.generation, pool.spec.target_nodes, pool.labels)
+    wanted = (pool.generation, pool.spec.target, pool.labels)
     if shown != wanted:
         yield f"{pool.key} shows generation, target and labels {shown}, not {wanted}"
 
@@ -87,7 +87,7 @@ def _at_target(current: int, pool: Desired, conditions: Mapping[str, Shown]) -> 
     What could not be determined comes last.
     The message for too many Nodes says what it waits for, and is not laid down here.
     """
-    target = pool.spec.target_nodes
+    target = pool.spec.target
     if current == target:
         return AtTarget.TARGET_MET.value, HEALTHY[AtTarget.TARGET_MET]
     if current > target:

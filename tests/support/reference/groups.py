@@ -86,7 +86,7 @@ class Group:
         What an invalid spec wants is not known.
         """
         wants = self.valid and not self.deleting
-        return wants and len(self.members) <= self.spec.target_nodes
+        return wants and len(self.members) <= self.spec.target
 
     @property
     def is_silent(self) -> bool:
@@ -108,6 +108,6 @@ class Group:
     @property
     def owes(self) -> bool:
         """Whether Nodes are leaving that it needs."""
-        lacks = len(self.staying) < self.spec.target_nodes
+        lacks = len(self.staying) < self.spec.target
         may_grow = self.valid and not self.deleting and not self.failing
         return may_grow and lacks and bool(self.spareable)

@@ -114,7 +114,7 @@ class NodesModel:
                 group = self.groups[uid]
                 if message.generation == group.version.generation:
                     group.granted, group.within_quota = message.granted, message.reason == "Under"
-                    if group.level is None and not group.spec.target_nodes:
+                    if group.level is None and not group.spec.target:
                         group.level = 0
             case CWNodeDeleted() | CWNodeRegistrationFailed():
                 self._left(message)
@@ -181,7 +181,7 @@ class NodesModel:
         if group is None or member is None:
             return
         if message.removal is RemovalReason.SCALE_DOWN:
-            staying, target = group.staying, group.spec.target_nodes
+            staying, target = group.staying, group.spec.target
             if len(staying) <= target or not group.valid:
                 self._fault(group, f"removes {member.node} and keeps {len(staying)} of {target}")
             idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
@@ -199,7 +199,7 @@ class NodesModel:
                 self._removed(group, message)
             case CWNodeRequestQueued(count=count):
                 group.places = len(group.members) + count
-                missing = min(group.granted, group.spec.target_nodes) - len(group.members)
+                missing = min(group.granted, group.spec.target) - len(group.members)
                 if count != missing or group.deleting:
                     self._fault(group, f"requests {count} Nodes and lacks {missing}")
                 group.level = message.granted if group.level is None else group.level
@@ -217,7 +217,7 @@ class NodesModel:
         before, after = message.before, message.after
         is_up = isinstance(message, CWNodePoolScaledUp)
         is_right = after > before if is_up else after < before
-        if before != group.level or not is_right or after != group.spec.target_nodes:
+        if before != group.level or not is_right or after != group.spec.target:
             way = "up" if is_up else "down"
             self._fault(group, f"is scaled {way} {before} to {after}, last to {group.level}")
         group.level = after
@@ -225,7 +225,7 @@ class NodesModel:
             group.places, group.removed = min(group.places, after), None
 
     def _begun(self, group: Group, count: int) -> None:
-        surplus = len(group.staying) - group.spec.target_nodes
+        surplus = len(group.staying) - group.spec.target
         expected = {len(group.members), len(group.staying)} if group.deleting else {surplus}
         if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
@@ -245,7 +245,7 @@ def faults(model: NodesModel) -> Iterator[str]:
     """What was wrong on the way, and removals and scalings that have not ended."""
     yield from model.faults
     for group in model.groups.values():
-        leaving, target = len(group.members) - len(group.staying), group.spec.target_nodes
+        leaving, target = len(group.members) - len(group.staying), group.spec.target
         if not group.valid or group.deleting or leaving or len(group.staying) > target:
             continue
         if group.removed:

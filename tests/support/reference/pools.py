@@ -134,9 +134,9 @@ def fault_of(spec: NodePoolSpec, zone: str) -> str:
         return f"instance type {kind.id} is not offered in zone {zone}"
     if kind.superchip and spec.compute_class is ComputeClass.SPOT:
         return f"computeClass spot is not offered for the Superchip instance type {kind.id}"
-    if kind.rack_size and spec.target_nodes % kind.rack_size:
+    if kind.rack_size and spec.target % kind.rack_size:
         return (
-            f"targetNodes {spec.target_nodes} is not a multiple of {kind.rack_size}, "
+            f"targetNodes {spec.target} is not a multiple of {kind.rack_size}, "
             f"the Nodes of one rack of {kind.id}"
         )
     labels = affinity.machine_labels(kind, ZONES[zone])

@@ -84,7 +84,7 @@ class Part:
     @property
     def target(self) -> int:
         """How many Nodes it wants."""
-        return self.version.spec.target_nodes
+        return self.version.spec.target
 
     @property
     def eligible(self) -> bool:
@@ -242,8 +242,8 @@ class QuotaModel:
         if not part.eligible:
             part.place = None
         elif part.place is not None:
-            smaller = version.spec.target_nodes < before.spec.target_nodes
-            alike = {"target_nodes": version.spec.target_nodes}
+            smaller = version.spec.target < before.spec.target
+            alike = {"target_nodes": version.spec.target}
             same = before.spec.model_copy(update=alike) == version.spec
             alone = (
                 same

@@ -78,7 +78,7 @@ class Batches:
         use, preempt = partial(self._run_pod, stay), partial(self._preempt, stay)
         keep = partial(self._scale, pool, pool.held)
         grow = partial(self._scale, pool, pool.held + 1)
-        shrink = partial(self._scale, pool, pool.spec.target_nodes - 1)
+        shrink = partial(self._scale, pool, pool.spec.target - 1)
         orders: tuple[tuple[Order, ...], ...] = (
             (use,),
             (preempt,),
@@ -141,7 +141,7 @@ class Batches:
 
     def _down_and_up(self, pool: Pool) -> None:
         """It wants its Nodes again when some of them are gone, and others still run something."""
-        target = max(pool.held, pool.spec.target_nodes)
+        target = max(pool.held, pool.spec.target)
         stays = self._joined(pool)
         if stays and self.random.random() < 0.8:
             self._run_pod(stays[0])

@@ -56,17 +56,17 @@ def apply(settings: Settings, files: Files, output: Output) -> int:
 @files_options(FILES_HELP)
 @click.option("--instance-type", metavar="TYPE", help="The type of the Nodes.")
 @click.option("--target", "--replicas", type=COUNT, metavar="N", help="The number of Nodes.")
+@click.option("--racks", type=COUNT, metavar="N", help="Instead of --target: the number of racks.")
 @click.option("--compute-class", metavar="CLASS", help="spot for Nodes that may be preempted.")
 @output_options()
 @click.pass_obj
 def create(
     settings: Settings,
+    /,
     what: tuple[str, ...],
     files: Files,
     output: Output,
-    instance_type: str | None,
-    target: int | None,
-    compute_class: str | None,
+    **flags: str | int | None,
 ) -> int:
     """Create NodePools that do not exist yet, from manifests or from flags.
 
@@ -74,11 +74,6 @@ def create(
 
     With --dry-run=client -o yaml it prints a manifest, and needs no server.
     """
-    flags = {
-        "instance_type": instance_type,
-        "target": target,
-        "compute_class": compute_class,
-    }
     commands, places = _created(parse_names(what, (NODEPOOL,))[1] if what else [], files, flags)
     if output.dry_run is DryRun.CLIENT and not output.format.is_table:
         _print_manifests(commands, output)
@@ -139,10 +134,14 @@ def _created(
         return [_new(command) for command in commands], _places(manifests)
     if len(names) != 1:
         raise click.UsageError("NAME: write either nodepool and one NAME, or -f FILE")
-    for flag in ("instance_type", "target"):
+    target = "target" if flags["racks"] is None else "racks"
+    for flag in ("instance_type", target):
         if flags[flag] is None:
             raise click.UsageError(f"--{flag.replace('_', '-')}: is required")
-    spec = {"instanceType": flags["instance_type"], "targetNodes": flags["target"]}
+    spec = {"instanceType": flags["instance_type"]}
+    for flag, field in (("target", "targetNodes"), ("racks", "targetRacks")):
+        if flags[flag] is not None:
+            spec[field] = flags[flag]
     if flags["compute_class"] is not None:
         spec["computeClass"] = flags["compute_class"]
     body = {

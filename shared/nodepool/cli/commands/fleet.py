@@ -37,7 +37,13 @@ def _labels(_: click.Context, option: click.Parameter, values: tuple[str, ...]) 
 @fleet.command()
 @click.argument("zone")
 @click.argument("instance_type", metavar="TYPE")
-@click.argument("count", type=click.IntRange(1, 1_000_000))
+@click.argument("count", type=click.IntRange(1, 1_000_000), required=False)
+@click.option(
+    "--racks",
+    type=click.IntRange(1, 50_000),
+    metavar="N",
+    help="Instead of COUNT: so many racks, each with an NVLink domain of its own.",
+)
 @click.option(
     "--boot-seconds",
     type=click.FloatRange(0, 86_400),
@@ -58,21 +64,32 @@ def add(
     settings: Settings,
     zone: str,
     instance_type: str,
-    count: int,
+    count: int | None,
+    racks: int | None,
     boot_seconds: float,
     label: dict[str, str],
 ) -> int:
     """Add machines of a type to a zone."""
+    if (count is None) is (racks is None):
+        raise click.UsageError("COUNT: write either COUNT or --racks N")
 
     async def work(client: "Client") -> None:
+        from nodepool.contract.catalog import RACK_SIZE, rack_size
         from nodepool.contract.commands import MACHINES_MAX
 
-        for added in range(0, count, MACHINES_MAX):
-            batch = min(MACHINES_MAX, count - added)
+        size = rack_size(instance_type) or RACK_SIZE
+        total = count if count is not None else (racks or 0) * size
+        most = MACHINES_MAX if racks is None else MACHINES_MAX // size * size
+        for added in range(0, total, most):
             await client.add_machines(
-                zone, instance_type, batch, boot_seconds=boot_seconds, labels=label
+                zone,
+                instance_type,
+                min(most, total - added),
+                boot_seconds=boot_seconds,
+                labels=label,
+                in_racks=racks is not None,
             )
-        print_text(f"zone/{zone} {count} {instance_type} added")
+        print_text(f"zone/{zone} {total} {instance_type} added")
 
     return settings.run(work)
 

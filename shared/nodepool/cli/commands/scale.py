@@ -25,9 +25,11 @@ CURRENT_HELP = "Change a NodePool only if this is its target now."
     "--replicas",
     "target",
     type=COUNT,
-    required=True,
     metavar="N",
     help="The new number of Nodes.",
+)
+@click.option(
+    "--racks", type=COUNT, metavar="N", help="The new number of racks, instead of --target."
 )
 @click.option(
     "--current-target", "--current-replicas", "current", type=COUNT, metavar="N", help=CURRENT_HELP
@@ -38,7 +40,8 @@ CURRENT_HELP = "Change a NodePool only if this is its target now."
 def scale(
     settings: Settings,
     targets: Targets,
-    target: int,
+    target: int | None,
+    racks: int | None,
     current: int | None,
     version: str | None,
     output: Output,
@@ -47,18 +50,29 @@ def scale(
 
     nodepool scale nodepool training --target 12
     """
+    if (target is None) is (racks is None):
+        raise click.UsageError("Missing option '--target': write either --target N or --racks N")
 
     async def work(client: "Client") -> int:
         code, commands = DONE, []
         for name in await targets.find(client):
             try:
-                commands.append(await _command(client, name, target, current, version))
+                nodes = await _nodes(client, name, racks) if target is None else target
+                commands.append(await _command(client, name, nodes, current, version))
             except CliError as error:
                 code = report(error, f'nodepool "{name}"')
         how = Reporting(lambda name, _: change_line(name, "scaled"), output)
         return (await send(client, commands, how))[0] or code
 
     return settings.run(work)
+
+
+async def _nodes(client: "Client", name: str, racks: int | None) -> int:
+    """How many Nodes so many racks are."""
+    spec = (await client.stored(name)).spec
+    if not spec.rack_size:
+        raise CliError(f"--racks: {spec.instance_type} does not come in racks; use --target")
+    return (racks or 0) * spec.rack_size
 
 
 async def _command(
@@ -70,8 +84,8 @@ async def _command(
     if current is not None:
         stored = await client.find_stored(name)
         if stored is not None:
-            if stored.spec.target_nodes != current:
-                raise CliError(f"its target is {stored.spec.target_nodes}, not {current}")
+            if stored.spec.target != current:
+                raise CliError(f"its target is {stored.spec.target}, not {current}")
             version = version or str(stored.version)
     return ScaleNodePool(
         org=client.org,

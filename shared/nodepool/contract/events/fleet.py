@@ -1,10 +1,13 @@
 """What the fleet says: what is observed of machines and of the Nodes that they are."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.messages import Event, OfMachine, OfPool
+from nodepool.contract.model import ConditionStatus
 from nodepool.contract.pods import Pod
 
 PodPhase = Literal["Pending", "Running", "Terminating", "Gone"]
@@ -19,6 +22,7 @@ class MachineAdded(Event, OfMachine):
 
     instance_type, labels: its type and its topology labels.
     boot_seconds: how long it takes to boot, in seconds, where it is simulated.
+    verify_seconds, failures_per_day, repair_seconds, seed: as in the command `AddMachines`.
     """
 
     speaker: ClassVar[str] = "fleet"
@@ -26,6 +30,10 @@ class MachineAdded(Event, OfMachine):
     instance_type: str
     labels: Mapping[str, str] = {}
     boot_seconds: float = 0
+    verify_seconds: float = 0
+    failures_per_day: float = 0
+    repair_seconds: float = 0
+    seed: int = 0
 
 
 class MachineBroken(Event, OfMachine):
@@ -48,20 +56,62 @@ class MachineRepaired(Event, OfMachine):
 
 
 class MachineBooted(Event, OfMachine):
-    """A machine has booted for this assignment, and can join its cluster."""
+    """A machine has booted for this assignment, and can join its cluster, or is back in it.
+
+    boot: the number of the reboot in this assignment; 0 for the boot that it began with.
+    verifying: whether its verification follows, after which comes a `NodeVerified`.
+    """
 
     speaker: ClassVar[str] = "fleet"
 
     assignment: int
+    boot: int = 0
+    verifying: bool = False
 
 
 class MachineFailed(Event, OfMachine):
-    """A machine did not boot for this assignment, or could not join; `cause` says which and why."""
+    """A machine did not boot for this assignment, or could not join; `cause` says which and why.
+
+    boot: as in `MachineBooted`.
+    """
 
     speaker: ClassVar[str] = "fleet"
 
     assignment: int
     cause: str
+    boot: int = 0
+
+
+class NodeVerified(Event, OfMachine):
+    """The verification of a Node after a boot is over.
+
+    assignment, boot: which boot it was, as in `MachineBooted`.
+    passed: whether the Node may go into production.
+    cause: why it did not pass.
+    """
+
+    speaker: ClassVar[str] = "fleet"
+
+    assignment: int
+    boot: int
+    passed: bool
+    cause: str = ""
+
+
+class NodeConditionChanged(Event, OfMachine):
+    """A condition of a Node, as a node problem detector or the cluster itself reports it, changed.
+
+    assignment: the assignment that it is in.
+    type, status, reason, message: those of the condition.
+    """
+
+    speaker: ClassVar[str] = "fleet"
+
+    assignment: int
+    type: Annotated[str, Field(max_length=316)]
+    status: ConditionStatus
+    reason: str
+    message: str
 
 
 class NodeObserved(Event, OfMachine):

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.messages import Event, OfNode, OfPool
-from nodepool.contract.model import NodePhase, RemovalReason, Taint
+from nodepool.contract.model import NodeAction, NodePhase, RemovalReason, Taint
 from nodepool.contract.pods import BlockingPod
 
 BLOCKING_MAX = 5
@@ -42,6 +42,9 @@ class NodeUpdated(Event, OfNode):
     removal: why it is to leave; None for a Node that stays.
     template: the revision of the `NodeTemplateChanged` whose labels, annotations and taints it has
         as well; 0 where all of them are here.
+    action: what a Node that stays waits for, or what is done to it; None for nothing.
+    boot: how often it was rebooted in this assignment; in phase rebooting, this one included.
+    reserved: what it is reserved for where that is not its organisation.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     """
 
@@ -55,6 +58,9 @@ class NodeUpdated(Event, OfNode):
     taints: tuple[Taint, ...]
     removal: RemovalReason | None = None
     template: int = 0
+    action: NodeAction | None = None
+    boot: int = 0
+    reserved: str = ""
     lock: int = 0
 
 
@@ -74,6 +80,23 @@ class NodeLockChanged(Event, OfNode):
     job: str
     number: int
     message: str
+
+
+class NodeActionRequested(Event, OfNode):
+    """All that commands have asked for a Node and that is not done yet.
+
+    cordon: why it is to be cordoned; empty where it is not.
+    drain: how it is to be drained: once nothing blocks that, or whatever runs there.
+    reboot: how it is to be rebooted, in the same way.
+    reserved_desired: what it is to be reserved for; empty for what it is.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    cordon: str = ""
+    drain: Literal["", "safe", "forced"] = ""
+    reboot: Literal["", "safe", "forced"] = ""
+    reserved_desired: str = ""
 
 
 class NodeActivityChanged(Event, OfNode):
@@ -125,6 +148,7 @@ class CWNodeRegistered(OfNode, KubernetesEvent):
     """A Node has joined its cluster, with these labels, annotations and taints.
 
     template: as in `NodeUpdated`.
+    phase: production, or verifying where its verification follows.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -134,6 +158,7 @@ class CWNodeRegistered(OfNode, KubernetesEvent):
     annotations: Mapping[str, str]
     taints: tuple[Taint, ...]
     template: int = 0
+    phase: NodePhase = NodePhase.PRODUCTION
 
 
 class CWNodeRegistrationFailed(OfNode, KubernetesEvent):
@@ -147,7 +172,11 @@ class CWNodeRegistrationFailed(OfNode, KubernetesEvent):
 
 
 class CWRegistrationFailedEvent(KubernetesEvent):
-    """The name under which the product's Node events list a failed registration; not said."""
+    """The name under which the product's Node events list a failed registration.
+
+    It is said beside `CWNodeRegistrationFailed` where a setting asks for it. See
+    https://docs.coreweave.com/products/cks/reference/node-pool.
+    """
 
     speaker: ClassVar[str] = "lifecycle"
     severity: ClassVar[Severity] = "Warning"
@@ -160,6 +189,25 @@ class CWDrainNode(OfNode, KubernetesEvent):
     speaker: ClassVar[str] = "lifecycle"
 
     force: bool
+
+
+class CWNodeCordoned(OfNode, KubernetesEvent):
+    """Nothing new is scheduled on a Node that stays in its NodePool.
+
+    cause: its causes, with commas between, as in `node.coreweave.cloud/cordonReason`.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+    regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
+
+    cause: str
+
+
+class CWNodeUncordoned(OfNode, KubernetesEvent):
+    """A Node that stays in its NodePool is no longer cordoned."""
+
+    speaker: ClassVar[str] = "lifecycle"
+    regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
 
 
 class CWNodeDeleted(OfNode, KubernetesEvent):

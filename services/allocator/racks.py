@@ -1,0 +1,101 @@
+"""Which racks leave when a NodePool shrinks, and which of them are spared when it grows again."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from allocator.choose import cost
+from allocator.members import Member
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+
+Nodes = list[tuple[str, Member]]
+"""Nodes with their names."""
+
+
+class Surplus(NamedTuple):
+    """The racks that are too many: how many Nodes they have, and the Nodes that can leave now."""
+
+    nodes: int
+    leaving: list[str]
+
+
+def surplus_racks(
+    members: Iterable[tuple[str, Member]], size: int, wanted: int, strategy: ScaleDownStrategy
+) -> Surplus:
+    """The racks to remove until so many as are wanted stay, the least useful first.
+
+    First those with the fewest Nodes, then those of which the least is lost, then the newest, then
+    by name. A rack leaves as a whole: with IdleOnly once all its Nodes are idle, and never in the
+    place of a smaller one that still has to wait for that.
+    """
+    staying = ((node, member) for node, member in members if member.removal is None)
+    racks = [rack for nodes in _domains(staying) for rack in _least_useful_first(nodes, size)]
+    smallest = sorted(map(len, racks))[: max(0, len(racks) - wanted)]
+    if not smallest:
+        return Surplus(0, [])
+    free_to_go = [
+        rack
+        for rack in racks
+        if len(rack) <= smallest[-1]
+        and (strategy is ScaleDownStrategy.PREFER_IDLE or not any(each.active for _, each in rack))
+    ]
+    leaving = sorted(free_to_go, key=_usefulness)[: len(smallest)]
+    return Surplus(sum(smallest), [node for rack in leaving for node, _ in rack])
+
+
+def reprieved_racks(
+    members: Iterable[tuple[str, Member]], size: int, wanted: int, leaving: frozenset[str]
+) -> Iterator[str]:
+    """The Nodes that are leaving for a scale-down and may stay.
+
+    leaving: the Nodes that are to leave from now on.
+
+    First those whose rack stays in part; then racks, as many as are wanted and do not stay, those
+    with the most Nodes first, then the most useful, then the oldest.
+    """
+    racks: list[Nodes] = []
+    missing = wanted
+    for nodes in _domains(members):
+        stay = sum(each.removal is None and node not in leaving for node, each in nodes)
+        spareable = [each for each in nodes if each[1].removal is RemovalReason.SCALE_DOWN]
+        spareable.sort(key=_worth, reverse=True)
+        completing = -stay % size
+        yield from (node for node, _ in spareable[:completing])
+        missing -= -(-stay // size)
+        racks += _chunks(spareable[completing:], size)
+    racks.sort(key=_usefulness, reverse=True)
+    yield from (node for rack in racks[: max(0, missing)] for node, _ in rack)
+
+
+def _domains(members: Iterable[tuple[str, Member]]) -> Iterator[Nodes]:
+    """The Nodes of each NVLink domain, by the names of the domains."""
+    domains: defaultdict[str, Nodes] = defaultdict(list)
+    for node, member in members:
+        domains[member.domain].append((node, member))
+    for domain in sorted(domains):
+        yield sorted(domains[domain], key=_worth)
+
+
+def _least_useful_first(nodes: Nodes, size: int) -> Iterator[Nodes]:
+    """The racks that these Nodes form, of which the first may lack some."""
+    part = len(nodes) % size
+    if part:
+        yield nodes[:part]
+    yield from _chunks(nodes[part:], size)
+
+
+def _chunks(nodes: Nodes, size: int) -> Iterator[Nodes]:
+    return (nodes[first : first + size] for first in range(0, len(nodes), size))
+
+
+def _worth(each: tuple[str, Member]) -> tuple[int, int, str]:
+    """The place of a Node among those that may leave, the least useful first."""
+    node, member = each
+    return cost(member), -member.assignment, node
+
+
+def _usefulness(rack: Nodes) -> tuple[int, list[int], int, str]:
+    """The place of a rack among those that may leave, the least useful first."""
+    costs = sorted((cost(member) for _, member in rack), reverse=True)
+    newest = max(member.assignment for _, member in rack)
+    return len(rack), costs, -newest, rack[0][1].domain

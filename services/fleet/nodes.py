@@ -1,0 +1,56 @@
+"""A machine as a Node, after what is said of it."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from fleet.boot import in_phase, restarted
+from fleet.conditions import fails_at
+from fleet.machine import Machine
+from fleet.pods import evicted
+from fleet.waiting import gpus_of
+from nodepool.contract.events import (
+    CWNodeRegistered,
+    MachineAdded,
+    NodeConditionChanged,
+    NodeUpdated,
+)
+from nodepool.contract.health import is_problem
+from nodepool.contract.model import NodePhase
+
+
+def added(event: MachineAdded) -> Machine:
+    """A new machine."""
+    return Machine(
+        event.boot_seconds,
+        gpus=gpus_of(event.instance_type),
+        verify_s=event.verify_seconds,
+        failures_per_day=event.failures_per_day,
+        repair_s=event.repair_seconds,
+        seed=event.seed,
+    )
+
+
+def joined(machine: Machine, event: CWNodeRegistered, now: datetime) -> Machine:
+    """The machine as a Node of its cluster."""
+    machine = in_phase(replace(machine, joined=True), event.phase, now)
+    return replace(machine, fails_at=fails_at(event.machine_key, machine, now))
+
+
+def instructed(machine: Machine, event: NodeUpdated, now: datetime) -> Machine:
+    """The machine of a Node that is to be like this."""
+    machine = replace(
+        machine, unschedulable=event.unschedulable, cordon=event.cordon, lock=event.lock
+    )
+    if event.phase is NodePhase.REBOOTING and event.boot > machine.boot:
+        return evicted(restarted(machine, event.boot, now), now)
+    return evicted(in_phase(machine, event.phase, now), now)
+
+
+def condition_changed(machine: Machine, event: NodeConditionChanged) -> Machine:
+    """The machine with a problem more or less; one with a problem does not fail by itself."""
+    conditions = machine.conditions
+    if is_problem(event.type, event.status):
+        return replace(machine, conditions=conditions.set(event.type, True), fails_at=None)
+    if event.type not in conditions:
+        return machine
+    return replace(machine, conditions=conditions.delete(event.type))

@@ -1,0 +1,244 @@
+"""How each message about a Node changes it."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from lifecycle import health, lock
+from lifecycle.health import Health
+from lifecycle.node import USUALLY, Node, Workload
+from nodepool.contract.events import (
+    AnswerAwaited,
+    CWDrainNode,
+    CWNodeCordoned,
+    CWNodeDeletionRequestSuccess,
+    CWNodeRegistered,
+    CWNodeUncordoned,
+    MachineBooted,
+    MachineFailed,
+    NodeActionRequested,
+    NodeActivityChanged,
+    NodeConditionChanged,
+    NodeKept,
+    NodeLockChanged,
+    NodeObserved,
+    NodePreempted,
+    NodeRemovalCancelled,
+    NodeUpdated,
+    NodeVerified,
+    PreemptionInProgress,
+    PreemptionOverdue,
+    PreemptionPending,
+)
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.pods import Pod, PodClass
+
+NodeChange = (
+    MachineBooted
+    | MachineFailed
+    | NodeVerified
+    | NodeConditionChanged
+    | NodeActionRequested
+    | CWNodeCordoned
+    | CWNodeUncordoned
+    | CWNodeRegistered
+    | NodeUpdated
+    | NodeObserved
+    | NodeActivityChanged
+    | AnswerAwaited
+    | CWDrainNode
+    | CWNodeDeletionRequestSuccess
+    | NodeRemovalCancelled
+    | NodeKept
+    | NodeLockChanged
+    | NodePreempted
+    | PreemptionPending
+    | PreemptionInProgress
+    | PreemptionOverdue
+)
+"""The messages that change a Node while it stays."""
+
+
+def is_expected(node: Node, message: MachineBooted | MachineFailed | NodeVerified) -> bool:
+    """Whether a report of a machine is about what its Node is doing; another one is ignored."""
+    if message.boot != node.health.boot:
+        return False
+    if isinstance(message, NodeVerified):
+        return node.phase is NodePhase.VERIFYING
+    return node.phase is (NodePhase.REBOOTING if message.boot else NodePhase.BOOTING)
+
+
+def changed(  # noqa: C901  # It lists the messages.
+    node: Node, message: NodeChange, now: datetime
+) -> Node:
+    """The Node after a message about it that the log stored at `now`."""
+    match message:
+        case MachineBooted() | MachineFailed() | NodeVerified():
+            return _reported(node, message, now) if is_expected(node, message) else node
+        case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned() | CWNodeUncordoned():
+            return replace(node, health=_health(node.health, message, now))
+        case CWNodeRegistered(phase=phase):
+            return replace(node, phase=phase, health=health.registered(node.health, phase, now))
+        case NodeUpdated():
+            return _updated(node, message, now)
+        case AnswerAwaited():
+            return _awaited(node, message)
+        case NodeObserved():
+            return _observed(node, message, now)
+        case NodeActivityChanged():
+            return replace(node, published=node.work)
+        case NodeLockChanged():
+            return replace(node, lock=lock.changed(node.lock, message, now))
+        case CWDrainNode(force=force):
+            return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
+        case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
+            return _requested(node, message)
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
+            return _preempted(node, message)
+        case _:
+            assert_never(message)
+
+
+def _awaited(node: Node, event: AnswerAwaited) -> Node:
+    if event.is_final:
+        return replace(node, ask_after=None, answer_by=event.answer_by)
+    return replace(node, ask_after=event.answer_by)
+
+
+def _health(
+    before: Health,
+    message: NodeConditionChanged | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
+    now: datetime,
+) -> Health:
+    match message:
+        case NodeConditionChanged():
+            return health.reported(before, message, now)
+        case NodeActionRequested():
+            return health.asked_for(before, message)
+        case CWNodeCordoned(cause=cause):
+            return replace(before, cordoned_for=cause)
+        case CWNodeUncordoned():
+            return health.uncordoned(before)
+        case _:
+            assert_never(message)
+
+
+def _reported(
+    node: Node, message: MachineBooted | MachineFailed | NodeVerified, now: datetime
+) -> Node:
+    match message:
+        case MachineBooted(boot=boot):
+            after = health.booted(node.health, message, now)
+            return replace(node, booted=node.booted or not boot, health=after)
+        case MachineFailed(cause=cause, boot=0):
+            return replace(node, boot_fault=cause)
+        case MachineFailed(cause=cause):
+            return replace(node, health=replace(node.health, boot_fault=cause))
+        case NodeVerified():
+            return replace(node, health=health.verified(node.health, message))
+        case _:
+            assert_never(message)
+
+
+def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
+    begins = event.cordon > node.cordon
+    node = replace(
+        node,
+        phase=event.phase,
+        removal=event.removal,
+        cordon=event.cordon,
+        health=health.updated(node.health, node.phase, event, now),
+    )
+    if node.phase is NodePhase.REBOOTING:
+        node = replace(node, workloads=(), lock=None)
+    if not node.cordoned or not node.is_awaited:
+        return replace(node, forced=False, ask_after=None, answer_by=None)
+    is_asked = node.has_answered or node.ask_after is not None or node.answer_by is not None
+    return _asked(node, now) if begins or not is_asked else node
+
+
+def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
+    """The Node, whose machine is to do something now that takes so many seconds.
+
+    When that is stored, and the machine can hear of it, is not known here: the replica may be late.
+    So its time begins at the `Wake` for this very moment, which is stored after that.
+    """
+    if node.removal is RemovalReason.PREEMPTED:
+        return replace(node, ask_after=None, answer_by=None)
+    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
+
+
+def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
+    known = {workload.name: workload.since for workload in node.workloads}
+    working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
+    if node.phase is NodePhase.REBOOTING:
+        working = []  # Reported before the machine knew of its reboot.
+    node = replace(
+        node,
+        workloads=tuple(
+            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
+        ),
+        observed=report.cordon if report.unschedulable else 0,
+        lock=lock.observed(node.lock, report, now),
+    )
+    is_blocked = node.is_blocked and not (node.is_forced or node.forced)
+    if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
+        return _asked(node, now, max(pod.grace_s for pod in working))
+    # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
+    return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
+
+
+def _blocks(pod: Pod) -> bool:
+    return pod.interruption is PodClass.BLOCKING and not pod.terminating
+
+
+def _requested(
+    node: Node, event: CWNodeDeletionRequestSuccess | NodeRemovalCancelled | NodeKept
+) -> Node:
+    """The Node as one that is to leave, or to stay after all."""
+    # A preemption has its own timetable, which neither a scale-down nor a deletion shortens.
+    if node.removal is RemovalReason.PREEMPTED:
+        return node
+    match event:
+        case CWNodeDeletionRequestSuccess(removal=removal, idle_only=idle_only, request=request):
+            return replace(
+                node, removal=removal, idle_only=idle_only, request=request, cancelled=False
+            )
+        case NodeRemovalCancelled():
+            return replace(node, cancelled=True)
+        case NodeKept(request=request):
+            is_kept = node.is_kept and request == node.request
+            return replace(node, removal=None, cancelled=False) if is_kept else node
+        case _:
+            assert_never(event)
+
+
+def _preempted(
+    node: Node,
+    event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
+) -> Node:
+    """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
+    match event:
+        case NodePreempted():
+            # One in production was kept in the meantime; its preemption then gets a timetable.
+            is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
+            if not node.booting and not is_spareable:
+                return node
+            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+        case PreemptionPending():
+            if node.removal is RemovalReason.POOL_DELETED:
+                return node
+            return replace(
+                node,
+                removal=RemovalReason.PREEMPTED,
+                idle_only=False,
+                has_timetable=True,
+                ask_after=None,
+                answer_by=None,
+            )
+        case PreemptionInProgress(evicted_at=moment):
+            return replace(node, evicted_at=moment)
+        case PreemptionOverdue():
+            return replace(node, overdue=node.removal is not None)
+        case _:
+            assert_never(event)

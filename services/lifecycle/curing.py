@@ -1,0 +1,172 @@
+"""How a Node that stays is cordoned, drained, rebooted and verified; or replaced as unhealthy."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import assert_never
+
+from lifecycle.appearance import planned, updated
+from lifecycle.changes import NodeChange, changed
+from lifecycle.health import HEALTHY, Plan, cordon_text
+from lifecycle.node import Node
+from lifecycle.node_events import activity_changed, cordoned, draining, replaced, uncordoned
+from lifecycle.template import NodeTemplate
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeCordoned,
+    CWNodeDeleted,
+    CWNodeUncordoned,
+    NodeActivityChanged,
+    NodeUpdated,
+)
+from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
+
+Curing = (
+    NodeUpdated
+    | CWNodeCordoned
+    | CWNodeUncordoned
+    | CWDrainNode
+    | NodeActivityChanged
+    | CWNodeDeleted
+)
+"""What is published of a Node on this way."""
+STEPS_MAX = 8
+"""More steps than can follow from one message; the next one continues."""
+
+
+def cured(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Curing]:
+    """All that is missing for a Node that stays, or leaves as unhealthy, after its activity."""
+    if node.health is HEALTHY and node.phase is NodePhase.PRODUCTION:
+        return
+    for _ in range(STEPS_MAX):
+        is_over = True
+        for event in tuple(_step(template, node)):
+            yield event
+            if isinstance(event, CWNodeDeleted):
+                return
+            node, is_over = _after(node, event, now), False
+        if is_over:
+            return
+        activity = activity_changed(template, node)
+        if activity is not None:
+            yield activity
+            node = _after(node, activity, now)
+
+
+def _after(node: Node, event: NodeChange, now: datetime) -> Node:
+    return changed(node, event, now)
+
+
+def resting_phase(template: NodeTemplate, node: Node) -> NodePhase:
+    """The phase of a Node that does not leave after all."""
+    is_free = planned(template, node).is_nothing
+    return NodePhase.PRODUCTION if is_free else NodePhase.CORDONED
+
+
+def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
+    plan = planned(template, node)
+    match node.phase:
+        case NodePhase.BOOTING | NodePhase.DELETED:
+            return
+        case NodePhase.VERIFYING:
+            yield from _verifying(template, node, plan)
+        case NodePhase.REBOOTING:
+            yield from _rebooting(template, node, plan)
+        case NodePhase.PRODUCTION:
+            yield from _in_production(template, node, plan)
+        case NodePhase.CORDONED | NodePhase.DRAINING:
+            yield from _cordoned(template, node, plan)
+        case _:
+            assert_never(node.phase)
+
+
+def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    if node.health.verified is False or plan.removes:
+        yield replaced(template, node)
+    elif plan.reboots:
+        yield updated(template, node, NodePhase.REBOOTING, None)
+    elif node.health.verified:
+        yield from _released(template, node, plan)
+
+
+def _rebooting(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    if node.health.boot_fault:
+        yield replaced(template, node)
+    elif node.health.booted and node.health.verifying:
+        yield updated(template, node, NodePhase.VERIFYING, None)
+    elif node.health.booted:
+        yield from _released(template, node, plan)
+
+
+def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    """A Node after its boot and its verification: back in production, unless it has a cordon."""
+    if plan.removes:
+        yield replaced(template, node)
+    elif plan.is_nothing:
+        yield from _freed(template, node)
+    else:
+        yield updated(template, node, NodePhase.CORDONED, None)
+        if cordon_text(node.health, plan) != node.health.cordoned_for:
+            yield cordoned(template, node)
+
+
+def _freed(template: NodeTemplate, node: Node) -> Iterator[Curing]:
+    yield updated(template, node, NodePhase.PRODUCTION, None)
+    if node.health.cordoned_for:
+        yield uncordoned(template, node)
+
+
+def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    """A Node is cordoned for a cause; for a reboot that was asked for, once nothing blocks it."""
+    if plan.forced and plan.reboots:
+        yield from _rebooted(template, node, plan)
+    elif plan.causes or (plan.reboots and not node.is_blocked):
+        removal = RemovalReason.UNHEALTHY if plan.removes else None
+        yield updated(template, node, NodePhase.CORDONED, removal)
+        yield cordoned(template, node)
+    elif plan.action is not node.health.action:
+        yield updated(template, node, NodePhase.PRODUCTION, None)
+
+
+def _rebooted(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    yield updated(template, node, NodePhase.REBOOTING, None)
+    if cordon_text(node.health, plan) != node.health.cordoned_for:
+        yield cordoned(template, node)
+
+
+def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    removal = RemovalReason.UNHEALTHY if plan.removes else None
+    is_new = cordon_text(node.health, plan) != node.health.cordoned_for
+    is_waiting = plan.reboots and not plan.causes and node.is_blocked
+    if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):
+        yield from _freed(template, node)
+    elif plan.forced and plan.reboots:
+        yield from _rebooted(template, node, plan)
+    elif is_new or removal is not node.removal or plan.action is not node.health.action:
+        goes_on = plan.removes or plan.action is not None
+        phase = node.phase if goes_on else NodePhase.CORDONED
+        yield updated(template, node, phase, removal)
+        if is_new:
+            yield cordoned(template, node)
+    elif node.has_answered:
+        yield from _drained(template, node, plan)
+
+
+def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
+    """What follows once the cordon holds, or once nothing runs there any more."""
+    is_draining = node.phase is NodePhase.DRAINING
+    if not plan.removes and plan.action is None:
+        if node.health.is_pending and not node.holding:
+            wanted = node.health.asked.reserved_desired
+            yield updated(template, node, NodePhase.CORDONED, None, reserved=wanted)
+    elif is_draining and not node.holding:
+        if plan.removes:
+            yield replaced(template, node)
+        else:
+            done = plan.action is NodeAction.DRAIN
+            phase = NodePhase.CORDONED if done else NodePhase.REBOOTING
+            yield updated(template, node, phase, None)
+    elif is_draining:
+        if plan.forced and not node.forced:
+            yield draining(template, node, force=True)
+    elif node.holding or plan.action is not NodeAction.DRAIN:
+        yield draining(template, node, force=plan.forced)

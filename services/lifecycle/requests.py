@@ -1,0 +1,116 @@
+"""What commands ask for a Node: why they are refused, and what is asked for after them."""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from lifecycle.health import ADMIN_REBOOT, RESERVATION_PENDING, Asked, Manner
+from lifecycle.node import Node
+from nodepool.contract.commands import (
+    CordonNode,
+    DrainNode,
+    RebootNode,
+    ReserveNode,
+    UncordonNode,
+)
+from nodepool.contract.events import RefusalReason
+from nodepool.contract.health import BY_TYPE
+from nodepool.contract.keys import pool_path
+from nodepool.contract.model import NodePhase, RemovalReason
+
+NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
+"""The commands about a Node."""
+REASON_MAX = 100
+"""The most characters of the reason for a cordon."""
+CONTROL_PLANE = "control-plane"
+"""What a Node is reserved for that is not for its organisation."""
+RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT})
+"""What a cordon has as its cause without being asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a command is refused: the field at fault, one sentence, and the kind of refusal."""
+
+    field: str
+    message: str
+    reason: RefusalReason = "Invalid"
+
+
+def unfit(command: NodeCommand) -> Refusal | None:
+    """Why a command is refused whatever its Node does; None where it is not."""
+    match command:
+        case CordonNode(reason=reason) | DrainNode(reason=reason):
+            fault = _reason_fault(reason)
+            return Refusal("reason", fault) if fault else None
+        case ReserveNode(org=org, reserved_desired=wanted):
+            if wanted in (org, CONTROL_PLANE):
+                return None
+            return Refusal("reservedDesired", f"must be {CONTROL_PLANE} or {org}")
+        case UncordonNode() | RebootNode():
+            return None
+        case _:
+            assert_never(command)
+
+
+def _reason_fault(reason: str) -> str:
+    if not reason or reason != reason.strip():
+        return "must not be empty, nor begin or end with a space"
+    if len(reason) > REASON_MAX:
+        return f"must have at most {REASON_MAX} characters"
+    if "," in reason or not reason.isprintable():
+        return "must have no commas and no characters that cannot be printed"
+    if reason in RESERVED_REASONS:
+        return f"must not be {reason}, which is said only where it is found"
+    return ""
+
+
+def unknown(command: NodeCommand) -> Refusal:
+    """The refusal of a command about a Node that its NodePool does not have."""
+    return Refusal("node", f"{command.node} is no Node of NodePool {command.pool}", "NotFound")
+
+
+def out_of_place(node: Node, command: NodeCommand) -> Refusal | None:
+    """Why a command asks for what cannot follow on what the Node does; None where it can."""
+    if node.booting:
+        return Refusal("node", f"{node.name} has not joined its cluster yet; wait until it has")
+    if node.removal not in (None, RemovalReason.UNHEALTHY):
+        return Refusal("node", f"{node.name} is leaving its NodePool ({node.removal})")
+    if isinstance(command, ReserveNode) and node.phase is not NodePhase.PRODUCTION:
+        is_same = command.reserved_desired == node.health.asked.reserved_desired
+        if not is_same and not node.health.is_pending:
+            return Refusal("node", f"{node.name} is {node.phase}; it can be reserved in production")
+    if isinstance(command, UncordonNode) and not _is_asked(node) and node.health.problems:
+        names = ", ".join(problem.type for problem in node.health.problems)
+        return Refusal("node", f"{node.name} is cordoned until this is over: {names}")
+    return None
+
+
+def _is_asked(node: Node) -> bool:
+    asked = node.health.asked
+    return bool(asked.cordon or asked.drain or asked.reboot)
+
+
+def asked_after(node: Node, command: NodeCommand) -> Asked:
+    """What is asked for a Node after a command that is not refused."""
+    asked = node.health.asked
+    match command:
+        case CordonNode(reason=reason):
+            return replace(asked, cordon=reason)
+        case UncordonNode():
+            return replace(asked, cordon="", drain="", reboot="")
+        case DrainNode(reason=reason, force=force):
+            drain = _manner(force=force or asked.drain == "forced")
+            return replace(asked, cordon=asked.cordon or reason, drain=drain)
+        case RebootNode(force=force):
+            if node.phase is NodePhase.REBOOTING:
+                return asked
+            return replace(asked, reboot=_manner(force=force or asked.reboot == "forced"))
+        case ReserveNode(reserved_desired=wanted):
+            now = node.health.reserved or pool_path(node.pool)[0]
+            return replace(asked, reserved_desired="" if wanted == now else wanted)
+        case _:
+            assert_never(command)
+
+
+def _manner(*, force: bool) -> Manner:
+    return "forced" if force else "safe"

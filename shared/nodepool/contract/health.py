@@ -1,0 +1,126 @@
+"""What makes a Node unhealthy, and what cures it.
+
+Which problems a reboot cures, and which need a technician, follows what is published: by NVIDIA of
+Xid errors (https://docs.nvidia.com/deploy/xid-errors/), and by those who repair Nodes, such as
+https://learn.microsoft.com/azure/aks/gpu-health-monitoring, whose conditions these are, and
+https://docs.nebius.com/kubernetes/maintenance/health-checks. `KernelDeadlock` and
+`ReadonlyFilesystem` are conditions of https://github.com/kubernetes/node-problem-detector, and
+`Ready` is the one of https://kubernetes.io/docs/reference/node/node-status/#condition.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from nodepool.contract.model import ConditionStatus
+
+NodeFault = Literal["xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"]
+"""How a simulated machine fails while it is a Node."""
+
+
+class Remedy(StrEnum):
+    """What cures a Node: a reboot, a reboot by its power supply, or a technician."""
+
+    REBOOT = "reboot"
+    POWERRESET = "powerreset"
+    TRIAGE = "triage"
+
+
+class Cause(NamedTuple):
+    """A problem of a Node.
+
+    type: of the condition that reports it.
+    status: of that condition while there is the problem.
+    reason, healthy: the reason of the condition while there is the problem, and else.
+    remedy: what cures it.
+    ends_at_reboot: whether it is gone after a reboot, at least for some time.
+    message: what the condition says of it.
+    """
+
+    type: str
+    status: ConditionStatus
+    reason: str
+    healthy: str
+    remedy: Remedy
+    ends_at_reboot: bool
+    message: str
+
+
+CAUSES: Final[Mapping[NodeFault, Cause]] = {
+    "xid": Cause(
+        "XIDErrors",
+        "True",
+        "XIDErrors",
+        "NoXIDErrors",
+        Remedy.REBOOT,
+        True,
+        "Xid 95: uncontained ECC error",
+    ),
+    "nvlink": Cause(
+        "NVLinkStatusInactive",
+        "True",
+        "NVLinkStatusInactive",
+        "NVLinkStatusActive",
+        Remedy.POWERRESET,
+        True,
+        "Xid 74: NVLink error",
+    ),
+    "gpu-lost": Cause(
+        "GPUMissing",
+        "True",
+        "GPUMissing",
+        "NoGPUMissing",
+        Remedy.TRIAGE,
+        False,
+        "Xid 79: GPU has fallen off the bus",
+    ),
+    "disk": Cause(
+        "ReadonlyFilesystem",
+        "True",
+        "FilesystemIsReadOnly",
+        "FilesystemIsNotReadOnly",
+        Remedy.TRIAGE,
+        False,
+        "Remounting filesystem read-only",
+    ),
+    "kernel-deadlock": Cause(
+        "KernelDeadlock",
+        "True",
+        "CPUSoftLockup",
+        "KernelHasNoDeadlock",
+        Remedy.REBOOT,
+        True,
+        "watchdog: BUG: soft lockup",
+    ),
+    "link-flap": Cause(
+        "IBLinkFlapping",
+        "True",
+        "IBLinkFlapping",
+        "NoIBLinkFlapping",
+        Remedy.POWERRESET,
+        True,
+        "an InfiniBand link goes down and up again",
+    ),
+    "kubelet": Cause(
+        "Ready",
+        "Unknown",
+        "NodeStatusUnknown",
+        "KubeletReady",
+        Remedy.TRIAGE,
+        True,
+        "Kubelet stopped posting node status.",
+    ),
+}
+"""Each fault with the condition that reports it.
+
+A Node that does not answer cannot be drained, and what runs there may still do so: it has as long
+as any machine to answer, and is then replaced.
+"""
+BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.values()}
+"""The problem that each condition reports; a condition of another type reports none."""
+
+
+def is_problem(type: str, status: ConditionStatus) -> bool:  # Of a condition.
+    """Whether a condition of this type and status makes its Node unhealthy."""
+    cause = BY_TYPE.get(type)
+    return cause is not None and cause.status == status

@@ -1,0 +1,69 @@
+"""Machines that come by whole racks: from which racks a NodePool gets the Nodes that it lacks.
+
+A rack is the machines of an instance type with the same value of `NVLINK_DOMAIN`, their NVLink
+domain. Machines without that label form one domain, in which any `rack size` of them are a rack.
+Which types come in racks: https://docs.coreweave.com/platform/instances/about-instances.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from immutables import Map
+
+NVLINK_DOMAIN: Final = "ds.coreweave.com/nvlink.domain"
+"""The label of a machine that names its NVLink domain."""
+Counts = Map[str, int]
+"""How many machines there are of each domain; none where there are none of it."""
+
+
+class Delivery(NamedTuple):
+    """So many machines of a domain, which complete racks there."""
+
+    domain: str
+    machines: int
+
+
+def domain_of(labels: Mapping[str, str]) -> str:
+    """The NVLink domain of a machine with these labels; empty for one without the label."""
+    return labels.get(NVLINK_DOMAIN, "")
+
+
+def counted(counts: Counts, domain: str, change: int) -> Counts:
+    """The counts with so many more machines of a domain, or fewer."""
+    count = counts.get(domain, 0) + change
+    if count:
+        return counts.set(domain, count)
+    return counts.delete(domain) if domain in counts else counts
+
+
+def lacking(size: int, held: Mapping[str, int]) -> list[Delivery]:
+    """What the racks lack that a NodePool holds in part; the fullest first, then by domain."""
+    parts = [Delivery(domain, -count % size) for domain, count in held.items() if count % size]
+    return sorted(parts, key=lambda part: (part.machines, part.domain))
+
+
+def deliveries(
+    size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]
+) -> Iterator[Delivery]:
+    """What a NodePool can be given of the free machines, in machines of each domain.
+
+    goal: how many Nodes it may have in all.
+    held, free: how many it has, and how many it could have, of each domain.
+
+    The racks that it has in part come first, each only where all that it lacks is free in its own
+    domain; then whole racks, as many as it has fewer than its goal, by the names of their domains.
+    """
+    missing = goal - sum(held.values())
+    left = dict(free)
+    for part in lacking(size, held):
+        if part.machines <= min(missing, left.get(part.domain, 0)):
+            missing -= part.machines
+            left[part.domain] -= part.machines
+            yield part
+    racks = goal // size - sum(-(-count // size) for count in held.values())
+    for domain in sorted(left):
+        count = min(missing, left[domain], max(0, racks) * size) // size * size
+        if count > 0:
+            missing -= count
+            racks -= count // size
+            yield Delivery(domain, count)

@@ -1,0 +1,398 @@
+"""Types that come in racks: by whole racks, each of one NVLink domain, as Nodes or as racks."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from nodepool.contract.commands import MACHINES_MAX
+from support.constants import H100, PREFER_IDLE
+from support.harness import Harness
+from support.paths import machine_path, pool_path, zone_path
+from support.world_harness import WorldHarness
+
+GB200, EAST = "gb200-4x", "US-EAST-01A"
+DOMAIN = "ds.coreweave.com/nvlink.domain"
+R1, R2, R3 = (f"NVL-{first:05}-{EAST}" for first in (1, 19, 37))
+"""The NVLink domains of the first three racks that are added."""
+
+
+def given_racks(harness: Harness, racks: int, quota: int = 90) -> None:
+    """A cluster with a quota, and so many free racks, each with an NVLink domain of its own."""
+    harness.given_cluster(zone=EAST)
+    harness.given_quota(quota, GB200, zone=EAST)
+    add(harness, {"count": 18 * racks, "inRacks": True})
+
+
+def add(harness: Harness, content: Mapping[str, object]) -> list[str]:
+    """The outcome of a command that adds machines of the type."""
+    return harness.outcomes(
+        harness.send("AddMachines", zone_path(EAST), {"instanceType": GB200, **content})
+    )
+
+
+def want(harness: Harness, racks: object, pool: str = "train", **spec: object) -> str:
+    """Applies a NodePool that has `targetRacks`."""
+    content = {
+        "metadata": {"name": pool},
+        "spec": {"instanceType": GB200, "targetRacks": racks, **spec},
+    }
+    return harness.send("ApplyNodePool", pool_path(pool), content)
+
+
+def break_boot(harness: Harness, *machines: str) -> None:
+    """Machines fail at their next boot."""
+    for machine in machines:
+        path = machine_path(f"{EAST}/{harness.machine_name(machine)}")
+        harness.send("BreakMachine", path, {"fault": "boot", "cause": "no power"})
+
+
+def repair(harness: Harness, *machines: str) -> None:
+    """Machines return from triage."""
+    for machine in machines:
+        path = machine_path(f"{EAST}/{harness.machine_name(machine)}")
+        harness.send("RepairMachine", path, {})
+
+
+def run_pod(harness: Harness, node: str) -> None:
+    """A Pod begins to run on a Node."""
+    path = machine_path(f"{EAST}/{harness.machine_name(node)}")
+    harness.send("RunPod", path, {"pod": {"name": "job"}})
+
+
+def stop_pod(harness: Harness, node: str) -> None:
+    """The Pod on a Node ends."""
+    path = machine_path(f"{EAST}/{harness.machine_name(node)}")
+    harness.send("StopPod", path, {"name": "job"})
+
+
+def domains(harness: Harness, pool: str = "train") -> dict[str, int]:
+    """How many Nodes of each NVLink domain a NodePool has."""
+    labels = (harness.node(node)["metadata"]["labels"] for node in harness.nodes(pool))
+    return dict(Counter(each[DOMAIN] for each in labels))
+
+
+def rack_status(harness: Harness, pool: str = "train") -> dict[str, int]:
+    """The counts of a NodePool in racks."""
+    status = part(harness, "status", pool)["rackStatus"]
+    assert isinstance(status, dict)
+    return status
+
+
+def part(harness: Harness, name: str, pool: str = "train") -> Mapping[str, object]:
+    """The spec or the status of a NodePool."""
+    document = harness.document("nodepools", "/".join(pool_path(pool)))
+    assert document is not None
+    shown = document[name]
+    assert isinstance(shown, Mapping)
+    return shown
+
+
+# A target in racks.
+
+
+def test_a_pool_says_how_many_racks_it_wants_and_gets_them_whole(harness: Harness) -> None:
+    given_racks(harness, 3)
+
+    want(harness, 2)
+
+    spec = part(harness, "spec")
+    assert (spec["targetRacks"], "targetNodes" in spec) == (2, False)
+    assert domains(harness) == {R1: 18, R2: 18}
+    assert rack_status(harness) == {"target": 2, "current": 2, "queued": 0}
+    assert harness.conditions("train") == {
+        "Validated": "Valid",
+        "Capacity": "Sufficient",
+        "Quota": "Under",
+        "AtTarget": "TargetMet",
+    }
+
+
+REFUSED = {
+    "both targets": (
+        {"targetNodes": 18, "targetRacks": 1},
+        "spec.targetRacks: cannot be given beside targetNodes; leave one of the two out",
+    ),
+    "no target": ({}, "spec.targetNodes: is required"),
+    "a negative number of racks": (
+        {"targetRacks": -1},
+        "spec.targetRacks: input should be greater than or equal to 0",
+    ),
+    "more racks than a NodePool may want": (
+        {"targetRacks": 55_556},
+        "spec.targetRacks: input should be less than or equal to 55555",
+    ),
+    "half a rack": ({"targetRacks": 0.5}, "spec.targetRacks: input should be a valid integer"),
+    "racks of a type that comes one by one": (
+        {"targetRacks": 1, "instanceType": H100},
+        "spec.targetRacks: give targetNodes instead: gd-8xh100ib-i128 does not come in racks",
+    ),
+    "autoscaling by the rack": (
+        {"targetRacks": 1, "autoscaling": True, "minNodes": 0, "maxNodes": 36},
+        "spec.autoscaling: must be false: gb200-4x comes in whole racks",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_target_in_racks_is_refused_naming_its_field(
+    harness: Harness, spec: Mapping[str, object], expected: str
+) -> None:
+    given_racks(harness, 1)
+    content = {"metadata": {"name": "train"}, "spec": {"instanceType": GB200, **spec}}
+
+    command = harness.send("ApplyNodePool", pool_path("train"), content)
+
+    assert harness.outcomes(command) == [f"Invalid {expected}"]
+    assert harness.node_pool("train") is None
+
+
+def test_racks_of_an_unknown_type_are_judged_with_the_type(world: WorldHarness) -> None:
+    given_racks(world, 1)
+
+    want(world, 1, instanceType="gb200-5x")
+
+    assert world.conditions("train") == {"Validated": "Invalid", "AtTarget": "UnderTarget"}
+
+
+def test_scaling_to_whole_racks_keeps_the_target_in_racks(harness: Harness) -> None:
+    given_racks(harness, 3)
+    want(harness, 1)
+
+    command = harness.scale("train", 54)
+
+    assert harness.outcomes(command) == ["configured 2"]
+    assert part(harness, "spec")["targetRacks"] == 3
+    assert domains(harness) == {R1: 18, R2: 18, R3: 18}
+
+
+def test_a_target_in_racks_is_not_scaled_to_a_part_of_a_rack(harness: Harness) -> None:
+    given_racks(harness, 1)
+    want(harness, 1)
+
+    command = harness.scale("train", 20)
+
+    assert harness.outcomes(command) == [
+        "Invalid targetNodes: must be a multiple of 18, the Nodes of one rack: "
+        "this NodePool has targetRacks"
+    ]
+    assert rack_status(harness) == {"target": 1, "current": 1, "queued": 0}
+
+
+def test_the_target_may_change_from_nodes_to_racks_and_back(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    world.apply("train", 18, GB200)
+
+    in_racks = want(world, 1)
+    in_nodes = world.apply("train", 18, GB200)
+
+    assert world.outcomes(in_racks) + world.outcomes(in_nodes) == ["configured 2", "configured 3"]
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+    assert domains(world) == {R1: 18}
+
+
+def test_racks_that_are_granted_and_not_there_are_queued(harness: Harness) -> None:
+    given_racks(harness, 1)
+
+    want(harness, 3)
+
+    assert rack_status(harness) == {"target": 3, "current": 1, "queued": 2}
+    assert harness.condition("train", "Capacity") == (
+        "False NoneAvailable: none of 36 wanted Nodes of gb200-4x can be had in US-EAST-01A now, "
+        "in racks of 18"
+    )
+
+
+# Whole racks of one domain.
+
+
+def test_a_domain_with_fewer_free_machines_than_a_rack_is_not_used(harness: Harness) -> None:
+    given_racks(harness, 1)
+    for domain in ("a", "b"):
+        add(harness, {"count": 17, "labels": {DOMAIN: domain}})
+
+    want(harness, 2)
+
+    assert domains(harness) == {R1: 18}
+    assert harness.condition("train", "Capacity") == (
+        "False NoneAvailable: none of 18 wanted Nodes of gb200-4x can be had in US-EAST-01A now, "
+        "in racks of 18: of 34 free at most 17 share an NVLink domain"
+    )
+
+
+def test_a_lost_node_is_replaced_by_a_machine_of_its_own_rack(harness: Harness) -> None:
+    given_racks(harness, 2)
+    break_boot(harness, "n3")
+
+    want(harness, 1)
+
+    short = harness.condition("train", "Capacity")
+    missing = dict(domains(harness)), rack_status(harness)
+    repair(harness, "n3")
+    assert missing == ({R1: 17}, {"target": 1, "current": 0, "queued": 1})
+    assert short == (
+        "False NoneAvailable: none of 1 wanted Nodes of gb200-4x can be had in US-EAST-01A now, "
+        f"in racks of 18: NVLink domain {R1} lacks 1 and has 0 free"
+    )
+    assert domains(harness) == {R1: 18}
+    assert rack_status(harness) == {"target": 1, "current": 1, "queued": 0}
+    assert harness.conditions("train")["Capacity"] == "Sufficient"
+
+
+def test_a_rack_gets_its_lost_nodes_back_once_all_of_them_are_there(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    break_boot(world, "n3", "n4")
+    want(world, 1)
+
+    repair(world, "n3")
+    first, text = domains(world), world.condition("train", "Capacity")
+    repair(world, "n4")
+
+    assert first == {R1: 16}
+    assert text.endswith(f"in racks of 18: NVLink domain {R1} lacks 2 and has 1 free")
+    assert domains(world) == {R1: 18}
+
+
+def test_what_a_rack_has_lost_is_not_given_to_another_pool(harness: Harness) -> None:
+    given_racks(harness, 1)
+    break_boot(harness, "n3")
+    want(harness, 1)
+
+    want(harness, 1, "other")
+    repair(harness, "n3")
+
+    assert domains(harness) == {R1: 18}
+    assert harness.nodes("other") == []
+
+
+def test_two_pools_never_share_a_rack(harness: Harness) -> None:
+    given_racks(harness, 3)
+
+    want(harness, 2)
+    want(harness, 2, "other")
+
+    assert (domains(harness), domains(harness, "other")) == ({R1: 18, R2: 18}, {R3: 18})
+
+
+# Scaling down.
+
+
+def test_scaling_down_removes_a_whole_rack_the_newest_first(harness: Harness) -> None:
+    given_racks(harness, 2)
+    want(harness, 2)
+    harness.start_recording()
+
+    want(harness, 1)
+
+    events = harness.events("train")
+    assert events[0] == "CWNodePoolRemoveNodes 18"
+    assert events[-2:] == ["CWNodePoolNodesRemoved 18 18", "CWNodePoolScaledDown 36 18"]
+    assert domains(harness) == {R1: 18}
+
+
+def test_an_incomplete_rack_leaves_before_a_whole_one(harness: Harness) -> None:
+    given_racks(harness, 2)
+    break_boot(harness, "n3")
+    want(harness, 2)
+    harness.start_recording()
+
+    want(harness, 1)
+
+    assert harness.events("train")[0] == "CWNodePoolRemoveNodes 17"
+    assert domains(harness) == {R2: 18}
+    assert harness.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_rack_on_which_nothing_runs_leaves_before_a_newer_one(harness: Harness) -> None:
+    given_racks(harness, 2)
+    want(harness, 2, lifecycle=PREFER_IDLE)
+    run_pod(harness, "n20")
+
+    want(harness, 1, lifecycle=PREFER_IDLE)
+
+    assert domains(harness) == {R2: 18}
+
+
+def test_idle_only_waits_until_a_whole_rack_is_idle(harness: Harness) -> None:
+    given_racks(harness, 2)
+    want(harness, 2)
+    run_pod(harness, "n5")
+    run_pod(harness, "n20")
+
+    want(harness, 1)
+    waiting = domains(harness), harness.conditions("train")["AtTarget"]
+    stop_pod(harness, "n5")
+
+    assert waiting == ({R1: 18, R2: 18}, "OverTarget")
+    assert domains(harness) == {R2: 18}
+
+
+def test_a_target_that_rises_again_spares_a_whole_rack(world: WorldHarness) -> None:
+    given_racks(world, 2)
+    want(world, 2)
+    with world.paused("lifecycle"):
+        want(world, 1)
+        want(world, 2)
+
+    assert domains(world) == {R1: 18, R2: 18}
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_node_that_became_active_stays_behind_its_rack_until_it_is_idle(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, 2)
+    want(world, 2)
+    with world.paused("lifecycle"):
+        want(world, 1)
+        run_pod(world, "n20")
+
+    behind = domains(world), world.conditions("train")["AtTarget"]
+    stop_pod(world, "n20")
+
+    assert behind == ({R1: 18, R2: 1}, "OverTarget")
+    assert domains(world) == {R1: 18}
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+# Adding racks.
+
+
+def test_each_rack_that_is_added_has_a_domain_of_its_own(harness: Harness) -> None:
+    given_racks(harness, 1)
+
+    add(harness, {"count": 36, "inRacks": True})
+    want(harness, 3)
+
+    assert domains(harness) == {R1: 18, R2: 18, R3: 18}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"count": 20}, "Invalid count: must be a multiple of 18, the machines of one rack"),
+        (
+            {"count": 18, "labels": {DOMAIN: "a"}},
+            f"Invalid labels[{DOMAIN}]: must be left out: with inRacks each rack has one",
+        ),
+        (
+            {"count": 18, "instanceType": "gd-1xgh200"},
+            "Invalid zone: gd-1xgh200 is not offered in US-EAST-01A",
+        ),
+        ({"count": 18 * (MACHINES_MAX // 18 + 1)}, "Invalid count: input should be less than"),
+    ],
+    ids=["a part of a rack", "with a domain", "not offered", "too many"],
+)
+def test_machines_that_are_no_whole_racks_are_refused(
+    harness: Harness, content: Mapping[str, object], expected: str
+) -> None:
+    outcomes = add(harness, {"inRacks": True, **content})
+
+    assert [outcome[: len(expected)] for outcome in outcomes] == [expected]
+    assert harness.documents("machines") == {}
+
+
+def test_racks_of_a_type_that_comes_one_by_one_are_refused(world: WorldHarness) -> None:
+    outcomes = add(world, {"instanceType": H100, "count": 18, "inRacks": True})
+
+    assert outcomes == [f"Invalid inRacks: must be false: {H100} comes one by one"]

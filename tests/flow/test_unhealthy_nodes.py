@@ -1,0 +1,395 @@
+"""Unhealthy Nodes: cordoned, rebooted in place, or drained and replaced."""
+
+from typing import cast
+
+import pytest
+
+from support.constants import PREFER_IDLE
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+EVICTING = {"disableUnhealthyNodeEviction": False}
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
+
+
+def cordon_reason(harness: Harness, node: str) -> str | None:
+    """The causes of the cordon of a Node, as it shows them."""
+    return harness.node(node)["metadata"]["annotations"].get(CORDON_REASON)
+
+
+def machine_status(harness: Harness, node: str) -> dict[str, object]:
+    """The status of a machine of the first zone."""
+    document = harness.document("machines", "/".join(harness.machine_path(node)[1:]))
+    assert document is not None
+    return cast("dict[str, object]", document["status"])
+
+
+def is_cordoned(harness: Harness, node: str) -> bool:
+    """Whether nothing new may be scheduled on a Node."""
+    return "unschedulable" in harness.node(node)["spec"]
+
+
+# By default, an unhealthy Node is cordoned and reported only.
+
+
+@pytest.mark.parametrize(
+    ("fault", "condition", "shown"),
+    [
+        ("xid", "XIDErrors", "True XIDErrors"),
+        ("nvlink", "NVLinkStatusInactive", "True NVLinkStatusInactive"),
+        ("gpu-lost", "GPUMissing", "True GPUMissing"),
+        ("disk", "ReadonlyFilesystem", "True FilesystemIsReadOnly"),
+        ("kernel-deadlock", "KernelDeadlock", "True CPUSoftLockup"),
+        ("link-flap", "IBLinkFlapping", "True IBLinkFlapping"),
+        ("kubelet", "Ready", "Unknown NodeStatusUnknown"),
+    ],
+)
+def test_an_unhealthy_node_is_cordoned_and_reported(
+    world: WorldHarness, fault: str, condition: str, shown: str
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.start_recording()
+
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=120)
+
+    assert world.timed_events("train") == ["0:00 CWNodeCordoned n1"]
+    assert world.node_conditions("n1")[condition] == shown
+    assert cordon_reason(world, "n1") == condition
+    assert is_cordoned(world, "n1")
+    assert world.node_counts("train") == (1, 0, 1)
+
+
+def test_a_node_that_recovers_is_used_again(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.break_machines("n1", fault="kubelet")
+    harness.start_recording()
+
+    harness.break_machines("n1", fault="kubelet", times=0)
+
+    assert harness.events("train") == ["CWNodeUncordoned n1"]
+    assert harness.node_conditions("n1")["Ready"] == "True KubeletReady"
+    assert cordon_reason(harness, "n1") is None
+    assert not is_cordoned(harness, "n1")
+
+
+# With eviction, what a reboot cures is rebooted in place.
+
+
+def test_a_node_that_a_reboot_cures_keeps_its_place(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=300)
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.pass_time(minutes=5)
+    world.start_recording()
+
+    world.break_machines("n1", fault="xid")
+    during = world.node("n1")["metadata"]["labels"]["node.coreweave.cloud/state"]
+    counts = world.node_counts("train")
+    world.pass_time(minutes=5)
+
+    assert during == "production-reboot"
+    assert counts == (1, 0, 1)
+    assert world.timed_events("train") == [
+        "0:00 CWNodeCordoned n1",
+        "0:00 CWDrainNode n1",
+        "5:00 CWNodeUncordoned n1",
+    ]
+    assert world.node("n1")["status"]["phase"] == "production"
+    assert world.node_conditions("n1")["XIDErrors"] == "False NoXIDErrors"
+    assert cordon_reason(world, "n1") is None
+
+
+def test_a_reboot_waits_without_end_for_a_pod_that_blocks(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.run_pod("n1", "job")
+    world.run_pod("n1", "web", interruption="interruptable")
+    world.break_machines("n1", fault="kernel-deadlock")
+
+    world.pass_time(minutes=600)
+    waiting = world.node("n1")["status"]["phase"]
+    world.start_recording()
+    world.stop_pod("n1", "job")
+
+    assert waiting == "draining"
+    assert world.messages("train") == [
+        "NodeActivityChanged n1 False",
+        "NodeUpdated n1 rebooting",
+        "NodeUpdated n1 production",
+        "CWNodeUncordoned n1",
+    ]
+
+
+def test_a_problem_that_comes_again_within_an_hour_needs_triage(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.break_machines("n1", fault="xid")
+    world.start_recording()
+
+    world.pass_time(minutes=59)
+    world.break_machines("n1", fault="xid")
+
+    assert world.timed_events("train") == [
+        "59:00 CWNodeCordoned n1",
+        "59:00 CWDrainNode n1",
+        "59:00 CWNodeDeleted n1",
+        "59:00 CWNodeAssigned n2",
+        "59:00 CWNodeRegistered n2",
+    ]
+
+
+def test_a_problem_that_comes_again_later_is_cured_again(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.break_machines("n1", fault="xid")
+    world.start_recording()
+
+    world.pass_time(minutes=61)
+    world.break_machines("n1", fault="xid")
+
+    assert world.timed_events("train") == [
+        "61:00 CWNodeCordoned n1",
+        "61:00 CWDrainNode n1",
+        "61:00 CWNodeUncordoned n1",
+    ]
+
+
+def test_a_reboot_that_fails_or_does_not_end_needs_triage(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 2, lifecycle=EVICTING)
+    world.break_machines("n1", fault="boot", cause="no power")
+    world.break_machines("n2", fault="silence")
+    world.start_recording()
+
+    world.command_node("RebootNode", "train", "n1")
+    world.command_node("RebootNode", "train", "n2")
+    world.pass_time(minutes=31)
+
+    assert world.event_messages("train", "CWNodeDeleted") == [
+        "Node n1 is deleted: its reboot failed: the machine did not boot: no power",
+        "Node n2 is deleted: it did not reboot within 30 minutes",
+    ]
+    assert world.nodes("train") == ["n3", "n4"]
+
+
+# What needs triage is drained and replaced.
+
+
+@pytest.mark.parametrize("fault", ["gpu-lost", "disk"])
+def test_a_node_that_needs_triage_is_replaced(harness: Harness, fault: str) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1, lifecycle=EVICTING)
+    harness.run_pod("n1")
+    harness.break_machines("n1", fault=fault)
+    harness.start_recording()
+
+    harness.stop_pod("n1")
+
+    assert harness.events("train") == [
+        "CWNodeDeleted n1",
+        "CWNodeAssigned n2",
+        "CWNodeRegistered n2",
+    ]
+    assert harness.node_counts("train") == (1, 0, 1)
+
+
+def test_a_silent_node_is_replaced_after_thirty_minutes(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.start_recording()
+
+    world.break_machines("n1", fault="kubelet")
+    world.pass_time(minutes=31)
+
+    assert world.timed_events("train") == [
+        "0:00 CWNodeCordoned n1",
+        "30:01 CWNodePoolNodesRemoveError n1",
+        "30:01 CWNodeDeleted n1",
+        "30:01 CWNodeAssigned n2",
+        "30:01 CWNodeRegistered n2",
+    ]
+
+
+def test_eviction_that_is_switched_on_reaches_the_nodes_that_are_unhealthy(
+    harness: Harness,
+) -> None:
+    harness.given_data_center()
+    harness.apply("train", 2)
+    harness.break_machines("n1", fault="disk")
+    harness.start_recording()
+
+    harness.apply("train", 2, lifecycle=EVICTING)
+
+    assert harness.events("train") == [
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodeAssigned n3",
+        "CWNodeRegistered n3",
+    ]
+
+
+# What commands ask for.
+
+
+def test_a_node_is_cordoned_and_uncordoned_by_command(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.start_recording()
+
+    harness.command_node("CordonNode", "train", "n1", reason="a fan is loud")
+    reason = cordon_reason(harness, "n1")
+    harness.command_node("UncordonNode", "train", "n1")
+
+    assert harness.messages("train") == [
+        "NodeActionRequested n1",
+        "NodeUpdated n1 cordoned",
+        "CWNodeCordoned n1",
+        "NodeActionRequested n1",
+        "NodeUpdated n1 production",
+        "CWNodeUncordoned n1",
+    ]
+    assert reason == "a fan is loud"
+    assert cordon_reason(harness, "n1") is None
+
+
+def test_a_drain_by_command_leaves_the_node_cordoned_in_its_pool(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1", "web", interruption="interruptable")
+    harness.start_recording()
+
+    harness.command_node("DrainNode", "train", "n1")
+
+    assert harness.events("train") == ["CWNodeCordoned n1", "CWDrainNode n1"]
+    assert harness.node_conditions("n1")["CWActive"] == "False NoWorkloads"
+    assert harness.node("n1")["status"]["phase"] == "cordoned"
+    assert harness.node_counts("train") == (1, 0, 1)
+
+
+def test_a_forced_drain_waits_for_the_grace_period_only(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", "job", graceS=60)
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=60)
+    waiting = world.node_conditions("n1")["CWActive"]
+
+    world.command_node("DrainNode", "train", "n1", force=True)
+    world.pass_time(seconds=60)
+
+    assert waiting == "True WorkloadsRunning"
+    assert world.node_conditions("n1")["CWActive"] == "False NoWorkloads"
+    assert world.node("n1")["status"]["phase"] == "cordoned"
+
+
+def test_a_safe_reboot_cordons_nothing_while_it_waits(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1")
+
+    harness.command_node("RebootNode", "train", "n1")
+    harness.run_pod("n1", "another", interruption="interruptable")
+    waiting = harness.node_conditions("n1")["PendingPhaseState"]
+    was_cordoned = is_cordoned(harness, "n1")
+    harness.start_recording()
+    harness.stop_pod("n1")
+
+    assert waiting == "True production-reboot"
+    assert not was_cordoned
+    assert harness.events("train") == [
+        "CWNodeCordoned n1",
+        "CWDrainNode n1",
+        "CWNodeUncordoned n1",
+    ]
+    assert harness.node("n1")["status"]["phase"] == "production"
+    assert harness.node_conditions("n1")["CWActive"] == "False NoWorkloads"
+
+
+def test_a_forced_reboot_waits_for_nothing(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=60)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    world.run_pod("n1")
+    world.start_recording()
+
+    world.command_node("RebootNode", "train", "n1", force=True)
+    state = world.node("n1")["metadata"]["labels"]["node.coreweave.cloud/state"]
+    world.pass_time(minutes=1)
+
+    assert state == "production-powerreset"
+    assert world.timed_events("train") == ["0:00 CWNodeCordoned n1", "1:00 CWNodeUncordoned n1"]
+    assert world.node_conditions("n1")["CWActive"] == "False NoWorkloads"
+
+
+def test_commands_about_nodes_are_refused_with_a_reason(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.break_machines("n1", fault="disk")
+
+    unknown = harness.command_node("CordonNode", "train", "n2")
+    commas = harness.command_node("CordonNode", "train", "n1", reason="a,b")
+    unhealthy = harness.command_node("UncordonNode", "train", "n1")
+    reserved = harness.command_node("ReserveNode", "train", "n1", reservedDesired="elsewhere")
+
+    name = harness.machine_name("n2")
+    assert harness.outcomes(unknown) == [f"NotFound node: {name} is no Node of NodePool train"]
+    assert harness.outcomes(commas) == [
+        "Invalid reason: must have no commas and no characters that cannot be printed"
+    ]
+    assert harness.outcomes(unhealthy) == [
+        f"Invalid node: {harness.machine_name('n1')} is cordoned until this is over:"
+        " ReadonlyFilesystem"
+    ]
+    assert harness.outcomes(reserved) == ["Invalid reservedDesired: must be control-plane or acme"]
+
+
+# A removal comes before a cure.
+
+
+def test_a_node_that_reboots_goes_at_once_with_its_pool(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=300)
+    world.apply("train", 1)
+    world.pass_time(minutes=5)
+    world.command_node("RebootNode", "train", "n1")
+    world.start_recording()
+
+    world.delete("train")
+
+    assert world.events("train") == [
+        "CWNodePoolRemoveNodes 1",
+        "CWNodeDeletionRequestSuccess n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 0",
+        "CWNodePoolDeleted",
+    ]
+
+
+def test_a_spot_node_that_reboots_is_preempted_at_once(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=300)
+    world.apply("batch", 1, computeClass="spot")
+    world.pass_time(minutes=5)
+    world.command_node("RebootNode", "batch", "n1")
+    world.start_recording()
+
+    world.preempt("batch", "n1")
+
+    assert world.events("batch")[:3] == [
+        "PreemptionPending n1",
+        "CWNodeDeleted n1",
+        "DeletedForPreemption n1",
+    ]
+
+
+def test_a_scale_down_takes_an_unhealthy_node_first(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 3, lifecycle=PREFER_IDLE)
+    harness.break_machines("n1", fault="disk")
+    harness.start_recording()
+
+    harness.scale("train", 2)
+
+    assert "CWNodeDeleted n1" in harness.events("train")
+    assert harness.nodes("train") == ["n2", "n3"]
+    assert machine_status(harness, "n1")["state"] == "Triage"

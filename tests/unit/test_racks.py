@@ -1,0 +1,197 @@
+"""Which machines complete racks, and which racks leave."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.members import Member, Members, Racks
+from allocator.racks import Surplus, reprieved_racks, surplus_racks
+from nodepool.contract.model import RemovalReason, ScaleDownStrategy
+from nodepool.state.racks import Delivery, deliveries, lacking
+
+SIZE = 3
+IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
+SCALE_DOWN = RemovalReason.SCALE_DOWN
+Counts = dict[str, int]
+
+
+# What is given.
+
+
+@pytest.mark.parametrize(
+    ("goal", "held", "free", "expected"),
+    [
+        pytest.param(6, {}, {"a": 3, "b": 4}, [("a", 3), ("b", 3)], id="whole racks by name"),
+        pytest.param(6, {}, {"": 7}, [("", 6)], id="several of one domain"),
+        pytest.param(6, {}, {"a": 2, "b": 2}, [], id="no domain has a rack"),
+        pytest.param(3, {"a": 2}, {"a": 1, "b": 3}, [("a", 1)], id="what a rack lacks"),
+        pytest.param(3, {"a": 2}, {"b": 3}, [], id="not of another rack"),
+        pytest.param(3, {"a": 1}, {"a": 1}, [], id="not a part of what it lacks"),
+        pytest.param(6, {"a": 2}, {"b": 3}, [("b", 3)], id="a new rack beside one that lacks"),
+        pytest.param(6, {"a": 1, "b": 2}, {"c": 3}, [], id="no third rack beside two that lack"),
+        pytest.param(5, {"a": 3}, {"b": 3}, [], id="no part of a grant"),
+        pytest.param(7, {"a": 3, "b": 1, "c": 2}, {"b": 2, "c": 1}, [("c", 1)], id="fullest first"),
+        pytest.param(3, {"a": 3, "b": 1}, {"b": 2}, [], id="none beyond the goal"),
+    ],
+)
+def test_a_pool_is_given_what_completes_racks(
+    goal: int, held: Counts, free: Counts, expected: list[tuple[str, int]]
+) -> None:
+    assert list(deliveries(SIZE, goal, held, free)) == [Delivery(*each) for each in expected]
+
+
+counts = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 8), max_size=4)
+
+
+@given(st.integers(0, 30), counts, counts)
+def test_what_is_given_is_free_and_wanted_and_leaves_whole_racks(
+    goal: int, held: Counts, free: Counts
+) -> None:
+    given_ = list(deliveries(SIZE, goal, held, free))
+
+    total: Counter[str] = Counter()
+    for part in given_:
+        total[part.domain] += part.machines
+    assert all(count <= free.get(domain, 0) for domain, count in total.items())
+    assert sum(total.values()) <= max(0, goal - sum(held.values()))
+    assert all((held.get(domain, 0) + total[domain]) % SIZE == 0 for domain in total)
+
+
+@given(counts)
+def test_nothing_is_lacking_but_the_rest_of_a_rack(held: Counts) -> None:
+    parts = {part.domain: part.machines for part in lacking(SIZE, held)}
+
+    assert all((count + parts.get(domain, 0)) % SIZE == 0 for domain, count in held.items())
+    assert all(0 < machines < SIZE for machines in parts.values())
+
+
+# Which racks leave. A Node is `domain` and a number; its number is its assignment.
+
+
+def nodes(*names: str, active: str = "", leaving: str = "") -> list[tuple[str, Member]]:
+    """Registered Nodes; those named in `active` are, and those in `leaving` leave."""
+    return [
+        (
+            name,
+            Member(
+                int(name[1:]),
+                registered=True,
+                active=name in active.split(),
+                removal=SCALE_DOWN if name in leaving.split() else None,
+                domain=name[0],
+            ),
+        )
+        for name in names
+    ]
+
+
+A, B, C = ("a1", "a2", "a3"), ("b4", "b5", "b6"), ("c7", "c8", "c9")
+
+
+@pytest.mark.parametrize(
+    ("members", "wanted", "strategy", "expected"),
+    [
+        pytest.param(nodes(*A, *B), 2, IDLE_ONLY, Surplus(0, []), id="none"),
+        pytest.param(nodes(*A, *B), 1, IDLE_ONLY, Surplus(3, ["b6", "b5", "b4"]), id="the newest"),
+        pytest.param(
+            nodes("a1", "a2", *B), 1, IDLE_ONLY, Surplus(2, ["a2", "a1"]), id="the incomplete"
+        ),
+        pytest.param(
+            nodes(*A, *B, active="b5"),
+            1,
+            PREFER_IDLE,
+            Surplus(3, ["a3", "a2", "a1"]),
+            id="the idle",
+        ),
+        pytest.param(
+            nodes(*A, *B, active="a1 b5 b6"),
+            1,
+            PREFER_IDLE,
+            Surplus(3, ["a3", "a2", "a1"]),
+            id="the one with less work",
+        ),
+        pytest.param(
+            nodes(*A, *B, active="a1 b5"), 1, IDLE_ONLY, Surplus(3, []), id="none is idle"
+        ),
+        pytest.param(
+            nodes(*A, "b4", active="b4"), 1, IDLE_ONLY, Surplus(1, []), id="no whole one instead"
+        ),
+        pytest.param(
+            nodes(*A, *B, leaving="b4 b5 b6"), 1, IDLE_ONLY, Surplus(0, []), id="one leaves already"
+        ),
+        pytest.param(
+            nodes("a1", "a2", "a3", "a4", "a5"), 1, IDLE_ONLY, Surplus(2, ["a5", "a4"]), id="a part"
+        ),
+        pytest.param(
+            nodes(*A, *B, *C), 0, IDLE_ONLY, Surplus(9, [*C[::-1], *B[::-1], *A[::-1]]), id="all"
+        ),
+    ],
+)
+def test_the_least_useful_racks_leave_as_a_whole(
+    members: list[tuple[str, Member]],
+    wanted: int,
+    strategy: ScaleDownStrategy,
+    expected: Surplus,
+) -> None:
+    assert surplus_racks(members, SIZE, wanted, strategy) == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "wanted", "leaving", "expected"),
+    [
+        pytest.param(nodes(*A, *B, leaving="b4 b5 b6"), 1, "", [], id="enough stay"),
+        pytest.param(
+            nodes(*A, *B, leaving="b4 b5 b6"), 2, "", ["b4", "b5", "b6"], id="a rack is wanted"
+        ),
+        pytest.param(
+            nodes(*A, *B, leaving="b5 b6"), 1, "", ["b5", "b6"], id="a part of the rack stays"
+        ),
+        pytest.param(nodes(*A, *B, leaving="b5 b6"), 1, "b4", [], id="the rest leaves as well"),
+        pytest.param(
+            nodes(*A, "b4", "b5", *C, leaving="a1 a2 a3 b4 b5"),
+            2,
+            "",
+            ["a1", "a2", "a3"],
+            id="the fullest",
+        ),
+        pytest.param(
+            nodes("a1", "a2", "a3", "a4", "a5", leaving="a3 a4 a5"), 1, "", ["a3"], id="one domain"
+        ),
+    ],
+)
+def test_racks_are_spared_as_a_whole(
+    members: list[tuple[str, Member]], wanted: int, leaving: str, expected: list[str]
+) -> None:
+    spared = reprieved_racks(members, SIZE, wanted, frozenset(leaving.split()))
+
+    assert list(spared) == expected
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from([None, SCALE_DOWN]), st.booleans()),
+        max_size=20,
+    )
+)
+def test_the_counts_of_racks_follow_from_the_nodes(
+    drawn: list[tuple[str, RemovalReason | None, bool]],
+) -> None:
+    members = Members(racks=Racks(SIZE))
+
+    for number, (domain, removal, goes) in enumerate(drawn):
+        members = members.put(f"n{number}", Member(number, domain=domain))
+        members = members.put(f"n{number}", Member(number, domain=domain, removal=removal))
+        members = members.drop(f"n{number}") if goes else members
+
+    kept = [each for each in drawn if not each[2]]
+    held = Counter(domain for domain, _, _ in kept)
+    staying = Counter(domain for domain, removal, _ in kept if removal is None)
+    assert members.racks is not None
+    assert {domain: each.held for domain, each in members.racks.domains.items()} == dict(held)
+    assert members.racks.held == sum(-(-count // SIZE) for count in held.values())
+    assert members.racks.staying == sum(-(-count // SIZE) for count in staying.values())
+    assert members.racks.split == sum(
+        staying[domain] % SIZE > 0 and held[domain] > staying[domain] for domain in held
+    )
