@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from lifecycle.health import Plan, cordon_text, plan
-from lifecycle.lock import lock_annotations, lock_taints
+from lifecycle.lock import Lock, lock_annotations, lock_taints
 from lifecycle.node import Node, is_unschedulable
 from lifecycle.template import (
     PRODUCTION,
@@ -73,8 +73,7 @@ def updated(
     action = _action(template, node, phase, removal)
     boot = health.boot + (phase is NodePhase.REBOOTING and node.phase is not phase)
     unschedulable = is_unschedulable(phase, boot)
-    lock = None if phase is NodePhase.REBOOTING else node.lock
-    marks, annotations = {}, {**lock_annotations(lock)}
+    marks, annotations = {}, {}
     if removal is RemovalReason.PREEMPTED:
         marks["qos.coreweave.cloud/pending-preemption"] = "true"
     if node.evicted_at is not None:
@@ -83,8 +82,8 @@ def updated(
         marks["node.coreweave.cloud/pending-state"] = action.value
     if unschedulable and is_cordoned_for_itself(template, node):
         annotations[CORDON_REASON] = cordon_text(health, planned(template, node))
-    look = look_of(template, node, marks, annotations, standing_of(node, phase, action, reserved))
-    look["taints"] += lock_taints(lock)
+    lock = None if phase is NodePhase.REBOOTING else node.lock
+    standing = standing_of(node, phase, action, reserved)
     return NodeUpdated(
         **node_fields(template, node),
         phase=phase,
@@ -95,7 +94,7 @@ def updated(
         boot=boot,
         reserved=reserved,
         lock=lock.number if lock is not None else 0,
-        **look,
+        **look_of(template, node, marks, annotations, standing, lock),
     )
 
 
@@ -148,6 +147,7 @@ def look_of(
     marks: Mapping[str, str],
     annotations: Mapping[str, str],
     standing: Standing,
+    lock: Lock | None = None,
 ) -> Look:
     """What the Node looks like: whole, or beside a template that is too large for each event."""
     revision = template.revision if template.is_large else 0
@@ -156,7 +156,7 @@ def look_of(
     own = {} if revision else template.node_annotations
     return Look(
         labels={**labels_of(template, node.name, node.topology, standing), **marks},
-        annotations={**own, **annotations},
-        taints=taints_of(template, standing),
+        annotations={**own, **annotations, **lock_annotations(lock)},
+        taints=(*taints_of(template, standing), *lock_taints(lock)),
         template=revision,
     )

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
-from nodepool.contract.commands_slurm import LockNode as LockNode
-from nodepool.contract.commands_slurm import UnlockNode as UnlockNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode  # noqa: F401  # As all below.
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
@@ -277,8 +276,6 @@ class DeletePod(Command, OfPool):
 COMMANDS = frozenset(
     name
     for name, kind in tuple(globals().items())
-    if isinstance(kind, type)
-    and issubclass(kind, Command)
-    and kind.__module__ != Command.__module__
+    if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
 )
 """The name of every command; a command of any other name is refused."""

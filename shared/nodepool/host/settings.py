@@ -68,8 +68,9 @@ _CHOICES = {
     "log_level": ("debug", "info", "warning", "error"),
     "deprecated_conditions": get_args(Shown),
 }
-OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR"})
-"""Settings of the command line and of `nodepool up`, which a service ignores."""
+OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE"})
+"""Settings of the command line and of `nodepool up`, which a service ignores; and the variable that
+`nodepool run` sets for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:

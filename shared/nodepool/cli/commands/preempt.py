@@ -41,7 +41,7 @@ def preempt(settings: Settings, what: tuple[str, ...]) -> int:
 
 
 async def pool_of(client: "Client", node: str) -> str:
-    """The NodePool of a Node of the cluster; raises `CliError` where there is no such Node."""
+    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
     document = await client.get("nodes", node)
     if document is None:
         raise CliError(f"not found in {client.org}/{client.cluster}")
