@@ -14,13 +14,8 @@ from lifecycle.requests import NodeCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
 from lifecycle.unhealthy import with_problems
 from nodepool.contract.catalog import rack_size
-from nodepool.contract.commands import (
-    CordonNode,
-    DrainNode,
-    RebootNode,
-    ReserveNode,
-    UncordonNode,
-)
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -40,6 +35,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -147,11 +143,11 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _reported(state, message, context)
         case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned():
             return _changed(state, message, context)
-        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept():
+        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept() | NodeLockChanged():
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError():
+        case CWNodePoolNodesRemoveError() | LockNode() | UnlockNode():
             return state
         case _:
             assert_never(message)
