@@ -1,5 +1,6 @@
 """Which machine joins, and which Node leaves?"""
 
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -37,7 +38,6 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 
 Hears = (
     ReclaimCapacity

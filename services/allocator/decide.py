@@ -11,6 +11,7 @@ from allocator.reclaim import held_back, outcome
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
 from nodepool.contract.catalog import offered
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -46,7 +47,6 @@ from nodepool.contract.keys import (
 )
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
 

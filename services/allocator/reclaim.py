@@ -7,10 +7,10 @@ from immutables import Map
 
 from allocator.state import State
 from nodepool.contract.catalog import INSTANCE_TYPES, offered, type_fault, zone_fault
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 from nodepool.state.inventory import FreeMachines, take_racks
 
 Reclaim = ReclaimCapacity | ReturnCapacity

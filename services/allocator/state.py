@@ -19,6 +19,7 @@ from allocator.changes import (
 from allocator.members import Member
 from allocator.pool import Check, Pool, Stage
 from allocator.supply import NONE, Supplies, Supply, put
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -57,7 +58,6 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
-from nodepool.contract.spot_commands import ReclaimCapacity, ReturnCapacity
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory, MachineChanged
 from nodepool.state.racks import domain_of

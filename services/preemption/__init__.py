@@ -1,6 +1,7 @@
 """Which spot Node is taken back, and when?"""
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -16,7 +17,6 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.spot_commands import AcknowledgePreemption
 
 Hears = (
     PreemptNode

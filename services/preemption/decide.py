@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -22,7 +23,6 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.contract.spot_commands import AcknowledgePreemption
 from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context, Failure, Reconciler, Sample, Service
 from preemption import Hears, Says

@@ -8,6 +8,7 @@ from typing import assert_never
 from immutables import Map
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -26,7 +27,6 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, PoolKey, node_key, pool_path
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
-from nodepool.contract.spot_commands import AcknowledgePreemption
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says

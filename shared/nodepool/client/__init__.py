@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NoOutcome,
         NotFound,
         Refused,
+        Released,
         TimedOut,
         Unreachable,
     )
@@ -41,6 +42,7 @@ __all__ = [
     "Preemption",
     "ReadingClient",
     "Refused",
+    "Released",
     "TimedOut",
     "Unreachable",
 ]

@@ -33,11 +33,11 @@ from nodepool.contract.commands import (
     SetQuota,
     StopPod,
 )
+from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.decode import explain
 from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.pods import Pod
-from nodepool.contract.spot_commands import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.nats.streams import STREAM
 
 C = TypeVar("C", bound=Command)

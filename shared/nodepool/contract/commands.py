@@ -6,11 +6,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
+from nodepool.contract.commands_slurm import LockNode, UnlockNode  # noqa: F401  # As all below.
+from nodepool.contract.commands_spot import (  # noqa: F401  # As all below.
+    AcknowledgePreemption,
+    ReclaimCapacity,
+    ReturnCapacity,
+)
 from nodepool.contract.health import NodeFault
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
-from nodepool.contract.spot_commands import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 
 MachineFault = Literal["boot", "registration", "silence", "hang", "verification", NodeFault]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
@@ -262,31 +267,8 @@ class DeletePod(Command, OfPool):
 
 
 COMMANDS = frozenset(
-    kind.__name__
-    for kind in (
-        RegisterCluster,
-        ApplyNodePool,
-        ScaleNodePool,
-        DeleteNodePool,
-        SetQuota,
-        DeleteQuota,
-        FindCapacity,
-        PreemptNode,
-        AcknowledgePreemption,
-        ReclaimCapacity,
-        ReturnCapacity,
-        CordonNode,
-        UncordonNode,
-        DrainNode,
-        RebootNode,
-        ReserveNode,
-        AddMachines,
-        RepairMachine,
-        BreakMachine,
-        RunPod,
-        StopPod,
-        CreatePod,
-        DeletePod,
-    )
+    name
+    for name, kind in tuple(globals().items())
+    if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
 )
 """The name of every command; a command of any other name is refused."""
