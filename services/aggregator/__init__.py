@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBroken,
     MachineRepaired,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -61,5 +62,6 @@ Hears = (
     | MachineAdded
     | MachineBroken
     | MachineRepaired
+    | MachineStateChanged
     | ClusterRegistered
 )

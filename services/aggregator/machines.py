@@ -15,6 +15,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import OfferingKey
+from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
 from nodepool.state.inventory import TRIAGE, Machine
 
@@ -56,7 +57,13 @@ def changed_hands(
     cause = ""
     if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
         cause = event.message
-    return replace(before, version=context.position, cause=cause, faults=faults)
+    return replace(
+        before,
+        version=context.position,
+        cause=cause,
+        state=Outside.TRIAGE,
+        faults=faults,
+    )
 
 
 def broken(

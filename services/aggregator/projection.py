@@ -28,6 +28,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBroken,
     MachineRepaired,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -81,7 +82,7 @@ def touched(  # noqa: C901  # It lists the messages.
         case CWNodeRegistered():
             yield POOLS, message.key
             yield NODES, message.node_key
-        case MachineAdded() | MachineRepaired() | MachineBroken():
+        case MachineAdded() | MachineRepaired() | MachineBroken() | MachineStateChanged():
             yield from _machine(state, message.machine_key)
         case ClusterRegistered():
             yield CLUSTERS, cluster_key(message.org, message.cluster)

@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineBroken,
     MachineRepaired,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -111,7 +112,7 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.node_registered, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _node_left(state, message, context)
-        case MachineAdded() | MachineRepaired() | MachineBroken():
+        case MachineAdded() | MachineRepaired() | MachineBroken() | MachineStateChanged():
             return _machine_reported(state, message, context)
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
@@ -227,9 +228,17 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
 
 
 def _machine_reported(
-    state: State, event: MachineAdded | MachineRepaired | MachineBroken, context: Context
+    state: State,
+    event: MachineAdded | MachineRepaired | MachineBroken | MachineStateChanged,
+    context: Context,
 ) -> State:
     match event:
+        case MachineStateChanged(machine_key=key, state=new):
+            status = state.machines.get(key)
+            if status is None:
+                return state
+            status = replace(status, state=new, version=context.position)
+            return replace(state, machines=state.machines.set(key, status))
         case MachineAdded():
             return _machine_changed(state, event, state.inventory.add(event), context)
         case MachineRepaired(machine_key=key):

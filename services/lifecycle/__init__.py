@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
+    CWRegistrationFailedEvent,
     MachineBooted,
     MachineFailed,
     NodeActionRequested,
@@ -69,6 +70,7 @@ Says = (
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
+    | CWRegistrationFailedEvent
     | CWNodeCordoned
     | CWNodeUncordoned
     | NodeActionRequested

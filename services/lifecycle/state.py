@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
+    CWRegistrationFailedEvent,
     MachineBooted,
     MachineFailed,
     NodeActionRequested,
@@ -138,7 +139,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError():
+        case CWNodePoolNodesRemoveError() | CWRegistrationFailedEvent():
             return state
         case _:
             assert_never(message)

@@ -79,6 +79,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    MachineStateChanged,
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
@@ -121,6 +122,7 @@ from nodepool.contract.model import (
     SchedulingPriority,
     Taint,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
 
 M = TypeVar("M", bound=Message)
@@ -673,6 +675,7 @@ SAMPLES: tuple[Message, ...] = (
         seed=7,
     ),
     BreakMachine(zone=ZONE, machine=MACHINE, fault="gpu-lost"),
+    MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
 )
 
 
