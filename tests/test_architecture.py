@@ -59,6 +59,7 @@ LISTS_MESSAGES = "it lists each message that the service knows, and does nothing
 OVERSIZED: dict[str, str] = {
     "aggregator.projection.touched": LISTS_MESSAGES,
     "aggregator.state.evolve": LISTS_MESSAGES,
+    "fleet.state.evolve": LISTS_MESSAGES,
     "allocator.state.evolve": LISTS_MESSAGES,
 }
 """Modules and functions over the limit, each with its reason."""
@@ -122,8 +123,8 @@ FOR_PEOPLE = {
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
+    "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
-    "PodChanged": "those who created the Pod wait for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

@@ -91,21 +91,28 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         metadata["annotations"] = dict(pool.annotations)
     if pool.deleting is not None:
         metadata["deletionTimestamp"] = rfc3339(pool.deleting)
+    shown: dict[str, object] = {
+        "conditions": [
+            condition.document()
+            for condition in status.conditions(pool, show_deprecated=show_deprecated)
+        ],
+        "currentNodes": pool.current,
+        "grantedNodes": pool.granted,
+        "inProgress": pool.in_progress,
+        **_racks(pool),
+    }
+    if pool.autoscaled is not None:
+        shown["autoscaled"] = {
+            "message": pool.autoscaled.message,
+            "since": rfc3339(pool.autoscaled.since),
+            "logPosition": pool.autoscaled.position,
+        }
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": metadata,
         "spec": spec_document(pool.spec),
-        "status": {
-            "conditions": [
-                condition.document()
-                for condition in status.conditions(pool, show_deprecated=show_deprecated)
-            ],
-            "currentNodes": pool.current,
-            "grantedNodes": pool.granted,
-            "inProgress": pool.in_progress,
-            **_racks(pool),
-        },
+        "status": shown,
     }
 
 

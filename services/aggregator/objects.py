@@ -26,6 +26,15 @@ from nodepool.state.racks import Counts
 
 
 @dataclass(frozen=True, slots=True)
+class Autoscaled:
+    """Why the autoscaler has set the target of a NodePool, when, and where in the log."""
+
+    message: str
+    since: datetime
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodePoolObject:
     """A NodePool and its status.
 
@@ -40,6 +49,7 @@ class NodePoolObject:
     fault: what an invalid spec is wrong about.
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
+    autoscaled: where its target is the autoscaler's; None where a command set it.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -60,6 +70,7 @@ class NodePoolObject:
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None
+    autoscaled: Autoscaled | None = None
     busy: "tuple[NodeObject, ...]" = ()
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
-from aggregator.objects import NodePoolObject
+from aggregator.objects import Autoscaled, NodePoolObject
 from nodepool.contract.conditions import (
     AtTarget,
     Capacity,
@@ -57,8 +57,21 @@ def specified(
         annotations=event.annotations,
         spec=event.spec,
         fault=event.fault,
+        autoscaled=_autoscaled(before, event, context),
     )
     return _counted(_with_condition(pool, event.reason, event.message, context), context)
+
+
+def _autoscaled(
+    before: NodePoolObject, event: NodePoolValidated, context: Context
+) -> Autoscaled | None:
+    """Why the autoscaler has set the target, since when it has."""
+    known = before.autoscaled
+    if not event.autoscaled:
+        return None
+    if known is not None and before.spec.target == event.spec.target:
+        return known
+    return Autoscaled(event.autoscaled, context.time, context.position)
 
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:

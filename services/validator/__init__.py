@@ -13,12 +13,20 @@ from nodepool.contract.events import (
     CWNodePoolCreated,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
+    NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolUpdateFailed,
     NodePoolValidated,
 )
 
-Hears = RegisterCluster | ApplyNodePool | ScaleNodePool | DeleteNodePool | CWNodePoolNodesRemoved
+Hears = (
+    RegisterCluster
+    | ApplyNodePool
+    | ScaleNodePool
+    | DeleteNodePool
+    | NodePoolAutoscaled
+    | CWNodePoolNodesRemoved
+)
 Says = (
     ClusterRegistered
     | NodePoolValidated

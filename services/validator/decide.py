@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     CWNodePoolCreated,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
+    NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolUpdateFailed,
     NodePoolValidated,
@@ -35,7 +36,7 @@ from validator.conflict import (
     unknown_cluster,
     unknown_pool,
 )
-from validator.objects import changed, checked_again, created, is_same
+from validator.objects import autoscaled, changed, checked_again, created, is_same
 from validator.rules import (
     Refusal,
     malformed,
@@ -60,6 +61,10 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from _delete(state, message, context)
         case CWNodePoolNodesRemoved(key=key):
             yield from _deleted(state.pools.get(key))
+        case NodePoolAutoscaled(key=key):
+            pool = state.pools.get(key)
+            if pool is not None:
+                yield from _autoscaled(pool, context)
         case _:
             assert_never(message)
 
@@ -169,11 +174,24 @@ def _deleted(pool: Pool | None) -> Iterator[Says]:
         yield CWNodePoolDeleted(**path_fields(pool.stored), uid=pool.stored.uid, message=message)
 
 
-def reconcile(state: State, key: PoolKey, _context: Context) -> Iterator[Says]:
-    """A new verdict on a NodePool that could not be checked, or the end of a deletion."""
+def _autoscaled(pool: Pool, context: Context) -> Iterator[Says]:
+    """A NodePool with the target that the autoscaler has for it, where that is not stored yet."""
+    if pool.autoscaled is not None:
+        after = autoscaled(pool.stored, pool.autoscaled, context)
+        yield after
+        if after.message != pool.stored.message:
+            yield from _warning(after)
+
+
+def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
+    """The end of a deletion, a target that is not stored yet, or a verdict that is missing."""
     pool = state.pools.get(key)
     yield from _deleted(pool)
-    if pool is not None and pool.is_unchecked:
+    if pool is None:
+        return
+    if pool.autoscaled is not None:
+        yield from _autoscaled(pool, context)
+    elif pool.is_unchecked:
         after = checked_again(pool.stored)
         yield after
         yield from _warning(after)
@@ -183,7 +201,7 @@ def on_failure(state: State, failure: Failure) -> Iterator[Says]:
     """A NodePool that waits for nothing but the step that failed, which is tried again later."""
     key = PoolKey(failure.key) if failure.key else failure.pool
     pool = state.pools.get(key) if key is not None else None
-    if pool is not None and (pool.emptied or pool.is_unchecked):
+    if pool is not None and (pool.emptied or pool.is_unchecked or pool.autoscaled):
         text = f"internal error while updating the NodePool: {failure.cause}"
         yield NodePoolUpdateFailed(**path_fields(pool.stored), message=text)
 

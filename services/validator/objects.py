@@ -5,10 +5,11 @@ from uuid import UUID, uuid5
 
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
-from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated
 from nodepool.contract.messages import path_fields
 from nodepool.contract.model import NodePoolSpec
 from nodepool.service import Context, describe
+from validator.rules import scaled
 from validator.verdict import Verdict, verdict
 
 UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
@@ -43,6 +44,7 @@ def changed(
 ) -> NodePoolValidated:
     """The stored NodePool with this spec and metadata; only a new spec is a new generation."""
     checked = _checked(spec, stored.zone)
+    is_kept = spec.autoscaling and spec.target == stored.spec.target
     return NodePoolValidated(
         **path_fields(stored),
         uid=stored.uid,
@@ -56,7 +58,17 @@ def changed(
         reason=checked.reason,
         fault=checked.fault,
         message=checked.message,
+        autoscaled=stored.autoscaled if is_kept else "",
     )
+
+
+def autoscaled(
+    stored: NodePoolValidated, event: NodePoolAutoscaled, context: Context
+) -> NodePoolValidated:
+    """The stored NodePool with the target that the autoscaler has for it."""
+    spec = scaled(stored.spec, event.target)
+    after = changed(stored, spec, stored.labels, stored.annotations, context)
+    return after.model_copy(update={"autoscaled": event.message})
 
 
 def checked_again(stored: NodePoolValidated) -> NodePoolValidated:

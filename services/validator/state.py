@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     CWNodePoolCreated,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
+    NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolUpdateFailed,
     NodePoolValidated,
@@ -29,6 +30,7 @@ from nodepool.contract.model import RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from validator import Hears, Says
+from validator.rules import scaled, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ class Pool:
     stored: its spec and metadata, with the verdict on them, as published last.
     deleting: since when it is being deleted; None while it is to stay.
     emptied: whether its last Nodes have gone, so that it can go itself.
+    autoscaled: the target that the autoscaler has for it and that is not stored yet; None for none.
     """
 
     stored: NodePoolValidated
     deleting: datetime | None = None
     emptied: bool = False
+    autoscaled: NodePoolAutoscaled | None = None
 
     @property
     def is_unchecked(self) -> bool:
@@ -70,16 +74,15 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case ClusterRegistered(org=org, cluster=cluster, zone=zone):
             clusters = state.clusters.set(cluster_key(org, cluster), zone)
             return replace(state, clusters=clusters)
-        case NodePoolValidated(key=key):
-            # A NodePool that is being deleted takes no change, so this one is not.
-            pool, work = Pool(message), state.work
-            work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
-            return replace(state, pools=state.pools.set(key, pool), work=work)
+        case NodePoolValidated():
+            return _validated(state, message, context)
         case NodePoolDeleting(key=key, since=since):
-            pool = replace(state.pools[key], deleting=since)
+            pool = replace(state.pools[key], deleting=since, autoscaled=None)
             return replace(state, pools=state.pools.set(key, pool), work=state.work.drop(key))
         case CWNodePoolNodesRemoved():
             return _emptied(state, message)
+        case NodePoolAutoscaled():
+            return _autoscaled(state, message)
         case NodePoolUpdateFailed(key=key):
             return replace(state, work=state.work.failed(key, context.time))
         case CWNodePoolDeleted(key=key):
@@ -98,6 +101,18 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
+def _validated(state: State, event: NodePoolValidated, context: Context) -> State:
+    """The state with a NodePool as it is stored now; one that is being deleted takes no change."""
+    key, before = event.key, state.pools.get(event.key)
+    pool, work = Pool(event), state.work
+    work = work.failed(key, context.time) if pool.is_unchecked else work.succeeded(key)
+    autoscaled = before.autoscaled if before is not None else None
+    # New metadata alone is no new generation, and a target for this one still holds.
+    if autoscaled is not None and autoscaled.generation == event.generation:
+        pool, work = replace(pool, autoscaled=autoscaled), work.put(key)
+    return replace(state, pools=state.pools.set(key, pool), work=work)
+
+
 def _emptied(state: State, event: CWNodePoolNodesRemoved) -> State:
     pool = state.pools.get(event.key)
     if event.removal is not RemovalReason.POOL_DELETED or pool is None:
@@ -105,3 +120,17 @@ def _emptied(state: State, event: CWNodePoolNodesRemoved) -> State:
     if pool.deleting is None or pool.stored.uid != event.uid:
         return state
     return replace(state, pools=state.pools.set(event.key, replace(pool, emptied=True)))
+
+
+def _autoscaled(state: State, event: NodePoolAutoscaled) -> State:
+    """The state with a target that fits the NodePool as it is stored; any other is too late."""
+    pool = state.pools.get(event.key)
+    if pool is None or pool.deleting is not None:
+        return state
+    stored = pool.stored
+    if (event.uid, event.generation) != (stored.uid, stored.generation):
+        return state
+    spec = scaled(stored.spec, event.target)
+    if not spec.autoscaling or spec == stored.spec or next(sized(spec), None) is not None:
+        return state
+    return replace(state, pools=state.pools.set(event.key, replace(pool, autoscaled=event)))

@@ -1,19 +1,21 @@
 """Unhealthy Nodes: cordoned, rebooted in place, or drained and replaced."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from lifecycle.decide import service as lifecycle_service
 from lifecycle.gauges import gauges
 from lifecycle.options import Options
-from lifecycle.state import State
 from nodepool.contract.events import MachineBooted
 from support.constants import PREFER_IDLE, ZONE
 from support.harness import Harness
 from support.publishing import publish
 from support.services import services
 from support.world_harness import WorldHarness
+
+if TYPE_CHECKING:
+    from lifecycle.state import State
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
 CORDON_REASON = "node.coreweave.cloud/cordonReason"

@@ -36,12 +36,19 @@ class NodePoolSpec(TypedDict):
     targetNodes: int
 
 
+class Autoscaled(TypedDict):
+    """Why the autoscaler has set the target of a NodePool."""
+
+    message: str
+
+
 class NodePoolStatus(TypedDict):
     """The status of a NodePool; both counts are of Nodes."""
 
     conditions: list[Condition]
     inProgress: int
     currentNodes: int
+    autoscaled: NotRequired[Autoscaled]
 
 
 class NodePool(TypedDict):

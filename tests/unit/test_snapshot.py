@@ -82,6 +82,11 @@ def busy_world() -> WorldHarness:
         world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
+    world.apply("scaled", 0, autoscaling=True, minNodes=0, maxNodes=2)
+    world.create_pod("scaled", "worker")
+    world.scale("scaled", 1)
+    world.delete_pod("scaled", "worker")
+    world.create_pod("serve", "worker", gpus=8)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
 

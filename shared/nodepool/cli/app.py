@@ -44,6 +44,7 @@ COMMANDS = {
     "register": ("setup", "register"),
     "replace": ("apply", "replace"),
     "rollout": ("rollout", "rollout"),
+    "run": ("run", "run"),
     "scale": ("scale", "scale"),
     "set": ("setup", "set_"),
     "skip": ("skip", "skip"),

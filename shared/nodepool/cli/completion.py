@@ -101,7 +101,7 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
             return _machines(context, text)
         case "path":
             return _fields(text)
-        case "explained_name":
+        case "explained_name" | "pool":
             return _names(context, NODEPOOL)
         case "org" | "cluster" if isinstance(param, click.Option):
             return _places(context, param.name)

@@ -62,7 +62,7 @@ FLAGS = {
     "--replicas": "use --target",
     "--current-replicas": "use 'nodepool scale --current-replicas'",
     "--grace-period": "each Pod on a Node has its own grace period, and a drain honours it",
-    "--force": "a drain or a reboot of a Node can be forced, and nothing else",
+    "--force": "nothing can be forced: Nodes are drained before they leave",
     "--now": "nothing can be forced: Nodes are drained before they leave",
     "--timeout": "it is how long a command waits for a state; how long a reply may take is"
     " --request-timeout",

@@ -35,6 +35,19 @@ class ConditionShape(_Shape):
     log_position: int | None = None
 
 
+class AutoscaledShape(_Shape):
+    """Why the autoscaler has set the target; absent where a command did.
+
+    message: from how many to how many Nodes, and why.
+    since: when.
+    log_position: where in the log.
+    """
+
+    message: str
+    since: str
+    log_position: int
+
+
 class RackStatusShape(_Shape):
     """The counts of a NodePool in racks.
 
@@ -55,6 +68,7 @@ class StatusShape(_Shape):
     current_nodes: how many of its Nodes have joined the cluster.
     in_progress: how many Nodes are assigned to it and have not joined yet.
     granted_nodes: how many Nodes its quota allows it.
+    autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
     """
 
@@ -62,6 +76,7 @@ class StatusShape(_Shape):
     current_nodes: int
     in_progress: int
     granted_nodes: int
+    autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None
 
 

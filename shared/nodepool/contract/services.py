@@ -9,6 +9,7 @@ SERVICES: Final[tuple[str, ...]] = (
     "allocator",
     "lifecycle",
     "preemption",
+    "autoscaler",
     "aggregator",
     "fleet",
 )

@@ -78,6 +78,8 @@ def _own(pool: object) -> Facts:
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
         checks={check.type: check for check in _checks(pool)},
         position=_position(pool),
+        autoscaled=_text(pool, "status", "autoscaled", "message"),
+        autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),
     )
 
 

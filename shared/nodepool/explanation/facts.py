@@ -112,6 +112,8 @@ class Facts:
     limit, machines: None where they are not known.
     peers: the NodePools it shares quota and machines with.
     position: where in the log it changed last.
+    autoscaled: why the autoscaler has set its target; empty where a command did.
+    autoscaled_position: where in the log it did.
     """
 
     name: str
@@ -130,6 +132,8 @@ class Facts:
     machines: Machines | None = None
     peers: tuple[Peer, ...] = ()
     position: int = 0
+    autoscaled: str = ""
+    autoscaled_position: int = 0
 
     @property
     def held(self) -> int:

@@ -23,6 +23,7 @@ class Explanation:
     def document(self) -> dict[str, object]:
         """The explanation as a JSON object; a moment that is not known is null."""
         facts = self.facts
+        autoscaled = {"message": facts.autoscaled, "logPosition": facts.autoscaled_position}
         return {
             "kind": "Explanation",
             "metadata": {"name": facts.name, "resourceVersion": str(facts.position)},
@@ -34,6 +35,7 @@ class Explanation:
                 "currentNodes": facts.current,
                 "inProgress": facts.in_progress,
                 "grantedNodes": facts.granted,
+                **({"autoscaled": autoscaled} if facts.autoscaled else {}),
             },
             "causes": [_document(rank, cause) for rank, cause in enumerate(self.causes, 1)],
         }
@@ -57,6 +59,8 @@ def _wanted(facts: Facts) -> str:
         return f"NodePool {facts.name} wants no Nodes any more and has {facts.current}"
     wanted = f"{counted(facts.target)} of {facts.instance_type}{where}"
     has = "them" if facts.current == facts.target else str(facts.current)
+    if facts.autoscaled:
+        wanted += f" since the autoscaler changed {facts.autoscaled},"
     return f"NodePool {facts.name} wants {wanted} and has {has}"
 
 

@@ -54,6 +54,12 @@ class Simulation:
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         profile = self.profile or profile_of(self.seed)
+        # Without it the others take the same steps as before there was one.
+        self.services = [
+            service
+            for service in self.services
+            if profile.autoscaled or service.name != "autoscaler"
+        ]
         self.bugs = Bugs(self.random)
         services = map(self.bugs.in_service, self.services)
         self.world = World(sharing(services), 2, self.log)

@@ -52,6 +52,7 @@ class Profile:
     attacks: how likely a sender that means harm acts in a step.
     hurries: how likely it is in a step that all services catch up, but for one at most.
     late: the services that this may be; all of them where none is named.
+    autoscaled: whether the autoscaler runs.
     """
 
     steps: int = 4_500
@@ -67,6 +68,7 @@ class Profile:
     attacks: float = 0.0
     hurries: float = 0.0
     late: tuple[str, ...] = ()
+    autoscaled: bool = False
 
     def weight(self, action: str) -> int:
         """How likely an action is."""

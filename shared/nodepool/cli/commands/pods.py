@@ -102,7 +102,8 @@ def _toleration(text: str) -> "Toleration":
         raise click.UsageError(f"--toleration: {text!r} must end in {effects}") from None
 
 
-def _pod(name: str, options: PodOptions, *, daemon_set: bool = False) -> "Pod":
+def pod_of(name: str, options: PodOptions, *, daemon_set: bool = False) -> "Pod":
+    """The Pod that these options describe; raises a usage error for what it cannot be."""
     from nodepool.contract.pods import TOLERATIONS_MAX, Pod, PodClass
 
     if len(options["toleration"]) > TOLERATIONS_MAX:
@@ -132,7 +133,7 @@ def run_pod(
     **options: Unpack[PodOptions],
 ) -> int:
     """Start a Pod on a Node; by default, a drain waits until it ends."""
-    pod = _pod(name, options, daemon_set=daemon_set)
+    pod = pod_of(name, options, daemon_set=daemon_set)
 
     async def work(client: "Client") -> None:
         await client.run_pod(*machine, pod)
@@ -162,7 +163,7 @@ def stop_pod(settings: Settings, machine: tuple[str, str], name: str) -> int:
 @click.pass_obj
 def create_pod(settings: Settings, pool: str, name: str, **options: Unpack[PodOptions]) -> int:
     """Create a Pod that waits for a Node of a NodePool that has room for it."""
-    pod = _pod(name, options)
+    pod = pod_of(name, options)
 
     async def work(client: "Client") -> None:
         await client.create_pod(pool, pod)

@@ -29,7 +29,7 @@ def preempt(settings: Settings, what: tuple[str, ...]) -> int:
         code = DONE
         for name in names:
             try:
-                outcome = await client.preempt(await _pool_of(client, name), name)
+                outcome = await client.preempt(await pool_of(client, name), name)
             except (ClientError, CliError) as error:
                 code = report(error, f'node "{name}"')
             else:
@@ -40,7 +40,8 @@ def preempt(settings: Settings, what: tuple[str, ...]) -> int:
     return settings.run(work)
 
 
-async def _pool_of(client: "Client", node: str) -> str:
+async def pool_of(client: "Client", node: str) -> str:
+    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
     document = await client.get("nodes", node)
     if document is None:
         raise CliError(f"not found in {client.org}/{client.cluster}")

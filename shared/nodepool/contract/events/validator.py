@@ -34,6 +34,7 @@ class NodePoolValidated(Event, OfPool):
     reason: the reason of the condition Validated.
     fault: what an invalid spec is wrong about.
     message: the message of the condition.
+    autoscaled: why the autoscaler set the target; empty where a command did.
     """
 
     speaker: ClassVar[str] = "validator"
@@ -49,6 +50,7 @@ class NodePoolValidated(Event, OfPool):
     reason: Validated
     fault: SpecFault = ""
     message: str
+    autoscaled: str = ""
 
 
 class NodePoolDeleting(Event, OfPool):

@@ -1,0 +1,86 @@
+"""How many empty Nodes of one type the Pods that wait would fill."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from nodepool.contract.pods import PODS_MAX
+
+
+class Shape(NamedTuple):
+    """What a Pod asks of its Node.
+
+    gpus: how many of `nvidia.com/gpu`.
+    accelerators: how many of `sunk.coreweave.com/accelerator`, which are counted separately.
+    """
+
+    gpus: int
+    accelerators: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """So many Nodes that are filled alike: what each has left, and for how many Pods."""
+
+    count: int
+    gpus: int
+    accelerators: int
+    pods: int
+
+    def room(self, shape: Shape) -> int:
+        """How many Pods of this shape each of them can take."""
+        rooms = [self.pods]
+        if shape.gpus:
+            rooms.append(self.gpus // shape.gpus)
+        if shape.accelerators:
+            rooms.append(self.accelerators // shape.accelerators)
+        return min(rooms)
+
+    def with_each(self, shape: Shape, pods: int, count: int) -> "_Nodes":
+        """So many of them, each with so many more Pods of this shape."""
+        return _Nodes(
+            count,
+            self.gpus - pods * shape.gpus,
+            self.accelerators - pods * shape.accelerators,
+            self.pods - pods,
+        )
+
+
+def nodes_needed(waiting: Mapping[Shape, int], gpus: int, most: int) -> int:
+    """How many empty Nodes with so many GPUs take these Pods, at most `most`.
+
+    The Pods that ask for most come first, and each goes to the first Node that has room for it. A
+    Pod that fits no empty Node is passed over.
+
+    waiting: how many Pods of each shape there are.
+    gpus: how many GPUs a Node has, under either name.
+    """
+    empty = _Nodes(1, gpus, gpus, PODS_MAX)
+    nodes: list[_Nodes] = []
+    for shape in sorted(waiting, reverse=True):
+        room = empty.room(shape)
+        if not room:
+            continue
+        nodes, left = _placed(nodes, shape, waiting[shape])
+        if left:
+            nodes += _placed([replace(empty, count=-(-left // room))], shape, left)[0]
+        if sum(each.count for each in nodes) >= most:
+            return most
+    return sum(each.count for each in nodes)
+
+
+def _placed(nodes: list[_Nodes], shape: Shape, pods: int) -> tuple[list[_Nodes], int]:
+    """The Nodes with these Pods, each on the first that has room, and how many Pods are left."""
+    placed: list[_Nodes] = []
+    for each in nodes:
+        room = each.room(shape)
+        full = min(each.count, pods // room) if room else 0
+        rest = pods - full * room if room and full < each.count else 0
+        pods -= full * room + rest
+        untouched = each.count - full - (rest > 0)
+        placed += [
+            each.with_each(shape, number, count)
+            for number, count in ((room, full), (rest, int(rest > 0)), (0, untouched))
+            if count
+        ]
+    return placed, pods

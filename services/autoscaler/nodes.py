@@ -1,0 +1,79 @@
+"""The Nodes of a NodePool as far as they decide how many would be right."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from immutables import Map
+
+from nodepool.state.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Node that has joined its cluster.
+
+    assignment: which stay of its machine it is.
+    since: when it joined, or when it became active or idle last.
+    active: whether workloads run on it.
+    held: whether it is one of those that its NodePool wants: it does not leave, and is not on its
+        way there, such as one that reboots.
+    usable: whether new Pods can be scheduled on it.
+    """
+
+    assignment: int
+    since: datetime
+    active: bool = False
+    held: bool = True
+    usable: bool = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is there and nothing runs on it."""
+        return self.held and not self.active
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is empty and takes Pods."""
+        return self.is_idle and self.usable
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The Nodes of one NodePool by name; the rest follows from them.
+
+    held: how many its NodePool wants and has.
+    ready: how many of these are empty and take Pods.
+    idle: those that nothing runs on; the one that has been idle longest first.
+    """
+
+    nodes: Map[str, Node] = Map()
+    held: int = 0
+    ready: int = 0
+    idle: Queue[str] = Queue()
+
+    def get(self, name: str, assignment: int) -> Node | None:
+        """The Node of this name, if it is in this stay."""
+        node = self.nodes.get(name)
+        return node if node is not None and node.assignment == assignment else None
+
+    def put(self, name: str, node: Node) -> "Nodes":
+        """The Nodes with this one, instead of what was known of it."""
+        return self._counted(name, node, self.nodes.set(name, node))
+
+    def drop(self, name: str) -> "Nodes":
+        """The Nodes without this one."""
+        return self._counted(name, None, self.nodes.delete(name))
+
+    def _counted(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
+        before, idle = self.nodes.get(name), self.idle
+        was_held, was_ready = (before.held, before.is_ready) if before else (False, False)
+        is_held, is_ready = (after.held, after.is_ready) if after else (False, False)
+        is_idle = after is not None and after.is_idle
+        if before is None or after is None or before.since != after.since or not is_idle:
+            idle = idle.drop(name)
+        return Nodes(
+            nodes,
+            self.held + is_held - was_held,
+            self.ready + is_ready - was_ready,
+            idle.put(name) if is_idle else idle,
+        )

@@ -1,0 +1,138 @@
+"""A NodePool as the autoscaler knows it: what is wanted, what is there, and what waits."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from immutables import Map
+
+from autoscaler.needed import Shape
+from autoscaler.nodes import Nodes
+from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType, Kind
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import CPU_TAINT, NodePoolSpec
+from nodepool.contract.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A Pod that waits for a Node.
+
+    number: distinguishes it from others of its name.
+    pod: what it asks for, and tolerates.
+    fits: whether an empty Node of its NodePool could take it.
+    """
+
+    number: int
+    pod: Pod
+    fits: bool
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks for."""
+        return Shape(self.pod.gpus, self.pod.accelerators)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The Pods that wait, by name, and how many there are of each shape that an empty Node takes.
+
+    count: how many these are.
+    """
+
+    pods: Map[str, WaitingPod] = Map()
+    shapes: Map[Shape, int] = Map()
+    count: int = 0
+
+    def put(self, pod: WaitingPod) -> "Waiting":
+        """The Pods with this one, instead of another of its name."""
+        left, name, shape = self._without(pod.pod.name), pod.pod.name, pod.shape
+        pods = left.pods.set(name, pod)
+        if not pod.fits:
+            return Waiting(pods, left.shapes, left.count)
+        shapes = left.shapes.set(shape, left.shapes.get(shape, 0) + 1)
+        return Waiting(pods, shapes, left.count + 1)
+
+    def drop(self, name: str, number: int) -> "Waiting":
+        """The Pods without this one, if it is the one with this number."""
+        pod = self.pods.get(name)
+        return self._without(name) if pod is not None and pod.number == number else self
+
+    def _without(self, name: str) -> "Waiting":
+        pod = self.pods.get(name)
+        if pod is None:
+            return self
+        pods = self.pods.delete(name)
+        if not pod.fits:
+            return Waiting(pods, self.shapes, self.count)
+        left = self.shapes[pod.shape] - 1
+        shapes = self.shapes.set(pod.shape, left) if left else self.shapes.delete(pod.shape)
+        return Waiting(pods, shapes, self.count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool, whether it is autoscaled or not: it may be from the next moment on.
+
+    uid, generation, spec: as it is stored.
+    valid: whether it is valid and stays.
+    commanded: when a command changed its target last; None where none did since it was created.
+    raised: when the autoscaler raised its target last.
+    proposed: whether a target for this generation was said, of which nothing has come yet.
+    short_since: since when it has fewer Nodes than it wants; None while it has them.
+    nodes: its Nodes.
+    waiting: the Pods that wait for a Node of it.
+    """
+
+    key: PoolKey
+    uid: str
+    generation: int
+    spec: NodePoolSpec
+    valid: bool
+    commanded: datetime | None = None
+    raised: datetime | None = None
+    proposed: bool = False
+    short_since: datetime | None = None
+    nodes: Nodes = Nodes()  # noqa: RUF009  # It is immutable.
+    waiting: Waiting = Waiting()
+
+    @property
+    def instance(self) -> InstanceType | None:
+        """The type of its Nodes; None for one that is not known."""
+        return INSTANCE_TYPES.get(self.spec.instance_type)
+
+    def fits(self, pod: Pod) -> bool:
+        """Whether an empty Node of it could take this Pod."""
+        instance = self.instance
+        if instance is None or max(pod.gpus, pod.accelerators) > instance.gpus:
+            return False
+        own = (CPU_TAINT,) if instance.kind is Kind.CPU else ()
+        taints = (*self.spec.node_taints, *own)
+        return pod.repelled(taints, "NoSchedule", "NoExecute") is None
+
+    def refitted(self) -> "Pool":
+        """The NodePool with each Pod that waits checked again, after its taints have changed."""
+        waiting = Waiting()
+        for each in self.waiting.pods.values():
+            waiting = waiting.put(replace(each, fits=self.fits(each.pod)))
+        return replace(self, waiting=waiting)
+
+    @property
+    def is_autoscaled(self) -> bool:
+        """Whether the autoscaler may set its target; Nodes that come in racks it leaves alone."""
+        if not (self.valid and self.spec.autoscaling):
+            return False
+        instance = self.instance
+        return instance is not None and not instance.rack_size
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the most Nodes that the autoscaler may want."""
+        target = self.spec.target
+        least, most = self.spec.min_nodes, self.spec.max_nodes
+        return (target if least is None else least), (target if most is None else most)
+
+    def observed(self, now: datetime) -> "Pool":
+        """The NodePool with the moment since when it is short in step with the rest."""
+        is_short = self.nodes.held < self.spec.target
+        since = (self.short_since or now) if is_short else None
+        return self if since == self.short_since else replace(self, short_since=since)

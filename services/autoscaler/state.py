@@ -1,0 +1,166 @@
+"""The state of the autoscaler: every NodePool, with its Nodes and the Pods that wait for more.
+
+It holds NodePools that are not autoscaled as well, since any may be from the next moment on.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from immutables import Map
+
+from autoscaler import Hears, Says
+from autoscaler.nodes import Node
+from autoscaler.pool import Pool, WaitingPod
+from autoscaler.target import next_change
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    AutoscalingFailed,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodeRegistered,
+    NodeActivityChanged,
+    NodePoolAutoscaled,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodeUpdated,
+    PodChanged,
+)
+from nodepool.contract.keys import PoolKey
+from nodepool.contract.model import NodePhase
+from nodepool.service import Context
+from nodepool.state.work import WithWork
+
+NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWNodeDeleted
+"""What is said of a Node."""
+AWAY = frozenset(
+    {
+        NodePhase.BOOTING,
+        NodePhase.VERIFYING,
+        NodePhase.REBOOTING,
+        NodePhase.DRAINING,
+        NodePhase.DELETED,
+    }
+)
+"""The phases of a Node that its NodePool still waits for, or that goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(WithWork[PoolKey]):
+    """The NodePools; the work queue holds each when another target will be right for it."""
+
+    pools: Map[PoolKey, Pool] = Map()
+
+
+def evolve(state: State, message: Hears | Says, context: Context) -> State:
+    """The state after a message; one about a NodePool or a Node that is gone changes nothing."""
+    match message:
+        case NodePoolValidated():
+            return _stored(state, _specified(state, message, context), context)
+        case NodePoolDeleting(key=key, uid=uid):
+            pool = state.pools.get(key)
+            if pool is None or pool.uid != uid:
+                return state
+            return _stored(state, replace(pool, valid=False), context)
+        case CWNodePoolDeleted(key=key, uid=uid):
+            pool = state.pools.get(key)
+            if pool is None or pool.uid != uid:
+                return state
+            return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
+        case CWNodeRegistered() | NodeUpdated() | NodeActivityChanged() | CWNodeDeleted():
+            return _node_changed(state, message, context)
+        case PodChanged():
+            return _pod_changed(state, message, context)
+        case NodePoolAutoscaled(key=key):
+            pool = replace(state.pools[key], proposed=True)
+            return _stored(state, pool, context)
+        case AutoscalingFailed(key=key):
+            return _failed(state, key, context)
+        case _:
+            assert_never(message)
+
+
+def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool:
+    """The NodePool as it is stored now, with who changed its target, and when."""
+    valid = event.reason is Validated.VALID
+    known = state.pools.get(event.key)
+    if known is None or known.uid != event.uid:
+        return Pool(event.key, event.uid, event.generation, event.spec, valid)
+    before, after = known.spec.target, event.spec.target
+    is_raised = after > before and event.autoscaled
+    is_commanded = after != before and not event.autoscaled
+    pool = replace(
+        known,
+        generation=event.generation,
+        spec=event.spec,
+        valid=valid,
+        commanded=context.time if is_commanded else known.commanded,
+        raised=context.time if is_raised else known.raised,
+        proposed=known.proposed and known.generation == event.generation,
+    )
+    return pool if event.spec.node_taints == known.spec.node_taints else pool.refitted()
+
+
+def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
+    pool = state.pools.get(event.key)
+    if pool is None:
+        return state
+    nodes, name = pool.nodes, event.node
+    node = nodes.get(name, event.assignment)
+    match event:
+        case CWNodeRegistered():
+            held = event.phase not in AWAY
+            nodes = nodes.put(name, Node(event.assignment, context.time, held=held))
+        case _ if node is None:
+            return state
+        case NodeUpdated():
+            nodes = nodes.put(name, _updated(node, event, context))
+        case NodeActivityChanged(active=active):
+            since = node.since if active == node.active else context.time
+            nodes = nodes.put(name, replace(node, active=active, since=since))
+        case CWNodeDeleted():
+            nodes = nodes.drop(name)
+        case _:
+            assert_never(event)
+    return _stored(state, replace(pool, nodes=nodes), context)
+
+
+def _updated(node: Node, event: NodeUpdated, context: Context) -> Node:
+    """The Node as it should look in its cluster; one that is back is idle from then on."""
+    held = event.removal is None and event.phase not in AWAY
+    since = node.since if held <= node.held else context.time
+    usable = event.phase is NodePhase.PRODUCTION and not event.unschedulable
+    return replace(node, held=held, usable=usable, since=since)
+
+
+def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
+    pool = state.pools.get(event.key)
+    if pool is None or pool.uid != event.uid:
+        return state
+    if event.phase == "Pending" and event.spec is not None:
+        pod = WaitingPod(event.number, event.spec, pool.fits(event.spec))
+        waiting = pool.waiting.put(pod)
+    else:
+        waiting = pool.waiting.drop(event.name, event.number)
+    if waiting is pool.waiting:
+        return state
+    return _stored(state, replace(pool, waiting=waiting), context)
+
+
+def _failed(state: State, key: PoolKey, context: Context) -> State:
+    """The state with a NodePool due to be reconciled again, no sooner than it is to change."""
+    pool = state.pools.get(key)
+    due = next_change(pool) if pool is not None else None
+    if due is None:
+        return replace(state, work=state.work.drop(key))
+    work = state.work.failed(key, context.time)
+    if due > work.deadlines.moments[key]:
+        work = work.put_at(key, due)
+    return replace(state, work=work)
+
+
+def _stored(state: State, pool: Pool, context: Context) -> State:
+    """The state with this NodePool, due when another target will be right for it."""
+    pool = pool.observed(context.time)
+    due = next_change(pool)
+    work = state.work.drop(pool.key) if due is None else state.work.put_at(pool.key, due)
+    return replace(state, pools=state.pools.set(pool.key, pool), work=work)

@@ -1,0 +1,123 @@
+"""The target that would be right for a NodePool, and when it will be another one.
+
+The times are the defaults of the Kubernetes cluster autoscaler: a Node is unneeded after ten
+minutes (`scale-down-unneeded-time`), and nothing is removed for ten minutes after something was
+added (`scale-down-delay-after-add`); see
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from autoscaler.needed import nodes_needed
+from autoscaler.pool import Pool
+
+UNNEEDED_AFTER = timedelta(minutes=10)
+"""How long a Node has to be idle, or to be awaited, before the NodePool does without it."""
+DELAY_AFTER_ADD = timedelta(minutes=10)
+"""How long after the autoscaler has raised a target it does not lower it."""
+DELAY_AFTER_COMMAND = timedelta(minutes=10)
+"""How long a target stands that a command has set."""
+AT_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The target that would be right, and why, as one sentence without a full stop."""
+
+    target: int
+    message: str
+
+
+def advice(pool: Pool, now: datetime) -> Advice | None:
+    """Another target for the NodePool; None where its own is right, or may not be changed now."""
+    due = next_change(pool)
+    if due is None or due > now:
+        return None
+    if pool.waiting.count:
+        return _upward(pool)
+    return _downward(pool, now)
+
+
+def next_change(pool: Pool) -> datetime | None:
+    """When another target is right if nothing else happens; None for never.
+
+    It may have passed, and is `AT_ANY_TIME` for a target that is to rise.
+    """
+    if not pool.is_autoscaled or pool.proposed:
+        return None
+    due = _rises_at(pool) if pool.waiting.count else _falls_at(pool)
+    if due is None or pool.commanded is None:
+        return due
+    return max(due, pool.commanded + DELAY_AFTER_COMMAND)
+
+
+def _wanted(pool: Pool) -> int:
+    """How many Nodes hold what runs and what waits: one that is ready is there for what waits."""
+    (_, most), instance = pool.bounds, pool.instance
+    busy = pool.nodes.held - pool.nodes.ready
+    gpus = instance.gpus if instance is not None else 0
+    return busy + nodes_needed(pool.waiting.shapes, gpus, max(0, most - busy))
+
+
+def _rises_at(pool: Pool) -> datetime | None:
+    _, most = pool.bounds
+    return AT_ANY_TIME if min(_wanted(pool), most) > pool.spec.target else None
+
+
+def _upward(pool: Pool) -> Advice:
+    (_, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
+    after = min(_wanted(pool), most)
+    limit = ", which is maxNodes" if after == most else ""
+    who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
+    more = f"{_counted(after - before)} more"
+    return Advice(after, f"targetNodes from {before} to {after}{limit}: {who} for {more}")
+
+
+def _falls_at(pool: Pool) -> datetime | None:
+    """When a Node that it can do without has been idle, or been missing, for long enough."""
+    least, _ = pool.bounds
+    target, nodes = pool.spec.target, pool.nodes
+    if target <= least:
+        return None
+    surplus = max(0, nodes.held - target)
+    name = next(islice(nodes.idle, surplus, None), None)
+    since = [nodes.nodes[name].since] if name is not None else []
+    if pool.short_since is not None:
+        since.append(pool.short_since)
+    if not since:
+        return None
+    due = min(since) + UNNEEDED_AFTER
+    return due if pool.raised is None else max(due, pool.raised + DELAY_AFTER_ADD)
+
+
+def _downward(pool: Pool, now: datetime) -> Advice:
+    (least, _), before, nodes = pool.bounds, pool.spec.target, pool.nodes
+    idle = 0
+    for name in nodes.idle:
+        if nodes.nodes[name].since + UNNEEDED_AFTER > now:
+            break
+        idle += 1
+    missing = max(0, before - nodes.held)
+    is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
+    after = max(least, nodes.held - idle + (missing if is_awaited else 0))
+    return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, missing)}")
+
+
+def _why(idle: int, missing: int) -> str:
+    minutes = int(UNNEEDED_AFTER.total_seconds() // 60)
+    if idle:
+        return f"{_counted(idle)} {_plural(idle, 'has', 'have')} been idle for {minutes} minutes"
+    return (
+        f"no Pod waits, and {_counted(missing)} {_plural(missing, 'has', 'have')} been missing"
+        f" for {minutes} minutes"
+    )
+
+
+def _counted(nodes: int) -> str:
+    return f"{nodes} {_plural(nodes, 'Node', 'Nodes')}"
+
+
+def _plural(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural

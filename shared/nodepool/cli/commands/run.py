@@ -1,0 +1,94 @@
+"""`nodepool run`: runs a program of this machine as a Pod of a NodePool."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+from uuid import uuid4
+
+import click
+
+from nodepool.cli.commands.pods import PodOptions, pod_of, pod_options
+from nodepool.cli.output import print_error, print_note
+from nodepool.cli.settings import Command, Settings
+from nodepool.nats.addresses import without_password
+
+if TYPE_CHECKING:
+    from nodepool.client import Client
+
+NAME_MAX = 40
+"""How many characters of the name of a program the name of its Pod has."""
+
+
+class RunOptions(PodOptions):
+    """What the options of `run` hold."""
+
+    pool: str
+    name: str
+    restart: bool
+    command: tuple[str, ...]
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.option("--pool", required=True, metavar="NAME", help="The NodePool whose Nodes it runs on.")
+@click.option("--name", default="", metavar="NAME", help="The Pod's name; else one is made.")
+@click.option(
+    "--restart", is_flag=True, help="Start again on another Node when this one is taken away."
+)
+@click.option(
+    "--blocking",
+    "interruption",
+    flag_value="blocking",
+    help="A drain waits until it ends, but for that of a preemption.",
+)
+@pod_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARG]...")
+@click.pass_obj
+def run(settings: Settings, **options: Unpack[RunOptions]) -> int:
+    """Run a program of this machine as a Pod of a NodePool.
+
+    It starts when the Pod has a Node. When that is drained, as a preempted one is two minutes after
+    the warning, the program gets SIGTERM, and SIGKILL after its grace period. With --restart it
+    is started again on the next Node, until it ends by itself; exit code 0 always is the end.
+
+    Its output is untouched; what is said of its Pod goes to standard error. Ctrl-C asks the program
+    to end, and kills it the second time. The Pod is deleted in every way out, and the exit code is
+    the program's.
+
+    nodepool run --pool batch --gpus 1 --restart -- python train.py
+    """
+    if not options["command"]:
+        raise click.UsageError("COMMAND: is required; write it after --")
+    options["interruption"] = options["interruption"] or "graceful"
+    return _ran(settings, options)
+
+
+def _ran(settings: Settings, options: RunOptions) -> int:
+    """Runs the program to its end; returns its exit code, or that of a shell that cannot run it."""
+    from nodepool.local.process import NotStarted, executable
+
+    pool, command = options["pool"], options["command"]
+
+    async def work(client: "Client") -> int:
+        from nodepool.cli.workload import Runner, Workload
+
+        address = without_password(settings.url)
+        client.observe(
+            lambda: print_note(f"the server at {address} is gone; the program goes on"),
+            lambda: print_note(f"the server at {address} is back"),
+        )
+        pod = pod_of(options["name"] or _made_name(command[0]), options)
+        return await Runner(client, Workload(pool, pod, command, options["restart"])).run()
+
+    try:
+        executable(command[0], os.environ)
+        return settings.run(work)
+    except NotStarted as error:
+        print_error(str(error))
+        return error.code
+
+
+def _made_name(program: str) -> str:
+    """A name for a Pod that no other has, which begins with that of its program."""
+    words = re.sub(r"[^a-z0-9]+", "-", Path(program).name.lower()).strip("-")[:NAME_MAX]
+    return f"{words.strip('-') or 'run'}-{uuid4().hex[:5]}"

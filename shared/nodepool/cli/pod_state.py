@@ -1,0 +1,78 @@
+"""What the log says of one Pod, as far as it decides what a program that runs as it has to do."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from nodepool.client.pods import PodEvent
+from nodepool.contract.events import PodChanged
+from nodepool.contract.events.fleet import PodPhase
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """A Pod, from before it was created.
+
+    earlier: the number of the last Pod of its name before it; what is said of those is passed over.
+    pod: what was said of it last; None while it was not created yet.
+    terminating_since: when its grace period began; None for one that is not, or was not, in it.
+    left: how much of its grace period there was until it was gone.
+    is_preempted: whether its Node is being preempted.
+    """
+
+    earlier: int = 0
+    pod: PodChanged | None = None
+    terminating_since: datetime | None = None
+    left: timedelta = timedelta()
+    is_preempted: bool = False
+
+    @property
+    def phase(self) -> PodPhase | None:
+        """The phase that it is in; None before it was created."""
+        return self.pod.phase if self.pod is not None else None
+
+    @property
+    def ends(self) -> bool:
+        """Whether its program has to end."""
+        return self.phase in ("Terminating", "Gone")
+
+    @property
+    def grace_s(self) -> float:
+        """How long its program has from SIGTERM to SIGKILL, in seconds, where it has to end.
+
+        As long as the Pod had itself, also where that is heard of late.
+        """
+        if self.pod is None:
+            return 0.0
+        return self.left.total_seconds() if self.phase == "Gone" else float(self.pod.grace_s)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether it was taken from its Node, or is about to be."""
+        return self.ends or self.is_preempted
+
+    @property
+    def why(self) -> str:
+        """Why it was taken from its Node, as part of a sentence."""
+        if self.ends and self.pod is not None and not self.is_preempted:
+            return self.pod.message or "it has ended"
+        return "its Node is being preempted"
+
+    def next(self) -> "PodState":
+        """The state of another Pod of the same name, which is still to be created."""
+        return PodState(self.pod.number if self.pod is not None else self.earlier)
+
+    def after(self, item: PodEvent) -> "PodState":
+        """The state after an event about a Pod of its name, or about a Node of its NodePool."""
+        event, pod = item.event, self.pod
+        if not isinstance(event, PodChanged):
+            place = (event.node, event.assignment)
+            own = pod is not None and (pod.node, pod.assignment) == place
+            return replace(self, is_preempted=True) if own else self
+        if event.number <= self.earlier or (pod is not None and event.number != pod.number):
+            return self
+        since = self.terminating_since
+        if event.phase == "Terminating":
+            return replace(self, pod=event, terminating_since=since or item.time)
+        if event.phase == "Gone" and since is not None:
+            return replace(self, pod=event, left=item.time - since)
+        return replace(self, pod=event)

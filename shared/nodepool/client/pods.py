@@ -1,0 +1,59 @@
+"""Following one Pod of a NodePool, and what happens to its Node, in the log."""
+
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import NamedTuple
+
+from nodepool.client.names import checked
+from nodepool.client.session import Session
+from nodepool.contract.decode import decode
+from nodepool.contract.events import PodChanged, PreemptionPending
+from nodepool.contract.keys import token
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope
+from nodepool.nats.streams import STREAM
+
+CHANGED = f".{PodChanged.__name__}"
+"""How the subject of a change of a Pod ends; the other events are preemptions."""
+
+
+class PodEvent(NamedTuple):
+    """What is said of a Pod, or of a Node of its NodePool.
+
+    time: when it was stored in the log.
+    """
+
+    event: PodChanged | PreemptionPending
+    time: datetime
+
+
+class PodStream(Session):
+    """The part of a client that follows Pods."""
+
+    async def pod_events(
+        self, pool: str, name: str, *, after: int
+    ) -> AsyncGenerator[PodEvent, None]:
+        """The changes of a Pod, and the preemptions of Nodes of its NodePool; it never ends.
+
+        What is stored while the server cannot be reached comes once it can.
+
+        after: only what lies in the log after this position.
+        """
+        path = f"{self.org}.{self.cluster}.{token(checked('name', pool))}"
+        kinds = (PodChanged, PreemptionPending)
+        filters = [f"np.evt.{kind.speaker}.{path}.{kind.__name__}" for kind in kinds]
+        async with self._reader(STREAM, filters, start=after + 1) as reader:
+            while True:
+                for entry in await reader.next():
+                    event = _event(entry)
+                    if isinstance(event, PodChanged) and event.name != name:
+                        continue
+                    if event is not None:
+                        yield PodEvent(event, entry.time)
+
+
+def _event(entry: Entry) -> PodChanged | PreemptionPending | None:
+    kind: type[PodChanged] | type[PreemptionPending]
+    kind = PodChanged if entry.subject.endswith(CHANGED) else PreemptionPending
+    envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+    return envelope.data if isinstance(envelope, Envelope) else None

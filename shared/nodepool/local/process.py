@@ -1,0 +1,114 @@
+"""A program on this machine in a process group of its own, that ends as a container does.
+
+It is asked to end with SIGTERM, and killed when its grace period is over; see
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""The exit codes of shells for a program that cannot be run, and for one that does not exist."""
+BY_SIGNAL = 128
+"""What shells add to the number of the signal that ended a program."""
+
+
+class NotStarted(Exception):
+    """A program that cannot be run; its text is one line.
+
+    code: the exit code of shells for it.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def executable(name: str, environment: Mapping[str, str]) -> str:
+    """The path of a program, found as a shell finds it; raises `NotStarted`."""
+    path = shutil.which(name, path=environment.get("PATH"))
+    if path is not None:
+        return path
+    found = shutil.which(name, mode=os.F_OK, path=environment.get("PATH"))
+    if found is None and not (os.sep in name and Path(name).exists()):
+        raise NotStarted(NOT_FOUND, f"{name}: command not found")
+    why = "is a directory" if Path(found or name).is_dir() else "is not executable"
+    raise NotStarted(NOT_EXECUTABLE, f"{name}: {why}")
+
+
+class LocalProcess:
+    """A program that runs; its output is that of this process, and goes through untouched."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ending_since: float | None = None
+        self._kill: asyncio.TimerHandle | None = None
+        self._kill_at = float("inf")
+
+    @classmethod
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> "LocalProcess":
+        """Starts a program with these arguments; raises `NotStarted`.
+
+        It cannot read from a terminal, since it is not in the foreground there.
+        """
+        path = executable(command[0], environment)
+        stdin = asyncio.subprocess.DEVNULL if _is_terminal() else None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, executable=path, env=environment, stdin=stdin, process_group=0
+            )
+        except OSError as error:
+            raise NotStarted(NOT_EXECUTABLE, f"{command[0]}: {error.strerror}") from None
+        return cls(process)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was asked to end."""
+        return self._ending_since is not None
+
+    def terminate(self, grace_s: float) -> None:
+        """Asks it to end, and kills it `grace_s` seconds after it was first asked."""
+        if self._ending_since is None:
+            self._ending_since = asyncio.get_running_loop().time()
+            self._signal(signal.SIGTERM)
+        self.kill_after(grace_s)
+
+    def kill_after(self, seconds: float) -> None:
+        """Kills it so many seconds after it was asked to end, unless it is due sooner."""
+        loop = asyncio.get_running_loop()
+        moment = (self._ending_since or loop.time()) + seconds
+        if moment < self._kill_at:
+            if self._kill is not None:
+                self._kill.cancel()
+            self._kill_at = moment
+            self._kill = loop.call_at(moment, self.kill)
+
+    def kill(self) -> None:
+        """Kills it and all processes of its group."""
+        self._signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Its exit code as a shell has it, once it has ended; what it left behind is killed."""
+        code = await self._process.wait()
+        if self._kill is not None:
+            self._kill.cancel()
+        self.kill()
+        return code if code >= 0 else BY_SIGNAL - code
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group may be gone, or what is left of it may belong to another user.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:  # It is closed.
+        return False

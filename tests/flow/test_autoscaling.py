@@ -1,0 +1,226 @@
+"""A NodePool with `autoscaling: true` follows the Pods that wait up, and idle Nodes down.
+
+https://docs.coreweave.com/products/cks/nodes/autoscaling describes it; the times are the defaults
+of https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
+"""
+
+from nodepool.contract.events import NodePoolAutoscaled
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+
+def given_autoscaled_pool(
+    harness: Harness, target: int = 0, *, least: int = 0, on: bool = True, spot: bool = False
+) -> None:
+    """A data centre with 10 machines, and the NodePool `train` of up to 4 Nodes."""
+    harness.given_data_center()
+    apply(harness, target, least=least, on=on, spot=spot)
+
+
+def apply(
+    harness: Harness, target: int, *, least: int = 0, on: bool = True, spot: bool = False
+) -> None:
+    """Applies the NodePool `train`, with or without autoscaling."""
+    harness.apply(
+        "train",
+        target,
+        autoscaling=on,
+        minNodes=least,
+        maxNodes=4,
+        computeClass="spot" if spot else "default",
+    )
+
+
+def target(harness: Harness) -> int:
+    """The target of the NodePool `train`."""
+    pool = harness.node_pool("train")
+    assert pool is not None
+    return pool["spec"]["targetNodes"]
+
+
+def reasons(harness: Harness) -> list[str]:
+    """Why the target of the NodePool `train` was changed."""
+    return [
+        envelope.data.message
+        for envelope in harness.envelopes_of("train")
+        if isinstance(envelope.data, NodePoolAutoscaled)
+    ]
+
+
+def test_a_pool_without_nodes_gets_some_for_pods_that_wait(harness: Harness) -> None:
+    given_autoscaled_pool(harness)
+    harness.start_recording()
+
+    harness.create_pod("train", "a", gpus=8)
+
+    assert harness.pod_changes("train") == ["a Pending", "a Running n1"]
+    assert target(harness) == 1
+    assert reasons(harness) == ["targetNodes from 0 to 1: 1 Pod waits for 1 Node more"]
+
+
+def test_a_pool_grows_as_far_as_its_pods_need_and_no_further_than_it_may(
+    harness: Harness,
+) -> None:
+    given_autoscaled_pool(harness)
+
+    with harness.sent_together():
+        for name in ("a", "b", "c"):
+            harness.create_pod("train", name, gpus=4)
+    shared = target(harness)
+    with harness.sent_together():
+        for name in ("d", "e", "f", "g"):
+            harness.create_pod("train", name, gpus=8)
+
+    assert (shared, target(harness)) == (2, 4)
+    waiting = [text.split()[0] for text in harness.pod_changes("train") if "Pending" in text]
+    running = [text.split()[0] for text in harness.pod_changes("train") if "Running" in text]
+    assert sorted(set(waiting) - set(running)) == ["f", "g"]
+
+
+def test_nodes_that_were_idle_for_ten_minutes_go(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    for name in ("a", "b"):
+        world.create_pod("train", name, gpus=8)
+    world.pass_time(minutes=20)
+    world.start_recording()
+
+    world.delete_pod("train", "a")
+    world.pass_time(minutes=10)
+    early = target(world), world.nodes("train")
+    world.pass_time(minutes=1)
+
+    assert early == (2, ["n1", "n2"])
+    assert (target(world), world.nodes("train")) == (1, ["n2"])
+    assert reasons(world) == ["targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"]
+    assert "10:30 NodePoolAutoscaled 1" in world.timed_events("train")
+
+
+def test_a_pool_comes_back_to_the_fewest_nodes_that_it_may_have(world: WorldHarness) -> None:
+    given_autoscaled_pool(world, 1, least=1)
+    for name in ("a", "b", "c"):
+        world.create_pod("train", name, gpus=8)
+        world.delete_pod("train", name)
+    world.pass_time(minutes=60)
+
+    assert (target(world), world.nodes("train")) == (1, ["n1"])
+
+
+def test_a_target_that_a_user_set_stands_for_ten_minutes(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    world.scale("train", 3)
+
+    world.pass_time(minutes=9)
+    early = target(world)
+    world.pass_time(minutes=2)
+
+    assert (early, target(world)) == (3, 0)
+
+
+def test_a_user_who_changes_the_target_at_the_same_moment_wins(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+
+    with world.paused("validator"):
+        world.scale("train", 2)
+        world.create_pod("train", "a", gpus=8)
+        world.create_pod("train", "b", gpus=8)
+        world.create_pod("train", "c", gpus=8)
+
+    assert target(world) == 2
+    world.pass_time(minutes=10)
+    assert target(world) == 3
+
+
+def test_a_user_who_turns_autoscaling_off_is_left_alone(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    world.create_pod("train", "a", gpus=8)
+    apply(world, 1, on=False)
+    world.start_recording()
+
+    world.create_pod("train", "b", gpus=8)
+    world.delete_pod("train", "a")
+    world.pass_time(minutes=60)
+
+    assert (target(world), reasons(world)) == (1, [])
+
+
+def test_a_pool_that_is_autoscaled_from_now_on_knows_what_waits_and_what_is_idle(
+    world: WorldHarness,
+) -> None:
+    given_autoscaled_pool(world, 2, on=False)
+    world.create_pod("train", "a", gpus=8)
+    for name in ("b", "c"):
+        world.create_pod("train", name, gpus=8)
+    world.pass_time(minutes=30)
+
+    apply(world, 2)
+
+    assert (target(world), len(world.nodes("train"))) == (3, 3)
+
+
+def test_a_quota_that_is_too_small_does_not_make_the_autoscaler_ask_again(
+    world: WorldHarness,
+) -> None:
+    given_autoscaled_pool(world)
+    world.given_quota(1)
+    with world.sent_together():
+        for name in ("a", "b"):
+            world.create_pod("train", name, gpus=8)
+    world.start_recording()
+
+    world.pass_time(minutes=60)
+
+    assert (target(world), world.conditions("train")["Quota"]) == (2, "Over")
+    assert reasons(world) == []
+
+
+def test_a_spot_node_that_is_taken_back_is_replaced_and_not_added(world: WorldHarness) -> None:
+    given_autoscaled_pool(world, spot=True)
+    world.create_pod("train", "a", gpus=8, interruption="graceful")
+    world.preempt("train", "n1")
+    world.pass_time(minutes=3)
+
+    world.create_pod("train", "a", gpus=8, interruption="graceful")
+    world.pass_time(minutes=1)
+
+    assert (target(world), len(world.nodes("train"))) == (1, 1)
+    assert world.pod_changes("train")[-1].startswith("a Running")
+
+
+def test_the_pool_says_that_its_target_is_the_autoscalers_and_why(harness: Harness) -> None:
+    given_autoscaled_pool(harness)
+
+    harness.create_pod("train", "a", gpus=8)
+    pool = harness.node_pool("train")
+    harness.scale("train", 2)
+    after = harness.node_pool("train")
+
+    assert pool is not None
+    assert after is not None
+    assert pool["status"]["autoscaled"]["message"] == (
+        "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
+    )
+    assert "autoscaled" not in after["status"]
+
+
+def test_an_autoscaler_that_was_away_does_what_is_right_when_it_is_back(
+    world: WorldHarness,
+) -> None:
+    given_autoscaled_pool(world)
+
+    with world.paused("autoscaler"):
+        world.create_pod("train", "a", gpus=8)
+        world.create_pod("train", "b", gpus=8)
+        world.delete_pod("train", "a")
+    world.restart("autoscaler")
+
+    assert target(world) == 1
+
+
+def test_racks_cannot_be_autoscaled(world: WorldHarness) -> None:
+    world.given_cluster(zone="US-EAST-01A")
+
+    id = world.apply("train", 18, "gb200-4x", autoscaling=True, minNodes=0, maxNodes=36)
+
+    assert world.outcomes(id) == [
+        "Invalid spec.autoscaling: must be false: gb200-4x comes in whole racks"
+    ]

@@ -1,0 +1,231 @@
+"""`nodepool run`: a program of this machine starts and ends as the Pod of a NodePool that it is."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodepool.local.server import NatsServer
+from support.constants import CLUSTER, ORG
+from support.live import LiveHarness
+
+TRAIN = Path(__file__).parents[2] / "deploy" / "examples" / "train.py"
+READY = "print('ready', flush=True)"
+WAITS = f"import time; {READY}; time.sleep(99)"
+DEAF = f"import signal, time; signal.signal(15, signal.SIG_IGN); {READY}; time.sleep(99)"
+PATIENCE_S = 60
+
+
+class Program:
+    """A `nodepool run` that was started; its output and its error output are read together."""
+
+    def __init__(self, url: str, *arguments: str) -> None:
+        others = {name: text for name, text in os.environ.items() if "NODEPOOL" not in name}
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nodepool.cli", "run", *arguments],
+            env={
+                **others,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "NODEPOOL_URL": url,
+                "NODEPOOL_ORG": ORG,
+                "NODEPOOL_CLUSTER": CLUSTER,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def until(self, text: str) -> str:
+        """The next line that contains a text, once it is printed."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if text in line:
+                return self.lines[-1]
+        pytest.fail(f"it ended without {text!r}: {self.lines}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the `nodepool` process alone."""
+        self.process.send_signal(number)
+
+    @property
+    def code(self) -> int:
+        """Its exit code, once it has ended."""
+        output, _ = self.process.communicate(timeout=PATIENCE_S)
+        self.lines += output.splitlines()
+        return self.process.returncode
+
+
+Run = Callable[..., Program]
+
+
+@pytest.fixture
+def run(live: LiveHarness, server: NatsServer) -> Iterator[Run]:
+    """Starts programs in a data centre with ten machines; ends those that are left."""
+    live.given_data_center()
+    started: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        started.append(Program(server.url, *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+def python(code: str) -> tuple[str, ...]:
+    """A Python program as the command of a `nodepool run`."""
+    return ("--", sys.executable, "-c", code)
+
+
+def phases(live: LiveHarness, pool: str = "batch") -> list[str]:
+    """What became of the Pods of a NodePool, without their names, once all is idle."""
+    live.run_until_idle()
+    return [change.partition(" ")[2] for change in live.pod_changes(pool)]
+
+
+def test_a_program_starts_when_its_pod_has_a_node_and_passes_its_exit_code_on(
+    live: LiveHarness, run: Run
+) -> None:
+    live.apply("batch", 0)
+    code = "import os, sys; print(os.environ['POD_NAME'], os.environ['NODEPOOL_NODE']); sys.exit(7)"
+
+    program = run("--pool", "batch", "--name", "job", *python(code))
+    waits = program.until("waits for a Node")
+    live.scale("batch", 1)
+
+    assert program.code == 7
+    node = live.machine_name("n1")
+    assert waits == (
+        "Pod job waits for a Node: no Node of NodePool batch is open to it and has room"
+    )
+    assert program.lines[1:] == [f"Pod job runs on Node {node}", f"job {node}"]
+    assert phases(live) == ["Pending", "Running n1", "Gone n1 Deleted"]
+
+
+def test_a_program_is_asked_to_end_when_its_pod_is(live: LiveHarness, run: Run) -> None:
+    live.apply("batch", 1)
+    program = run("--pool", "batch", "--name", "job", *python(WAITS))
+    program.until("ready")
+
+    live.delete_pod("batch", "job")
+
+    assert program.code == 128 + signal.SIGTERM
+    assert "leaves Node" in program.lines[-1]
+    assert phases(live)[-2:] == ["Terminating n1 Deleted", "Gone n1 Deleted"]
+
+
+def test_a_program_that_does_not_listen_is_killed_after_its_grace_period(
+    live: LiveHarness, run: Run
+) -> None:
+    live.apply("batch", 1)
+    program = run("--pool", "batch", "--name", "job", "--grace", "1", *python(DEAF))
+    program.until("ready")
+
+    live.delete_pod("batch", "job")
+
+    assert program.code == 128 + signal.SIGKILL
+
+
+def test_an_interrupt_asks_the_program_to_end_and_a_second_one_kills_it(
+    live: LiveHarness, run: Run
+) -> None:
+    live.apply("batch", 2)
+    first = run("--pool", "batch", *python(WAITS))
+    second = run("--pool", "batch", *python(DEAF))
+    for program in (first, second):
+        program.until("ready")
+
+    first.send(signal.SIGINT)
+    second.send(signal.SIGINT)
+    second.send(signal.SIGINT)
+    codes = first.code, second.code
+
+    assert codes == (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+    assert phases(live).count("Gone n1 Deleted") == 2
+
+
+def test_an_interrupt_while_it_waits_leaves_no_pod_behind(live: LiveHarness, run: Run) -> None:
+    live.apply("batch", 0)
+    program = run("--pool", "batch", *python(WAITS))
+    program.until("waits for a Node")
+
+    program.send(signal.SIGTERM)
+
+    assert program.code == 130
+    assert phases(live) == ["Pending", "Gone Deleted"]
+
+
+def test_a_program_starts_again_on_the_next_node_until_it_is_done(
+    live: LiveHarness, run: Run, tmp_path: Path
+) -> None:
+    live.apply("batch", 1)
+    once = (
+        "import pathlib, sys, time; first = not (p := pathlib.Path('done')).exists(); p.touch();"
+        f" {READY}; time.sleep(99 if first else 0)"
+    ).replace("'done'", repr(str(tmp_path / "done")))
+    program = run("--pool", "batch", "--name", "job", "--restart", *python(once))
+    program.until("ready")
+
+    live.delete_pod("batch", "job")
+
+    assert program.code == 0
+    assert [line for line in program.lines if line == "ready"] == ["ready", "ready"]
+    assert phases(live).count("Running n1") == 2
+
+
+def test_a_program_that_fails_by_itself_is_not_started_again(live: LiveHarness, run: Run) -> None:
+    live.apply("batch", 1)
+
+    program = run("--pool", "batch", "--restart", *python("import sys; sys.exit(5)"))
+
+    assert program.code == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("--pool", "none"), 1, "NodePool none does not exist"),
+        (("--pool", "batch", "--gpus", "9"), 1, "pod.gpus"),
+        (("--pool", "batch", "--name", "A_b"), 1, "pod.name"),
+        (("--pool", "batch", "--grace", "31536000"), 2, "--grace"),
+        (("--pool", "batch", "--gpus", "-1"), 2, "--gpus"),
+        ((), 2, "--pool"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    live: LiveHarness, run: Run, arguments: tuple[str, ...], code: int, error: str
+) -> None:
+    live.apply("batch", 1)
+
+    program = run(*arguments, *python(WAITS))
+
+    assert (program.code, len(program.lines)) == (code, 1)
+    assert error in program.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        (("no-such-program",), 127, "error: no-such-program: command not found"),
+        ((str(Path(__file__).parent),), 126, f"error: {Path(__file__).parent}: is a directory"),
+        ((), 2, "error: COMMAND: is required; write it after -- (see nodepool run --help)"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_there_is_a_pod(
+    live: LiveHarness, run: Run, command: tuple[str, ...], code: int, error: str
+) -> None:
+    live.apply("batch", 1)
+
+    program = run("--pool", "batch", "--", *command)
+
+    assert (program.code, program.lines) == (code, [error])
+    assert phases(live) == []

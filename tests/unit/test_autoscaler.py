@@ -1,0 +1,540 @@
+"""The autoscaler: which target it has for a NodePool, and when."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import pytest
+
+from autoscaler import Hears, Says
+from autoscaler.decide import SERVICE
+from autoscaler.state import State
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    AutoscalingFailed,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodeRegistered,
+    NodeActivityChanged,
+    NodePoolAutoscaled,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodeUpdated,
+    PodChanged,
+    Wake,
+)
+from nodepool.contract.events.fleet import PodPhase
+from nodepool.contract.messages import Message, PoolFields
+from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.pods import Pod, Toleration
+from nodepool.engine.snapshot import dump, load
+from support.constants import H100, INJECTED
+from support.single import NOON, SingleService
+
+OF: PoolFields = {"org": "acme", "cluster": "prod", "pool": "train"}
+ZONE, UID = "US-EAST-04A", "11111111-1111-1111-1111-111111111111"
+CPU = "cd-gp-i64-erapids"
+TEN = timedelta(minutes=10)
+ONE = "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
+
+
+class Story(SingleService[State, Hears, Says]):
+    """The autoscaler from noon on; time passes only when a story says so.
+
+    spec: the spec of the NodePool `train` as it was stored last.
+    """
+
+    def __init__(self, **spec: object) -> None:
+        super().__init__(SERVICE, tick=timedelta())
+        self.generation = 0
+        self.fields: dict[str, object] = {
+            "instanceType": H100,
+            "targetNodes": 0,
+            "minNodes": 0,
+            "maxNodes": 8,
+            "autoscaling": True,
+        }
+        self.fields |= spec
+        self.stores()
+
+    def stores(self, autoscaled: str = "", **spec: object) -> list[str]:
+        """The NodePool is stored with these fields changed; what is said then."""
+        self.fields |= spec
+        self.generation += 1
+        event = validated(self.fields, self.generation, autoscaled)
+        return self.says(event)
+
+    def follows(self) -> list[str]:
+        """The validator stores the target that was said last; what is said then."""
+        return self.stores(self.last.message, targetNodes=self.last.target)
+
+    def says(self, *messages: Hears) -> list[str]:
+        """What is said for these messages: targets with their reasons."""
+        return self._texts(self.hears(*messages))
+
+    def passes(self, time: timedelta) -> list[str]:
+        """What is said while so much time passes."""
+        end, said = self.now + time, list[str]()
+        while (due := self.due) is not None and due <= end:
+            self.now = max(self.now, due)
+            said += self._texts(self.wake())
+        self.now = end
+        return said
+
+    def wake_fails(self) -> list[object]:
+        """What is reported of a wake that fails."""
+        result = self._step(Wake(service="autoscaler", due=self.now), "")
+        assert result.failure is not None
+        return list(result.outputs)
+
+    def _texts(self, outputs: Sequence[Message]) -> list[str]:
+        for output in outputs:
+            assert isinstance(output, NodePoolAutoscaled)
+            assert (output.uid, output.generation) == (UID, self.generation)
+            self.last = output
+        return [output.message for output in outputs if isinstance(output, NodePoolAutoscaled)]
+
+
+def validated(
+    spec: Mapping[str, object], generation: int = 1, autoscaled: str = "", uid: str = UID
+) -> NodePoolValidated:
+    """The NodePool `train` with this spec."""
+    return NodePoolValidated(
+        **OF,
+        uid=uid,
+        zone=ZONE,
+        generation=generation,
+        version=1,
+        created=NOON,
+        spec=NodePoolSpec.model_validate(spec),
+        reason=Validated.VALID,
+        message="",
+        autoscaled=autoscaled,
+    )
+
+
+def joins(
+    node: str = "g1", assignment: int = 1, phase: NodePhase = NodePhase.PRODUCTION
+) -> CWNodeRegistered:
+    """A Node joins its cluster."""
+    return CWNodeRegistered(
+        **OF,
+        node=node,
+        zone=ZONE,
+        assignment=assignment,
+        labels={},
+        annotations={},
+        taints=(),
+        phase=phase,
+        message="",
+    )
+
+
+def updated(
+    node: str = "g1",
+    phase: NodePhase = NodePhase.PRODUCTION,
+    *,
+    unschedulable: bool = False,
+    removal: RemovalReason | None = None,
+) -> NodeUpdated:
+    """A Node looks like this from now on."""
+    return NodeUpdated(
+        **OF,
+        node=node,
+        zone=ZONE,
+        assignment=1,
+        phase=phase,
+        unschedulable=unschedulable,
+        labels={},
+        annotations={},
+        taints=(),
+        removal=removal,
+    )
+
+
+def leaves(node: str = "g1", assignment: int = 1) -> CWNodeDeleted:
+    """A Node is gone."""
+    return CWNodeDeleted(
+        **OF,
+        node=node,
+        zone=ZONE,
+        assignment=assignment,
+        registered=True,
+        uid=UID,
+        message="",
+    )
+
+
+def active(node: str = "g1", *, active: bool = True, assignment: int = 1) -> NodeActivityChanged:
+    """Work begins or ends on a Node."""
+    return NodeActivityChanged(
+        **OF, node=node, zone=ZONE, assignment=assignment, active=active, message=""
+    )
+
+
+def pod(
+    name: str = "job",
+    phase: PodPhase = "Pending",
+    *,
+    number: int = 1,
+    uid: str = UID,
+    **fields: object,
+) -> PodChanged:
+    """A Pod of 8 GPUs, or with these fields, is in this phase."""
+    spec = Pod.model_validate({"name": name, "gpus": 8, **fields})
+    return PodChanged(
+        **OF,
+        name=name,
+        uid=uid,
+        number=number,
+        phase=phase,
+        gpus=spec.gpus,
+        accelerators=spec.accelerators,
+        spec=spec if phase == "Pending" else None,
+    )
+
+
+def a_pool_at_work(nodes: int = 1, **spec: object) -> Story:
+    """A NodePool that has so many Nodes, each with work, and wants no more; ten minutes later."""
+    story = Story(targetNodes=nodes, **spec)
+    for number in range(1, nodes + 1):
+        story.says(joins(f"g{number}"), active(f"g{number}"))
+    story.passes(TEN)
+    return story
+
+
+# Up.
+
+
+def test_a_pool_without_nodes_gets_as_many_as_its_pods_fill_at_once() -> None:
+    story = Story()
+
+    assert story.says(pod("a"), pod("b")) == [ONE]
+    assert story.follows() == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
+    assert story.follows() == []
+
+
+def test_pods_that_share_a_node_do_not_ask_for_two() -> None:
+    story = Story()
+
+    story.says(pod("a", gpus=4))
+    said = story.follows() + story.says(pod("b", gpus=4))
+
+    assert said == []
+
+
+def test_a_node_that_is_requested_already_is_not_requested_again() -> None:
+    story = a_pool_at_work(1)
+    story.says(pod("a"))
+    story.follows()
+
+    assert story.says(pod("a", number=1)) == []
+
+
+def test_a_node_that_has_just_joined_takes_the_pod_it_was_requested_for() -> None:
+    story = Story()
+    story.says(pod("a"))
+    story.follows()
+
+    said = story.says(joins(), pod("a", "Running"), active())
+
+    assert (said, story.passes(TEN)) == ([], [])
+
+
+def test_no_more_nodes_are_wanted_than_the_pool_may_have() -> None:
+    story = Story(maxNodes=1)
+
+    said = story.says(pod("a"), pod("b"))
+
+    assert said == ["targetNodes from 0 to 1, which is maxNodes: 1 Pod waits for 1 Node more"]
+    assert story.follows() == []
+
+
+@pytest.mark.parametrize("name", ["gpus", "accelerators"])
+def test_a_pod_that_no_node_could_take_asks_for_none(name: str) -> None:
+    assert Story().says(pod("a", "Pending", number=1, uid=UID, **{name: 9})) == []
+
+
+def test_a_pod_that_all_nodes_of_the_pool_repel_asks_for_none_until_they_do_not() -> None:
+    taint = Taint(key="team", value="red", effect="NoSchedule").model_dump()
+    story = Story(nodeTaints=[taint])
+
+    repelled = story.says(pod("a"))
+    tolerated = story.says(pod("b", tolerations=[Toleration(key="team", value="red").model_dump()]))
+    story.follows()
+
+    assert repelled == []
+    assert tolerated == [ONE]
+    assert story.stores(nodeTaints=[]) == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
+
+
+def test_a_pod_without_gpus_may_ask_for_a_node_without_any() -> None:
+    story = Story(instanceType=CPU)
+
+    said = story.says(pod("a", gpus=0))
+
+    assert said == [ONE]
+
+
+def test_a_cordoned_node_does_not_count_as_one_that_could_take_a_pod() -> None:
+    story = Story(targetNodes=1)
+    story.says(joins(), updated(unschedulable=True, phase=NodePhase.CORDONED))
+
+    assert story.says(pod("a")) == ["targetNodes from 1 to 2: 1 Pod waits for 1 Node more"]
+
+
+@pytest.mark.parametrize("phase", [NodePhase.VERIFYING, NodePhase.REBOOTING])
+def test_a_node_that_is_verified_or_reboots_is_waited_for(phase: NodePhase) -> None:
+    story = Story()
+    story.says(pod("a"))
+    story.follows()
+
+    said = story.says(joins(phase=phase), updated(phase=phase), updated())
+
+    assert said + story.says(pod("a", "Running"), active()) == []
+
+
+def test_a_pod_of_an_earlier_pool_or_that_has_gone_asks_for_nothing() -> None:
+    story = Story(maxNodes=0)
+    story.says(pod("a"), pod("b"), pod("c"))
+
+    story.says(pod("a", "Running"), pod("b", "Gone"), pod("c", "Gone", number=0))
+    story.says(pod("d", uid="another"))
+
+    assert story.stores(maxNodes=8) == [ONE]
+
+
+# Down.
+
+
+def test_a_node_that_is_idle_for_ten_minutes_goes_and_not_sooner() -> None:
+    story = a_pool_at_work(2)
+    story.says(active("g2", active=False))
+
+    early = story.passes(TEN - timedelta(seconds=1))
+
+    assert early == []
+    assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"
+    ]
+    assert story.follows() == []
+
+
+def test_a_node_that_works_in_between_has_to_be_idle_for_ten_minutes_again() -> None:
+    story = a_pool_at_work(1)
+    story.says(active(active=False))
+    story.passes(TEN - timedelta(seconds=1))
+
+    story.says(active(), active(active=False))
+
+    assert story.passes(TEN - timedelta(seconds=1)) == []
+    assert len(story.passes(timedelta(seconds=1))) == 1
+
+
+def test_no_node_goes_below_the_fewest_that_the_pool_may_have() -> None:
+    story = a_pool_at_work(3, minNodes=2)
+    for node in ("g1", "g2", "g3"):
+        story.says(active(node, active=False))
+
+    assert story.passes(TEN) == ["targetNodes from 3 to 2: 3 Nodes have been idle for 10 minutes"]
+    assert story.follows() == []
+    assert story.passes(6 * TEN) == []
+
+
+def test_nothing_goes_while_a_pod_waits() -> None:
+    story = a_pool_at_work(2, maxNodes=2)
+    story.says(active("g2", active=False), updated("g2", unschedulable=True), pod("a"))
+
+    assert story.passes(6 * TEN) == []
+    assert story.says(pod("a", "Gone")) == [
+        "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"
+    ]
+
+
+def test_nothing_goes_for_ten_minutes_after_the_autoscaler_added_nodes() -> None:
+    story = a_pool_at_work(1)
+    story.says(active(active=False))
+    story.passes(TEN - timedelta(minutes=1))
+    story.says(updated(unschedulable=True), pod("a"))
+    story.follows()
+    story.says(pod("a", "Gone"))
+
+    assert story.passes(TEN - timedelta(seconds=1)) == []
+    assert len(story.passes(timedelta(seconds=1))) == 1
+
+
+def test_a_node_that_is_leaving_already_is_not_counted_twice() -> None:
+    story = a_pool_at_work(2)
+    story.says(active("g2", active=False))
+    story.passes(TEN)
+    story.follows()
+
+    said = story.says(
+        updated("g2", NodePhase.CORDONED, unschedulable=True, removal=RemovalReason.SCALE_DOWN),
+        leaves("g2"),
+    )
+
+    assert said + story.passes(6 * TEN) == []
+
+
+def test_nodes_that_never_come_are_given_up_once_no_pod_waits() -> None:
+    story = Story(targetNodes=3)
+    story.says(joins(), active())
+
+    assert story.passes(TEN) == [
+        "targetNodes from 3 to 1: no Pod waits, and 2 Nodes have been missing for 10 minutes"
+    ]
+
+
+def test_a_lost_node_is_waited_for_before_it_is_given_up() -> None:
+    story = a_pool_at_work(2)
+
+    story.says(leaves("g2"))
+
+    assert story.passes(TEN - timedelta(seconds=1)) == []
+    story.says(joins("g2", 2), active("g2", assignment=2))
+    assert story.passes(6 * TEN) == []
+
+
+# Never against a command, nor where it may not.
+
+
+def test_a_target_that_a_command_set_stands_for_ten_minutes() -> None:
+    story = a_pool_at_work(2)
+    story.stores(targetNodes=3)
+
+    down = story.passes(TEN - timedelta(minutes=1))
+    up = story.says(pod("a"), pod("b"))
+
+    assert (down, up) == ([], [])
+    assert story.passes(timedelta(minutes=1)) == [
+        "targetNodes from 3 to 4: 2 Pods wait for 1 Node more"
+    ]
+
+
+def test_a_change_of_anything_but_the_target_does_not_keep_the_autoscaler_waiting() -> None:
+    story = Story(autoscaling=False)
+    story.says(pod("a"))
+
+    assert story.stores(autoscaling=True) == [ONE]
+
+
+def test_a_command_that_came_before_voids_a_target_and_is_respected() -> None:
+    story = Story()
+    story.says(pod("a"))
+
+    said = story.stores(targetNodes=5)
+
+    assert said + story.passes(TEN - timedelta(seconds=1)) == []
+
+
+def test_a_change_that_came_before_does_not_lose_what_is_right() -> None:
+    story = Story()
+    story.says(pod("a"))
+
+    assert story.stores(nodeLabels={"a": "b"}) == [ONE]
+
+
+def test_a_target_is_said_once_for_each_generation() -> None:
+    story = Story()
+
+    said = story.says(pod("a"), pod("b"), joins(), pod("c"))
+
+    assert len(said) == 1
+
+
+def test_turning_autoscaling_off_ends_it_at_once() -> None:
+    story = a_pool_at_work(2)
+    story.says(active(active=False))
+
+    story.stores(autoscaling=False)
+
+    assert story.says(pod("a"), pod("b")) + story.passes(6 * TEN) == []
+    assert story.due is None
+
+
+def test_a_pool_that_is_invalid_or_goes_is_left_alone() -> None:
+    story = Story()
+    invalid = validated(story.fields, 2).model_copy(update={"reason": Validated.INVALID})
+    going = NodePoolDeleting(**OF, uid=UID, generation=1, since=NOON)
+    gone = CWNodePoolDeleted(**OF, uid=UID, message="")
+
+    assert story.says(invalid, pod("a")) == []
+    story.generation = 2
+    assert story.stores() == [ONE]
+    assert story.says(going, pod("b"), gone, pod("c"), joins(), active()) == []
+    assert len(story.state.pools) == 0
+
+
+def test_pools_of_racks_are_left_alone() -> None:
+    story = Story(instanceType="gb200-4x", targetNodes=18, maxNodes=36)
+
+    assert story.says(pod("a", gpus=4)) + story.passes(6 * TEN) == []
+
+
+def test_a_new_pool_of_the_same_name_begins_anew() -> None:
+    story = a_pool_at_work(2)
+
+    story.hears(validated({**story.fields, "targetNodes": 0}, uid="another"))
+
+    pool = story.state.pools[next(iter(story.state.pools))]
+    assert (pool.nodes.held, pool.waiting.count, pool.commanded) == (0, 0, None)
+
+
+# Failures, and what is kept.
+
+
+def test_a_target_that_could_not_be_determined_is_said_a_minute_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = a_pool_at_work(2)
+    story.says(active("g2", active=False))
+
+    def failing(*_: object) -> None:
+        raise RuntimeError(INJECTED)
+
+    monkeypatch.setattr("autoscaler.decide.advice", failing)
+    story.now += TEN
+    failure = story.wake_fails()
+    monkeypatch.undo()
+
+    assert failure == [
+        AutoscalingFailed(
+            **OF, message=f"internal error while autoscaling: RuntimeError: {INJECTED}"
+        )
+    ]
+    assert story.passes(timedelta(seconds=59)) == []
+    assert len(story.passes(timedelta(seconds=1))) == 1
+    assert not story.state.work.failures
+
+
+def test_a_message_that_could_not_be_processed_does_not_lose_what_is_due_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = a_pool_at_work(2)
+
+    def failing(*_: object) -> None:
+        raise RuntimeError(INJECTED)
+
+    monkeypatch.setattr("autoscaler.decide.advice", failing)
+    story.failure_of(active("g2", active=False))
+    monkeypatch.undo()
+
+    assert len(story.passes(TEN)) == 1
+
+
+def test_a_state_is_the_same_after_it_was_written_down() -> None:
+    story = a_pool_at_work(2)
+    story.says(active("g2", active=False), pod("a", gpus=4), pod("b", gpus=9))
+
+    lines = list(dump(story.folded))
+
+    assert load(State, lines) == story.folded
+
+
+def test_a_node_or_a_pod_takes_little_memory() -> None:
+    story = a_pool_at_work(1)
+    before = len(b"".join(dump(story.folded)))
+
+    story.says(*(joins(f"g{number}") for number in range(2, 102)))
+
+    assert len(b"".join(dump(story.folded))) - before < 100 * 200
