@@ -1,12 +1,7 @@
 """Where is each Node on its way?"""
 
-from nodepool.contract.commands import (
-    CordonNode,
-    DrainNode,
-    RebootNode,
-    ReserveNode,
-    UncordonNode,
-)
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -27,6 +22,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -61,12 +57,15 @@ Hears = (
     | DrainNode
     | RebootNode
     | ReserveNode
+    | LockNode
+    | UnlockNode
 )
 Says = (
     NodeTemplateChanged
     | NodeUpdated
     | NodeActivityChanged
     | NodeKept
+    | NodeLockChanged
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed

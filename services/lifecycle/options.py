@@ -7,8 +7,8 @@ same state: those of the one that stored a message count for it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
-from lifecycle import Says
 from lifecycle.node import ANSWER_WITHIN
 from lifecycle.template import PRODUCTION, RESERVED, reserved_taint
 from nodepool.contract.events import (
@@ -17,7 +17,10 @@ from nodepool.contract.events import (
     CWRegistrationFailedEvent,
     NodeUpdated,
 )
-from nodepool.contract.messages import pool_fields
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.model import Taint
+
+E = TypeVar("E", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +38,21 @@ class Options:
     reserved_taint: bool = False
 
 
-def with_options(event: Says, options: Options) -> Iterator[Says]:
+def with_options(event: E, options: Options) -> Iterator[E | CWRegistrationFailedEvent]:
     """An event as it is said with these options, and what is said beside it."""
-    match event:
-        case CWNodeRegistrationFailed() if options.registration_failed_event:
-            yield event
-            yield CWRegistrationFailedEvent(
-                **pool_fields(event.key), node=event.node, message=event.message
-            )
-        case NodeUpdated() | CWNodeRegistered() if options.reserved_taint:
-            yield _tainted(event)
-        case _:
-            yield event
+    taints: tuple[Taint, ...] | None = None
+    if options.reserved_taint and isinstance(event, NodeUpdated | CWNodeRegistered):
+        taints = _tainted(event)
+    yield event if taints is None else event.model_copy(update={"taints": taints})
+    if options.registration_failed_event and isinstance(event, CWNodeRegistrationFailed):
+        yield CWRegistrationFailedEvent(
+            **pool_fields(event.key), node=event.node, message=event.message
+        )
 
 
-def _tainted(event: NodeUpdated | CWNodeRegistered) -> NodeUpdated | CWNodeRegistered:
-    """The Node with the taint of its reservation before that of a cordon."""
+def _tainted(event: NodeUpdated | CWNodeRegistered) -> tuple[Taint, ...]:
+    """The taints of a Node in production with that of its reservation."""
     if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
-        return event
+        return event.taints
     kind, *rest = event.taints
-    taints = (kind, reserved_taint(event.labels[RESERVED]), *rest)
-    return event.model_copy(update={"taints": taints})
+    return (kind, reserved_taint(event.labels[RESERVED]), *rest)
