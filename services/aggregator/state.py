@@ -241,16 +241,8 @@ def _machine_reported(state: State, event: MachineReported, context: Context) ->
     if isinstance(event, MachineBroken):
         return _machine_broken(state, event, context)
     if isinstance(event, MachineStateChanged):
-        return _machine_moved(state, event, context)
+        return replace(state, machines=machines.moved(state.machines, event, context))
     return _machine_changed(state, event, state.inventory.changed(event), context)
-
-
-def _machine_moved(state: State, event: MachineStateChanged, context: Context) -> State:
-    status = state.machines.get(event.machine_key)
-    if status is None:
-        return state
-    status = replace(status, state=event.state, version=context.position)
-    return replace(state, machines=state.machines.set(event.machine_key, status))
 
 
 def _machine_changed(
