@@ -32,6 +32,9 @@ ACTIONS: Mapping[str, int] = {
     "resend": 9,
     "send_malformed": 3,
     "bug": 4,
+    "autoscale": 0,
+    "request_pod": 0,
+    "withdraw_pod": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -121,6 +124,22 @@ SMALL_STEPS = Profile(
     outputs_max=12,
 )
 """NodePools that lose and get more Nodes than one step may name."""
+AUTOSCALED = Profile(
+    autoscaled=True,
+    faults=("boot", "registration"),
+    machines=12,
+    limits=(3, 9, 12),
+    actions={
+        "autoscale": 30,
+        "request_pod": 50,
+        "withdraw_pod": 40,
+        "scale": 8,
+        "run_pod": 6,
+        "stop_pod": 6,
+        "preempt": 6,
+    },
+)
+"""NodePools follow Pods that wait and Nodes that are idle."""
 
 
 ATTACKS = 0.01
