@@ -125,6 +125,7 @@ FOR_PEOPLE = {
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
+    "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",

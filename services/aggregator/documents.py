@@ -17,6 +17,7 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
+from aggregator.resources import resources
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
     API_VERSION,
@@ -153,9 +154,18 @@ def _node(node: NodeObject) -> Document:
             "phase": node.phase.value,
             "conditions": list(_node_conditions(node)),
             **({"reboots": node.boot} if node.boot else {}),
+            **_resources(node),
             **_blocking(node),
         },
     }
+
+
+def _resources(node: NodeObject) -> Document:
+    """What a Node that has joined its cluster has; all of it is for Pods."""
+    if node.registered is None:
+        return {}
+    found = resources(node.instance_type)
+    return {"capacity": found, "allocatable": found} if found else {}
 
 
 def _blocking(node: NodeObject) -> Document:

@@ -53,7 +53,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfNode
 from nodepool.service import Object, Projection
 
-RENDERING: Final = "4"
+RENDERING: Final = "5"
 """Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"

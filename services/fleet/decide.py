@@ -235,11 +235,11 @@ def _ended(state: State, message: NodeUpdated | CWDrainNode | CWNodeDeleted) -> 
 
 
 def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:
-    """The Node as it is now: after every drain, and where its cordon was not observed yet."""
+    """The Node as it is now: after every drain, and where its marks were not observed yet."""
     machine = state.machine_of(message)
     if machine is None or not machine.joined or not machine.answers:
         return
-    if isinstance(message, CWDrainNode) or machine.unschedulable != machine.reported:
+    if isinstance(message, CWDrainNode) or not machine.is_observed:
         yield observed(message.machine_key, machine, machine.pods)
 
 

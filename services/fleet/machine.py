@@ -34,7 +34,10 @@ class Machine:
     joined: whether it is a Node of a cluster.
     unschedulable: whether it is cordoned.
     cordon: the count of cordons of this stay that it has applied.
+    lock: the number of the lock that it has applied; 0 without one.
     reported: `unschedulable` as it was observed last.
+    reported_lock: `lock` as it was observed last.
+    evicting: whether Pods end since then because of a taint.
     pods: the Pods on it, by name.
     kills: when terminating Pods are killed, by name.
     verify_s, failures_per_day, repair_s, seed: as it was added with.
@@ -59,7 +62,10 @@ class Machine:
     joined: bool = False
     unschedulable: bool = False
     cordon: int = 0
+    lock: int = 0
     reported: bool = False
+    reported_lock: int = 0
+    evicting: bool = False
     pods: Map[str, Pod] = Map()
     kills: Map[str, datetime] = Map()
     verify_s: float = 0
@@ -78,6 +84,12 @@ class Machine:
         """Whether it reports what changes on its Node."""
         is_silent = self.failing == "hang" or self.restarting or "Ready" in self.conditions
         return not (self.joined and is_silent)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether its cordon, its lock and its taints were observed as they are now."""
+        is_marked = self.unschedulable == self.reported and self.lock == self.reported_lock
+        return is_marked and not self.evicting
 
     @property
     def due(self) -> datetime | None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from fleet.boot import in_phase, restarted
 from fleet.conditions import fails_at
 from fleet.machine import Machine
+from fleet.pods import evicted
 from fleet.waiting import gpus_of
 from nodepool.contract.events import (
     CWNodeRegistered,
@@ -37,10 +38,12 @@ def joined(machine: Machine, event: CWNodeRegistered, now: datetime) -> Machine:
 
 def instructed(machine: Machine, event: NodeUpdated, now: datetime) -> Machine:
     """The machine of a Node that is to be like this."""
-    machine = replace(machine, unschedulable=event.unschedulable, cordon=event.cordon)
+    machine = replace(
+        machine, unschedulable=event.unschedulable, cordon=event.cordon, lock=event.lock
+    )
     if event.phase is NodePhase.REBOOTING and event.boot > machine.boot:
-        return restarted(machine, event.boot, now)
-    return in_phase(machine, event.phase, now)
+        return evicted(restarted(machine, event.boot, now), now)
+    return evicted(in_phase(machine, event.phase, now), now)
 
 
 def condition_changed(machine: Machine, event: NodeConditionChanged) -> Machine:

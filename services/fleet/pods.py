@@ -31,6 +31,23 @@ def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
     return replace(machine, pods=pods, kills=kills)
 
 
+def evicted(machine: Machine, now: datetime) -> Machine:
+    """The machine with the Pods ending that do not tolerate its taints of effect NoExecute.
+
+    Interruptable ones end immediately, all others after their grace period; those of DaemonSets are
+    no exception.
+    """
+    after = machine
+    for name, pod in machine.pods.items():
+        if pod.repelled(machine.taints, "NoExecute") is None or pod.terminating:
+            continue
+        if pod.interruption is PodClass.INTERRUPTABLE:
+            after = without_pod(after, name)
+        else:
+            after = ending(after, name, now + timedelta(seconds=pod.grace_s))
+    return machine if after is machine else replace(after, evicting=True)
+
+
 def with_pod(machine: Machine, pod: Pod) -> Machine:
     """The machine with this Pod on it as well."""
     return replace(machine, pods=machine.pods.set(pod.name, pod))
@@ -78,5 +95,6 @@ def observed(key: MachineKey, machine: Machine, pods: Map[str, Pod]) -> NodeObse
         assignment=machine.assignment,
         unschedulable=machine.unschedulable,
         cordon=machine.cordon,
+        lock=machine.lock,
         pods=tuple(pods[pod] for pod in sorted(pods)),
     )

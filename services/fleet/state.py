@@ -108,9 +108,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, replace(state.machines[key], verified_at=None))
         case NodeConditionChanged(machine_key=key):
             return _stored(state, key, condition_changed(state.machines[key], message))
-        case NodeObserved(machine_key=key):
-            machine = replace(state.machines[key], reported=message.unschedulable)
-            return _stored(_observed(state, key), key, with_pods(machine, message.pods))
+        case NodeObserved():
+            return _observed(state, message)
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
         case RunPod() | StopPod() | CreatePod() | DeletePod() | MachineRepaired():
@@ -158,14 +157,20 @@ def _stored(
     return state
 
 
-def _observed(state: State, key: MachineKey) -> State:
-    """The state once this machine was observed."""
-    machine = state.machines[key]
+def _observed(state: State, report: NodeObserved) -> State:
+    """The state once a Node was observed with its marks and its Pods."""
+    key = report.machine_key
+    machine = replace(
+        state.machines[key],
+        reported=report.unschedulable,
+        reported_lock=report.lock,
+        evicting=False,
+    )
     pool = state.pool_of(machine)
     after = None if pool is None else waiting.observed(pool, key)
-    if machine.pool is None or after is None or after is pool:
-        return state
-    return replace(state, pools=state.pools.set(machine.pool, after))
+    if machine.pool is not None and after is not None and after is not pool:
+        state = replace(state, pools=state.pools.set(machine.pool, after))
+    return _stored(state, key, with_pods(machine, report.pods))
 
 
 def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:

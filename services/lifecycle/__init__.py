@@ -1,12 +1,7 @@
 """Where is each Node on its way?"""
 
-from nodepool.contract.commands import (
-    CordonNode,
-    DrainNode,
-    RebootNode,
-    ReserveNode,
-    UncordonNode,
-)
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -26,6 +21,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -60,12 +56,15 @@ Hears = (
     | DrainNode
     | RebootNode
     | ReserveNode
+    | LockNode
+    | UnlockNode
 )
 Says = (
     NodeTemplateChanged
     | NodeUpdated
     | NodeActivityChanged
     | NodeKept
+    | NodeLockChanged
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed

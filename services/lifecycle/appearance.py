@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from lifecycle.health import Plan, cordon_text, plan
+from lifecycle.lock import Lock, lock_annotations, lock_taints
 from lifecycle.node import Node, is_unschedulable
 from lifecycle.template import (
     PRODUCTION,
@@ -81,6 +82,8 @@ def updated(
         marks["node.coreweave.cloud/pending-state"] = action.value
     if unschedulable and is_cordoned_for_itself(template, node):
         annotations[CORDON_REASON] = cordon_text(health, planned(template, node))
+    lock = None if phase is NodePhase.REBOOTING else node.lock
+    standing = standing_of(node, phase, action, reserved)
     return NodeUpdated(
         **node_fields(template, node),
         phase=phase,
@@ -90,7 +93,8 @@ def updated(
         action=action,
         boot=boot,
         reserved=reserved,
-        **look_of(template, node, marks, annotations, standing_of(node, phase, action, reserved)),
+        lock=lock.number if lock is not None else 0,
+        **look_of(template, node, marks, annotations, standing, lock),
     )
 
 
@@ -143,6 +147,7 @@ def look_of(
     marks: Mapping[str, str],
     annotations: Mapping[str, str],
     standing: Standing,
+    lock: Lock | None = None,
 ) -> Look:
     """What the Node looks like: whole, or beside a template that is too large for each event."""
     revision = template.revision if template.is_large else 0
@@ -151,7 +156,7 @@ def look_of(
     own = {} if revision else template.node_annotations
     return Look(
         labels={**labels_of(template, node.name, node.topology, standing), **marks},
-        annotations={**own, **annotations},
-        taints=taints_of(template, standing),
+        annotations={**own, **annotations, **lock_annotations(lock)},
+        taints=(*taints_of(template, standing), *lock_taints(lock)),
         template=revision,
     )

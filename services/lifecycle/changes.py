@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lifecycle import health
+from lifecycle import health, lock
 from lifecycle.health import Health
 from lifecycle.node import USUALLY, Node, Workload
 from nodepool.contract.events import (
@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePreempted,
     NodeRemovalCancelled,
@@ -49,6 +50,7 @@ NodeChange = (
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
     | NodeKept
+    | NodeLockChanged
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress
@@ -84,7 +86,9 @@ def changed(  # noqa: C901  # It lists the messages.
         case NodeObserved():
             return _observed(node, message, now)
         case NodeActivityChanged():
-            return replace(node, published=node.workloads)
+            return replace(node, published=node.work)
+        case NodeLockChanged():
+            return replace(node, lock=lock.changed(node.lock, message, now))
         case CWDrainNode(force=force):
             return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
         case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
@@ -146,7 +150,7 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
         health=health.updated(node.health, node.phase, event, now),
     )
     if node.phase is NodePhase.REBOOTING:
-        node = replace(node, workloads=())
+        node = replace(node, workloads=(), lock=None)
     if not node.cordoned or not node.is_awaited:
         return replace(node, forced=False, ask_after=None, answer_by=None)
     is_asked = node.has_answered or node.ask_after is not None or node.answer_by is not None
@@ -175,6 +179,7 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
             Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
         ),
         observed=report.cordon if report.unschedulable else 0,
+        lock=lock.observed(node.lock, report, now),
     )
     is_blocked = node.is_blocked and not (node.is_forced or node.forced)
     if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:

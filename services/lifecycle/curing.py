@@ -155,10 +155,10 @@ def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]
     """What follows once the cordon holds, or once nothing runs there any more."""
     is_draining = node.phase is NodePhase.DRAINING
     if not plan.removes and plan.action is None:
-        if node.health.is_pending and not node.workloads:
+        if node.health.is_pending and not node.holding:
             wanted = node.health.asked.reserved_desired
             yield updated(template, node, NodePhase.CORDONED, None, reserved=wanted)
-    elif is_draining and not node.workloads:
+    elif is_draining and not node.holding:
         if plan.removes:
             yield replaced(template, node)
         else:
@@ -168,5 +168,5 @@ def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]
     elif is_draining:
         if plan.forced and not node.forced:
             yield draining(template, node, force=True)
-    elif node.workloads or plan.action is not NodeAction.DRAIN:
+    elif node.holding or plan.action is not NodeAction.DRAIN:
         yield draining(template, node, force=plan.forced)

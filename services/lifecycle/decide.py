@@ -3,51 +3,51 @@
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from lifecycle import Hears, Says
 from lifecycle.appearance import updated
 from lifecycle.changes import changed
+from lifecycle.failures import on_failure
 from lifecycle.gauges import gauges
+from lifecycle.lock_steps import given_up, with_lock_ends
+from lifecycle.locking import lock, unlock
 from lifecycle.node import ANSWER_WITHIN, Node
 from lifecycle.node_events import asked_for, registration_failed, template_changed
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import BOOT_MAX, State, evolve
 from lifecycle.template import NodeTemplate
-from nodepool.contract.commands import (
-    CordonNode,
-    DrainNode,
-    RebootNode,
-    ReserveNode,
-    UncordonNode,
-)
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
     CWNodePoolMetadata,
-    CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     MachineBooted,
     MachineFailed,
     NodeConditionChanged,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeTemplateChanged,
     NodeUpdated,
-    NodeUpdateFailed,
     NodeVerified,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key, pool_path
-from nodepool.contract.messages import pool_fields
+from nodepool.contract.keys import MachineKey, PoolKey, pool_path
+from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.service import Context, Reconciler, Service
+
+E = TypeVar("E", bound=Message)
 
 NodeMessage = (
     MachineBooted
@@ -87,16 +87,25 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             if node is not None:
                 template = state.templates[node.pool]
                 yield from _with_templates(state, _next_step(template, node, message, context))
+        case LockNode():
+            yield from _with_templates(state, lock(state, message, context))
+        case UnlockNode():
+            yield from _with_templates(state, unlock(state, message, context.time))
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def _with_templates(state: State, events: Iterable[Says]) -> Iterator[Says]:
-    """The events, with each large template before the first of them that refers to it."""
+def _with_templates(
+    state: State, events: Iterable[E]
+) -> Iterator[E | NodeTemplateChanged | NodeLockChanged]:
+    """The events, with each large template before the first of them that refers to it.
+
+    And with the end of each lock whose Node is deleted or rebooted.
+    """
     published = state.published
-    for event in events:
+    for event in with_lock_ends(state.templates, state.nodes, events):
         if isinstance(event, NodeUpdated | CWNodeRegistered):
             template, key = event.template, event.key
             if template and published.get(key) != template:
@@ -188,6 +197,8 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return None
+        case LockNode() | UnlockNode():
+            return None
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
             return None
         case _:
@@ -221,6 +232,7 @@ def _next(
     template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
+    node = yield from given_up(template, node, context.time)
     events = tuple(missing(template, node, context.time))
     yield from events or _overdue(template, node, context, patience)
 
@@ -234,43 +246,6 @@ def _overdue(
         minutes = int(BOOT_MAX.total_seconds() // 60)
         cause = f"it did not join its cluster within {minutes} minutes"
         yield registration_failed(template, node, cause)
-
-
-def on_failure(state: State, failure: Failure) -> Iterable[Says]:
-    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
-    key = _concerned(state, failure)
-    if key is None:
-        return
-    text = f"internal error while removing a Node: {failure.cause}"
-    yield NodeUpdateFailed(**pool_fields(key), message=text)
-    if state.failures.get(key) != text and _is_removal(state, failure):
-        uid = state.templates[key].uid
-        yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
-
-
-def _concerned(state: State, failure: Failure) -> PoolKey | None:
-    """The NodePool that a failure is about; None where there is none."""
-    node = _failed_node(state, failure)
-    key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
-    return key if key in state.templates else None
-
-
-def _is_removal(state: State, failure: Failure) -> bool:
-    """Whether a Node that leaves could not be taken further."""
-    node = _failed_node(state, failure)
-    if node is not None:
-        return node.removal is not None
-    if not failure.key:
-        return failure.input == CWNodeDeletionRequestSuccess.__name__
-    machines = state.members.get(PoolKey(failure.key), ())
-    return any(state.nodes[machine].removal is not None for machine in machines)
-
-
-def _failed_node(state: State, failure: Failure) -> Node | None:
-    """The Node that a failure is about; None where it is about a whole NodePool."""
-    fleet, zone, machine = failure.address.path
-    reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
-    return state.nodes.get(MachineKey(failure.key) or reported)
 
 
 def service(answer_within: timedelta) -> Service[State, Hears, Says]:

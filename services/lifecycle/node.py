@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from lifecycle.health import HEALTHY, Health
+from lifecycle.lock import Lock
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePhase, RemovalReason
 
@@ -16,7 +17,7 @@ USUALLY = timedelta(seconds=1)
 
 
 class Workload(NamedTuple):
-    """A Pod that makes its Node active.
+    """A Pod or a Slurm job that makes its Node active.
 
     since: when it was observed first.
     blocks: whether a drain for a scale-down waits for it.
@@ -53,6 +54,7 @@ class Node:
     overdue: whether the time that its preemption may take is over.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
+    lock: the lock that a Slurm job has on it, or waits for.
     health: what is known of its health, and what commands asked for it.
     """
 
@@ -79,6 +81,7 @@ class Node:
     overdue: bool = False
     ask_after: datetime | None = None
     answer_by: datetime | None = None
+    lock: Lock | None = None
     health: Health = HEALTHY
 
     @property
@@ -103,8 +106,20 @@ class Node:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a Pod runs there for which a drain waits without end."""
-        return any(workload.blocks for workload in self.workloads)
+        """Whether a Pod or a Slurm job runs there for which a drain waits without end."""
+        return any(workload.blocks for workload in self.work)
+
+    @property
+    def work(self) -> tuple[Workload, ...]:
+        """What makes it active: its workloads, and the Slurm job that has its lock."""
+        if self.lock is None:
+            return self.workloads
+        return (Workload(self.lock.work, self.lock.since, blocks=True), *self.workloads)
+
+    @property
+    def holding(self) -> tuple[Workload, ...]:
+        """What its drain waits for; a lock delays nothing that no Pod may block."""
+        return self.workloads if self.is_forced or self.forced else self.work
 
     @property
     def is_awaited(self) -> bool:
@@ -141,10 +156,12 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When its machine is given up, or its time to answer begins; None while neither is."""
+        """When its machine or its lock is given up, or its time to answer begins; or never."""
         if self.booting:
             return self.boot_by
-        return self.health.deadline if self.restarts else self.answer_by or self.ask_after
+        own = self.health.deadline if self.restarts else self.answer_by or self.ask_after
+        lock = None if self.lock is None else self.lock.due
+        return min((moment for moment in (own, lock) if moment is not None), default=None)
 
 
 def is_cordoned(phase: NodePhase) -> bool:

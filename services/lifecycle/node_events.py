@@ -4,6 +4,7 @@ from datetime import datetime
 
 from lifecycle.appearance import illegal, look_of, node_fields, planned, standing_of
 from lifecycle.health import Asked, cordon_text, removal_cause
+from lifecycle.lock import Lock
 from lifecycle.node import Node, Workload
 from lifecycle.template import (
     NodeTemplate,
@@ -21,9 +22,10 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeActivityChanged,
     NodeKept,
+    NodeLockChanged,
     NodeTemplateChanged,
 )
-from nodepool.contract.events.lifecycle import BLOCKING_MAX
+from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_states import may_follow
@@ -93,9 +95,17 @@ def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionReq
     )
 
 
+def lock_changed(
+    template: NodeTemplate, node: Node, lock: Lock, state: LockState, message: str
+) -> NodeLockChanged:
+    """The lock of the Node is in this state."""
+    fields = node_fields(template, node)
+    return NodeLockChanged(**fields, lock=state, job=lock.job, number=lock.number, message=message)
+
+
 def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:
     """What runs on the Node now; None where the same was published before."""
-    event = _activity(template, node, node.workloads)
+    event = _activity(template, node, node.work)
     return None if event == _activity(template, node, node.published) else event
 
 

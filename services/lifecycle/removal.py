@@ -10,6 +10,7 @@ from lifecycle.appearance import updated
 from lifecycle.changes import changed
 from lifecycle.curing import cured, resting_phase
 from lifecycle.health import REBOOT_MAX, VERIFY_MAX
+from lifecycle.lock_steps import granted
 from lifecycle.node import USUALLY, Node
 from lifecycle.node_events import (
     activity_changed,
@@ -65,7 +66,7 @@ def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says
         case NodePhase.DRAINING:
             if node.is_to_be_forced:
                 yield from _drained(template, node)
-            elif node.has_answered and not node.workloads:
+            elif node.has_answered and not node.holding:
                 yield deleted(template, node)
         case NodePhase.DELETED:
             return
@@ -120,6 +121,7 @@ def missing(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]
     if activity is not None:
         yield activity
         node = changed(node, activity, now)
+    node = yield from granted(template, node, now)
     yield from next_step(template, node, now)
 
 
@@ -160,12 +162,12 @@ def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
             yield from _drained(template, node)
     elif not node.has_answered:
         return
-    elif node.workloads and node.idle_only:
-        names = listed(tuple(workload.name for workload in node.workloads))
+    elif node.holding and node.idle_only:
+        names = listed(tuple(workload.name for workload in node.holding))
         yield from _keep(template, node, now, f"it became active: {names}")
     else:
         yield draining(template, node)
-        if not node.workloads:
+        if not node.holding:
             yield deleted(template, node)
 
 

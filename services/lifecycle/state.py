@@ -11,13 +11,8 @@ from lifecycle.changes import NodeChange, changed, is_expected
 from lifecycle.node import Node
 from lifecycle.requests import NodeCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
-from nodepool.contract.commands import (
-    CordonNode,
-    DrainNode,
-    RebootNode,
-    ReserveNode,
-    UncordonNode,
-)
+from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -37,6 +32,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
@@ -134,11 +130,11 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _reported(state, message, context)
         case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned():
             return _changed(state, message, context)
-        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept():
+        case CWNodeUncordoned() | NodeRemovalCancelled() | NodeKept() | NodeLockChanged():
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError():
+        case CWNodePoolNodesRemoveError() | LockNode() | UnlockNode():
             return state
         case _:
             assert_never(message)

@@ -258,6 +258,28 @@ def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
     assert missing == (1, "", 'error: node "nosuch": not found in demo/demo\n')
 
 
+def test_a_node_is_locked_and_unlocked(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=training"
+    node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]
+    place = f"{ZONE}/{node.removeprefix('node/')}"
+
+    assert nodepool("lock", node, "--job", "42") == (0, f"{node} locked\n", "")
+    assert nodepool("lock", node, "--job", "42").out == f"{node} locked\n"
+    taken = nodepool("lock", node, "--job", "43")
+    assert (taken.code, taken.out) == (1, "")
+    assert taken.err.endswith("is locked by Slurm job 42 (Conflict)\n")
+    assert nodepool("unlock", node, "--job", "42").out == f"{node} unlocked\n"
+    assert nodepool("unlock", node, "--job", "42").out == f"{node} unchanged\n"
+    assert nodepool("lock", "node", "nosuch", "--job", "42").code == 1
+
+    nodepool("fleet", "run-pod", place, "long", "--grace", "600")
+    late = nodepool("lock", node, "--job", "44", "--timeout", "1s")
+    assert late.code == 3
+    assert late.err.endswith("it is pending\n")
+    assert nodepool("unlock", node, "--job", "44").out == f"{node} unlocked\n"
+    nodepool("fleet", "stop-pod", place, "long")
+
+
 def test_zones_are_ranked_by_where_capacity_is_likely(nodepool: Nodepool) -> None:
     one = nodepool("find", "capacity", f"{H100}=2")
     several = nodepool("find", "capacity", f"{H100}=2", f"{A100}=1000", "--no-headers")
@@ -358,6 +380,10 @@ def test_the_data_centre_is_operated(nodepool: Nodepool) -> None:
     assert nodepool("fleet", "stop-pod", place, "p").out == "pod/p deleted\n"
     assert nodepool("fleet", "break", place, "--fault", "boot").out == f"machine/{machine} broken\n"
     assert nodepool("fleet", "stop-pod", place, "p").code == 1
+    created = nodepool("fleet", "create-pod", "training", "w", "--gpus", "8", "--toleration", "*")
+    assert created.out == "pod/w created\n"
+    assert nodepool("fleet", "create-pod", "training", "w").code == 1
+    assert nodepool("fleet", "delete-pod", "training", "w", "--grace", "0").out == "pod/w deleted\n"
     refused = nodepool("fleet", "add", ZONE, A100, "1", "--label", "rack=r1")
     assert refused.err.startswith("error: labels[rack]: is not a topology label")
 

@@ -60,10 +60,12 @@ class NodePool(TypedDict):
 
 
 class NodeStatus(TypedDict):
-    """The status of a Node."""
+    """The status of a Node; what it has is shown once it has joined."""
 
     phase: str
     conditions: list[Condition]
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
 
 
 class Node(TypedDict):

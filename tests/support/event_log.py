@@ -10,6 +10,7 @@ from nodepool.contract.events import (
     CommandRefused,
     KubernetesEvent,
     MachineAdded,
+    NodeLockChanged,
     PodChanged,
 )
 from nodepool.contract.keys import PoolPath
@@ -88,6 +89,16 @@ class EventLog(ABC):
         messages = (envelope.data for envelope in self.envelopes_of(pool))
         changes = (message for message in messages if isinstance(message, PodChanged))
         return [self.text(change).removeprefix("PodChanged ") for change in changes]
+
+    def lock_changes(self, pool: str) -> list[str]:
+        """The recorded changes of locks in a NodePool: Node, state and job, and why it is over."""
+        messages = (envelope.data for envelope in self.envelopes_of(pool))
+        changes = (message for message in messages if isinstance(message, NodeLockChanged))
+        return [
+            self.text(change).removeprefix("NodeLockChanged ")
+            + (f": {self._machines.replace(change.message)}" if change.lock == "released" else "")
+            for change in changes
+        ]
 
     def event_messages(self, pool: str, name: str) -> list[str]:
         """The field `message` of the recorded Kubernetes events with this name."""

@@ -168,6 +168,14 @@ class Harness(EventLog, ReadModel):
         """Sends a command about a Node; `fields` are further fields of it."""
         return self.send(name, pool_path(pool), {"node": self.machine_name(node), **fields})
 
+    def lock(self, pool: str, node: str, job: str = "42") -> str:
+        """Takes the lock of a Node for a Slurm job, as its prolog does."""
+        return self.command_node("LockNode", pool, node, job=job)
+
+    def unlock(self, pool: str, node: str, job: str = "42") -> str:
+        """Releases the lock of a Node, as the epilog of a Slurm job does."""
+        return self.command_node("UnlockNode", pool, node, job=job)
+
     # Commands to machines.
 
     def run_pod(self, node: str, pod: str = "job", /, **fields: object) -> None:

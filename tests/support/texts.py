@@ -15,6 +15,7 @@ from nodepool.contract.events import (
     CWNodeRequestQueued,
     GrantAcknowledged,
     NodeActivityChanged,
+    NodeLockChanged,
     NodePoolAutoscaled,
     NodePoolValidated,
     NodeUpdated,
@@ -37,6 +38,7 @@ FIELDS: Mapping[type[Message], tuple[str, ...]] = {
     CWNodePoolScaledDown: ("before", "after"),
     NodePoolAutoscaled: ("target",),
     NodeUpdated: ("node", "phase"),
+    NodeLockChanged: ("node", "lock", "job"),
     NodeActivityChanged: ("node", "active"),
     PodChanged: ("name", "phase", "node", "reason"),
 }

@@ -36,6 +36,7 @@ from nodepool.contract.commands import (
     StopPod,
     UncordonNode,
 )
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
@@ -84,6 +85,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionChanged,
     NodeKept,
+    NodeLockChanged,
     NodeObserved,
     NodePoolAutoscaled,
     NodePoolDeleting,
@@ -694,6 +696,38 @@ SAMPLES: tuple[Message, ...] = (
         reason=Validated.VALID,
         message="NodePool configuration is valid.",
         autoscaled="targetNodes from 3 to 5: 2 Pods wait for 2 Nodes more",
+    ),
+    LockNode(**OF, node=MACHINE, job="42"),
+    UnlockNode(**OF, node=MACHINE, job="42"),
+    NodeLockChanged(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        lock="pending",
+        job="42",
+        number=41,
+        message="Slurm job 42 waits until every Pod that does not tolerate its lock is gone",
+    ),
+    NodeUpdated(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        phase=NodePhase.PRODUCTION,
+        unschedulable=False,
+        labels={"kubernetes.io/arch": "amd64"},
+        annotations={"sunk.coreweave.com/lock": "pending"},
+        taints=(Taint(key="sunk.coreweave.com/lock", value="true", effect="NoExecute"),),
+        lock=41,
+    ),
+    NodeObserved(
+        zone=ZONE,
+        machine=MACHINE,
+        assignment=7,
+        unschedulable=False,
+        pods=(Pod(name="worker-0", gpus=8, terminating=True),),
+        lock=41,
     ),
 )
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NoOutcome,
         NotFound,
         Refused,
+        Released,
         TimedOut,
         Unreachable,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "Outcome",
     "ReadingClient",
     "Refused",
+    "Released",
     "TimedOut",
     "Unreachable",
 ]

@@ -1,12 +1,12 @@
 """The client as a whole."""
 
-from nodepool.client.commands import Commands
+from nodepool.client.locks import Locks
 from nodepool.client.pods import PodStream
 from nodepool.client.reading import ReadingClient
 from nodepool.client.stored import StoredPools
 
 
-class Client(Commands, ReadingClient, StoredPools, PodStream):
+class Client(Locks, ReadingClient, StoredPools, PodStream):
     """A client of the control plane, to be used as `async with Client(...) as client`.
 
     url: the NATS server, or several of one cluster with commas between.

@@ -41,6 +41,10 @@ class TimedOut(ClientError):
     """The state that was waited for was not reached in time."""
 
 
+class Released(ClientError):
+    """The lock that was waited for was released before it was held."""
+
+
 class Unreachable(ClientError):
     """No server responds, or it refuses, or no control plane has been set up on it."""
 

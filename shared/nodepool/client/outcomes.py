@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.session import FILTERS_MAX
 from nodepool.contract.decode import decode
-from nodepool.contract.events import CapacityFound, CommandAccepted, CommandRefused
+from nodepool.contract.events import CapacityFound, CommandAccepted, CommandRefused, NodeLockChanged
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event
 from nodepool.nats.reader import Reader
 
 Outcome = CommandAccepted | Refused | NoOutcome
-A = TypeVar("A", bound=CommandAccepted | CapacityFound)
+A = TypeVar("A", bound=CommandAccepted | CapacityFound | NodeLockChanged)
 """What a command is answered with where it is not refused."""
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
+from nodepool.contract.commands_slurm import LockNode, UnlockNode  # noqa: F401  # As all below.
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
@@ -273,28 +274,8 @@ class DeletePod(Command, OfPool):
 
 
 COMMANDS = frozenset(
-    kind.__name__
-    for kind in (
-        RegisterCluster,
-        ApplyNodePool,
-        ScaleNodePool,
-        DeleteNodePool,
-        SetQuota,
-        DeleteQuota,
-        FindCapacity,
-        PreemptNode,
-        CordonNode,
-        UncordonNode,
-        DrainNode,
-        RebootNode,
-        ReserveNode,
-        AddMachines,
-        RepairMachine,
-        BreakMachine,
-        RunPod,
-        StopPod,
-        CreatePod,
-        DeletePod,
-    )
+    name
+    for name, kind in tuple(globals().items())
+    if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
 )
 """The name of every command; a command of any other name is refused."""

@@ -110,6 +110,10 @@ CPU_TAINT: Final = Taint(key="is_cpu_compute", effect="NoSchedule")
 GPU_TAINT: Final = Taint(key="is_gpu", value="true", effect="PreferNoSchedule")
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """The taint that Kubernetes itself gives to a cordoned Node."""
+LOCK_TAINT: Final = Taint(key="sunk.coreweave.com/lock", value="true", effect="NoExecute")
+"""The taint of a Node that a Slurm job has locked, or is about to."""
+LOCK: Final = "sunk.coreweave.com/lock"
+"""The annotation of such a Node: `pending` while Pods are evicted for it, then `locked`."""
 MANAGED_TAINTS: Final = (
     CPU_TAINT,
     GPU_TAINT,

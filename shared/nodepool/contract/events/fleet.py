@@ -121,6 +121,7 @@ class NodeObserved(Event, OfMachine):
     unschedulable: whether a cordon is in force.
     cordon: the number of the last cordon that it has received; it proves nothing of a later one.
     pods: the Pods that run on it.
+    lock: the number of the lock that it has; a Pod that does not tolerate it cannot start any more.
     """
 
     speaker: ClassVar[str] = "fleet"
@@ -129,6 +130,7 @@ class NodeObserved(Event, OfMachine):
     unschedulable: bool
     cordon: int = 0
     pods: tuple[Pod, ...] = ()
+    lock: int = 0
 
 
 class PodChanged(Event, OfPool):

@@ -11,6 +11,8 @@ from nodepool.contract.pods import BlockingPod
 
 BLOCKING_MAX = 5
 """How many Pods that delay a drain an event names."""
+LockState = Literal["pending", "locked", "released"]
+"""A lock that a Slurm job waits for, one that it has, and one that is over."""
 
 
 class NodeTemplateChanged(Event, OfPool):
@@ -43,6 +45,7 @@ class NodeUpdated(Event, OfNode):
     action: what a Node that stays waits for, or what is done to it; None for nothing.
     boot: how often it was rebooted in this assignment; in phase rebooting, this one included.
     reserved: what it is reserved for where that is not its organisation.
+    lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -58,6 +61,25 @@ class NodeUpdated(Event, OfNode):
     action: NodeAction | None = None
     boot: int = 0
     reserved: str = ""
+    lock: int = 0
+
+
+class NodeLockChanged(Event, OfNode):
+    """The lock of a Node is in another state, or `LockNode` was sent for it once more.
+
+    lock: pending while Pods that do not tolerate it are evicted, then locked; released in the end,
+        which a lock that was only pending may be too.
+    job: the id of the Slurm job.
+    number: the position in the log of the command that took it; distinguishes it from other locks.
+    message: one sentence on why.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    lock: LockState
+    job: str
+    number: int
+    message: str
 
 
 class NodeActionRequested(Event, OfNode):

@@ -1,0 +1,52 @@
+"""What is said where an input, or a key of the work queue, could not be processed."""
+
+from collections.abc import Iterable
+
+from lifecycle import Says
+from lifecycle.node import Node
+from lifecycle.state import State
+from nodepool.contract.events import (
+    CWNodeDeletionRequestSuccess,
+    CWNodePoolNodesRemoveError,
+    NodeUpdateFailed,
+)
+from nodepool.contract.keys import FLEET, MachineKey, PoolKey, machine_key
+from nodepool.contract.messages import pool_fields
+from nodepool.service import Failure
+
+
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """The NodePool is reconciled again later; where Nodes are leaving, users are told, once."""
+    key = _concerned(state, failure)
+    if key is None:
+        return
+    text = f"internal error while removing a Node: {failure.cause}"
+    yield NodeUpdateFailed(**pool_fields(key), message=text)
+    if state.failures.get(key) != text and _is_removal(state, failure):
+        uid = state.templates[key].uid
+        yield CWNodePoolNodesRemoveError(**pool_fields(key), uid=uid, message=text)
+
+
+def _concerned(state: State, failure: Failure) -> PoolKey | None:
+    """The NodePool that a failure is about; None where there is none."""
+    node = _failed_node(state, failure)
+    key = node.pool if node is not None else failure.pool or PoolKey(failure.key)
+    return key if key in state.templates else None
+
+
+def _is_removal(state: State, failure: Failure) -> bool:
+    """Whether a Node that leaves could not be taken further."""
+    node = _failed_node(state, failure)
+    if node is not None:
+        return node.removal is not None
+    if not failure.key:
+        return failure.input == CWNodeDeletionRequestSuccess.__name__
+    machines = state.members.get(PoolKey(failure.key), ())
+    return any(state.nodes[machine].removal is not None for machine in machines)
+
+
+def _failed_node(state: State, failure: Failure) -> Node | None:
+    """The Node that a failure is about; None where it is about a whole NodePool."""
+    fleet, zone, machine = failure.address.path
+    reported = machine_key(zone, machine) if fleet == FLEET else MachineKey("")
+    return state.nodes.get(MachineKey(failure.key) or reported)

@@ -1,0 +1,87 @@
+"""The lock that a Slurm job takes on a Node: a value that a Node holds.
+
+See https://docs.coreweave.com/products/cks/clusters/scheduling/workload-scheduling.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from nodepool.contract.events import NodeLockChanged, NodeObserved
+from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
+
+ANSWER_WITHIN = timedelta(minutes=30)
+"""How long a machine may take to show that it has evicted the Pods, beside their grace period.
+
+A lock that is still pending then is released, so that the prolog of the job fails and does not wait
+for a machine that hangs.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock that is pending or held.
+
+    job: the id of the Slurm job.
+    number: the position of the command that took it.
+    since: when it was taken.
+    answer_by: when it is released if it is still pending then.
+    is_clear: whether the machine has reported, knowing of it, that the last Pod that does not
+        tolerate it is gone.
+    is_held: whether the job was told so; else it is pending.
+    """
+
+    job: str
+    number: int
+    since: datetime
+    answer_by: datetime
+    is_clear: bool = False
+    is_held: bool = False
+
+    @property
+    def due(self) -> datetime | None:
+        """When it is released because its machine did not answer; None once it is held."""
+        return None if self.is_held else self.answer_by
+
+    @property
+    def work(self) -> str:
+        """What runs on the Node because of it."""
+        return f"Slurm job {self.job}"
+
+
+def taken(job: str, number: int, now: datetime) -> Lock:
+    """A new lock, which is pending."""
+    return Lock(job, number, now, now + ANSWER_WITHIN)
+
+
+def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | None:
+    """The lock of a Node after this event; None for none."""
+    is_same = lock is not None and lock.number == event.number
+    match event.lock:
+        case "pending":
+            return lock if is_same else taken(event.job, event.number, now)
+        case "locked":
+            return replace(lock, is_held=True) if lock is not None and is_same else lock
+        case "released":
+            return None if is_same else lock
+
+
+def observed(lock: Lock | None, report: NodeObserved, now: datetime) -> Lock | None:
+    """The lock after a report of its machine, which counts once that knows of the lock."""
+    if lock is None or lock.is_held or report.lock != lock.number:
+        return lock
+    left = [pod.grace_s for pod in report.pods if not pod.tolerates(LOCK_TAINT)]
+    if not left:
+        return replace(lock, is_clear=True)
+    until = now + timedelta(seconds=max(left)) + ANSWER_WITHIN
+    return replace(lock, is_clear=False, answer_by=until)
+
+
+def lock_annotations(lock: Lock | None) -> Mapping[str, str]:
+    """The annotation of a Node with this lock."""
+    return {} if lock is None else {LOCK: "locked" if lock.is_held else "pending"}
+
+
+def lock_taints(lock: Lock | None) -> tuple[Taint, ...]:
+    """The taint of a Node with this lock."""
+    return () if lock is None else (LOCK_TAINT,)
