@@ -61,9 +61,13 @@ class Autoscaling:
             self.sender.send("DeletePod", pool_path(pool.key), content)
 
     def _some_pool(self) -> Pool | None:
+        """A NodePool with Nodes of the common type, often an autoscaled one."""
         pools = [
             pool
             for pool in self.facts.existing_pools()
             if pool.deleting_since is None and pool.spec.instance_type == H100
         ]
+        autoscaled = [pool for pool in pools if pool.spec.autoscaling]
+        if autoscaled and self.random.random() < 0.8:
+            pools = autoscaled[:2]
         return self.random.choice(pools) if pools else None

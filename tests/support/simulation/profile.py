@@ -127,16 +127,24 @@ SMALL_STEPS = Profile(
 AUTOSCALED = Profile(
     autoscaled=True,
     faults=("boot", "registration"),
-    machines=12,
-    limits=(3, 9, 12),
+    machines=14,
+    limits=(6, 12, 14),
     actions={
         "autoscale": 30,
-        "request_pod": 50,
-        "withdraw_pod": 40,
-        "scale": 8,
-        "run_pod": 6,
-        "stop_pod": 6,
-        "preempt": 6,
+        "request_pod": 70,
+        "withdraw_pod": 70,
+        "apply": 6,
+        "scale": 4,
+        "scale_down_and_up": 1,
+        "down_and_up": 0,
+        "batch": 2,
+        "delete": 1,
+        "retaint": 0,
+        "change_limit": 2,
+        "run_pod": 4,
+        "stop_pod": 8,
+        "preempt": 5,
+        "bug": 1,
     },
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
@@ -159,5 +167,5 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    often = {3: CROWDED, 4: AUTOSCALED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
     return often.get(seed % 10, ORDINARY)
