@@ -2,8 +2,9 @@
 
 import pytest
 
-from support.constants import PREFER_IDLE
+from support.constants import H100, PREFER_IDLE, ZONE
 from support.harness import Harness
+from support.paths import zone_path
 from support.world_harness import WorldHarness
 
 LOCK = "sunk.coreweave.com/lock"
@@ -25,6 +26,11 @@ def active(harness: Harness, node: str) -> str:
     conditions = harness.node(node)["status"]["conditions"]
     (found,) = (each for each in conditions if each["type"] == "CWActive")
     return f"{found['status']} {found['message']}"
+
+
+def phase_of(harness: Harness, node: str) -> str:
+    """Where a Node is on its way."""
+    return harness.node(node)["status"]["phase"]
 
 
 def given_node(harness: Harness) -> None:
@@ -345,6 +351,96 @@ def test_a_change_of_metadata_leaves_the_lock(harness: Harness) -> None:
 
     assert lock_of(harness, "n1") == "locked"
     assert harness.node("n1")["metadata"]["annotations"] == {"note": "new", LOCK: "locked"}
+
+
+# The health of the Node.
+
+
+def test_a_safe_reboot_waits_for_the_lock(harness: Harness) -> None:
+    given_node(harness)
+    harness.lock("train", "n1")
+
+    harness.command_node("RebootNode", "train", "n1")
+    waiting = phase_of(harness, "n1"), lock_of(harness, "n1")
+    harness.unlock("train", "n1")
+
+    assert waiting == ("production", "locked")
+    assert harness.lock_changes("train")[2:] == [RELEASED]
+    assert harness.node("n1")["status"]["reboots"] == 1
+
+
+def test_a_forced_reboot_ends_the_lock(harness: Harness) -> None:
+    given_node(harness)
+    harness.lock("train", "n1")
+
+    harness.command_node("RebootNode", "train", "n1", force=True)
+
+    assert harness.lock_changes("train")[2:] == ["n1 released 42: Node n1 is rebooted"]
+    assert (phase_of(harness, "n1"), lock_of(harness, "n1")) == ("production", "")
+    assert active(harness, "n1") == "False nothing runs here"
+
+
+def test_a_safe_drain_waits_for_the_lock_and_a_forced_one_does_not(world: WorldHarness) -> None:
+    given_node(world)
+    world.lock("train", "n1")
+
+    world.command_node("DrainNode", "train", "n1", reason="Audit")
+    waiting = phase_of(world, "n1")
+    world.command_node("DrainNode", "train", "n1", reason="Audit", force=True)
+
+    assert waiting == "draining"
+    assert phase_of(world, "n1") == "cordoned"
+    assert lock_of(world, "n1") == "locked"
+
+
+def test_an_unhealthy_node_is_replaced_when_its_lock_is_released(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.lock("train", "n1")
+
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=60)
+    waiting = world.nodes("train"), lock_of(world, "n1")
+    world.unlock("train", "n1")
+
+    assert waiting == (["n1"], "locked")
+    assert world.nodes("train") == ["n2"]
+
+
+def test_no_job_begins_on_a_node_that_is_cordoned_meanwhile(world: WorldHarness) -> None:
+    given_node(world)
+    world.run_pod("n1", graceS=60)
+    world.lock("train", "n1")
+
+    world.command_node("CordonNode", "train", "n1", reason="Audit")
+
+    assert world.lock_changes("train")[1:] == ["n1 released 42: Node n1 is cordoned"]
+
+
+def test_a_node_that_is_cordoned_reboots_or_is_verified_is_not_locked(world: WorldHarness) -> None:
+    world.given_cluster()
+    world.given_quota(9)
+    world.send(
+        "AddMachines",
+        zone_path(ZONE),
+        {"instanceType": H100, "count": 1, "bootSeconds": 60, "verifySeconds": 60},
+    )
+    world.apply("train", 1)
+    world.pass_time(seconds=60)
+    name = world.machine_name("n1")
+
+    verified = world.lock("train", "n1")
+    world.pass_time(seconds=60)
+    world.command_node("CordonNode", "train", "n1", reason="Audit")
+    cordoned = world.lock("train", "n1")
+    world.command_node("RebootNode", "train", "n1", force=True)
+    rebooted = world.lock("train", "n1")
+
+    assert [world.outcomes(command) for command in (verified, cordoned, rebooted)] == [
+        [f"Conflict node: Node {name} is not in production: verifying"],
+        [f"Conflict node: Node {name} is cordoned"],
+        [f"Conflict node: Node {name} is not in production: rebooting"],
+    ]
 
 
 # Refusals.

@@ -66,6 +66,7 @@ class NodeStatus(TypedDict):
     conditions: list[Condition]
     capacity: dict[str, str]
     allocatable: dict[str, str]
+    reboots: int
 
 
 class Node(TypedDict):

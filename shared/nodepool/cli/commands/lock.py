@@ -1,6 +1,5 @@
 """`nodepool lock` and `unlock`: what the prolog and the epilog of a Slurm job do to its Nodes."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -69,6 +68,8 @@ def unlock(settings: Settings, what: tuple[str, ...], job: str) -> int:
 
 async def _together(names: Sequence[str], change: Callable[[str], Awaitable[str]]) -> int:
     """Changes all Nodes at the same time; the exit code is that of the last error."""
+    import asyncio
+
     from nodepool.client import ClientError
 
     results = await asyncio.gather(*map(change, names), return_exceptions=True)
