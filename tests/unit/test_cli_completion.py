@@ -30,6 +30,7 @@ from support.ports import free_port
         ("preempt ", ["nodes"]),
         ("drain --forc", ["--force"]),
         ("reboot ", ["nodes"]),
+        ("run --rest", ["--restart"]),
         ("rollout status n", ["nodepools"]),
         ("apply --dry-run=", ["--dry-run=none", "--dry-run=client", "--dry-run=server"]),
         ("wait np a --for d", ["delete"]),
