@@ -32,6 +32,9 @@ ACTIONS: Mapping[str, int] = {
     "resend": 9,
     "send_malformed": 3,
     "bug": 4,
+    "autoscale": 0,
+    "request_pod": 0,
+    "withdraw_pod": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -121,6 +124,30 @@ SMALL_STEPS = Profile(
     outputs_max=12,
 )
 """NodePools that lose and get more Nodes than one step may name."""
+AUTOSCALED = Profile(
+    autoscaled=True,
+    faults=("boot", "registration"),
+    machines=14,
+    limits=(6, 12, 14),
+    actions={
+        "autoscale": 30,
+        "request_pod": 70,
+        "withdraw_pod": 70,
+        "apply": 6,
+        "scale": 4,
+        "scale_down_and_up": 1,
+        "down_and_up": 0,
+        "batch": 2,
+        "delete": 1,
+        "retaint": 0,
+        "change_limit": 2,
+        "run_pod": 4,
+        "stop_pod": 8,
+        "preempt": 5,
+        "bug": 1,
+    },
+)
+"""NodePools follow Pods that wait and Nodes that are idle."""
 
 
 ATTACKS = 0.01
@@ -140,5 +167,5 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    often = {3: CROWDED, 4: AUTOSCALED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
     return often.get(seed % 10, ORDINARY)
