@@ -10,6 +10,8 @@ from typing import NamedTuple
 from bench.load import KIND, ZONE
 from nodepool.client import Client, Preemption
 from nodepool.contract.commands import MACHINES_MAX, RunPod
+from nodepool.contract.model import API_VERSION
+from nodepool.contract.model import KIND as KIND_OF_POOL
 from nodepool.contract.pods import Pod, PodClass
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 from support.processes import ControlPlane
@@ -62,7 +64,8 @@ async def _begin(url: str, nodes: int) -> datetime:
         for first in range(0, nodes, MACHINES_MAX):
             await client.add_machines(ZONE, KIND, min(MACHINES_MAX, nodes - first))
         spec = {"instanceType": KIND, "targetNodes": nodes, "computeClass": "spot"}
-        await client.apply({"kind": "NodePool", "metadata": {"name": "cheap"}, "spec": spec})
+        head = {"apiVersion": API_VERSION, "kind": KIND_OF_POOL}
+        await client.apply({**head, "metadata": {"name": "cheap"}, "spec": spec})
         await client.wait("cheap", "AtTarget", timeout_s=300)
         pod = Pod(name="job", interruption=PodClass.GRACEFUL, grace_s=GRACE_S)
         machines = [each.key.rpartition(".")[2] for each in await client.list("nodes")]

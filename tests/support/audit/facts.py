@@ -18,6 +18,8 @@ Ledger = tuple[str, str, str]
 """Organisation, zone and instance type: what one limit is for."""
 TRIAGE = "triage"
 """The holder of a machine that failed and is not repaired yet."""
+RECLAIMED = "reclaimed"
+"""The holder of a machine that is held back."""
 
 
 class Violation(AssertionError):
@@ -76,6 +78,11 @@ class History(Generic[T]):
         return self._values[max(0, bisect_right(self._positions, position) - 1) :]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no value was ever stated."""
+        return not self._values
+
+    @property
     def last(self) -> T:
         """The newest value; IndexError where there is none."""
         return self._values[-1]
@@ -83,7 +90,7 @@ class History(Generic[T]):
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, or empty for a free machine."""
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty."""
 
     zone: str
     instance_type: str
@@ -174,6 +181,8 @@ class Stay:
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
     drained: whether its drain has begun, and was not cancelled.
+    number: the number of the assignment.
+    left: the position at which it left; 0 before that.
     """
 
     pool: Pool
@@ -191,6 +200,12 @@ class Stay:
     overdue: bool = False
     working: bool = False
     drained: bool = False
+    number: int = 0
+    left: int = 0
+
+    def has_left(self, position: int) -> bool:
+        """Whether it had left at this position."""
+        return 0 < self.left <= position
 
     def is_preempted(self, position: int) -> bool:
         """Whether it had been warned at this position."""
@@ -217,6 +232,10 @@ class Facts:
     limits: how many Nodes a ledger may have.
     outcomes: the outcome of each command, by path, name and id.
     times: when each entry was stored, by position.
+    to_reclaim: how many machines of an offering are to be held back.
+    giving_way: the Nodes that have to give way, by assignment, those that have left included.
+    activity: whether each Node was active, by assignment.
+    acknowledgements: where the commands lie that acknowledge preemptions.
     advice: the targets that the autoscaler has said, by uid and generation.
     """
 
@@ -228,6 +247,10 @@ class Facts:
         self.limits: dict[Ledger, int] = {}
         self.outcomes: dict[tuple[str, str, str], str] = {}
         self.times: dict[int, datetime] = {}
+        self.to_reclaim: dict[Offering, int] = {}
+        self.giving_way: dict[int, Stay] = {}
+        self.activity: dict[int, History[bool]] = {}
+        self.acknowledgements: set[int] = set()
         self.advice: dict[tuple[str, int], set[int]] = {}
 
     def pool_at(self, key: str) -> Pool | None:

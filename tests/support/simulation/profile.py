@@ -35,6 +35,9 @@ ACTIONS: Mapping[str, int] = {
     "autoscale": 0,
     "request_pod": 0,
     "withdraw_pod": 0,
+    "reclaim": 0,
+    "give_back": 0,
+    "acknowledge": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -149,6 +152,25 @@ AUTOSCALED = Profile(
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
 
+GIVING_WAY = Profile(
+    machines=8,
+    faults=("boot", "registration", "silence", "hang"),
+    limits=(6, 9, 12),
+    targets=(0, 1, 2, 3, 4, 6),
+    actions={
+        "reclaim": 14,
+        "give_back": 12,
+        "acknowledge": 14,
+        "scale": 30,
+        "run_pod": 30,
+        "preempt": 8,
+        "batch": 4,
+        "shrink_and_preempt": 6,
+        "bug": 1,
+    },
+)
+"""Spot Nodes give way to NodePools that are short, and to an operator."""
+
 
 ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
@@ -167,5 +189,6 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 4: AUTOSCALED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    fourth = {0: AUTOSCALED, 1: GIVING_WAY}[seed // 10 % 2]
+    often = {3: CROWDED, 4: fourth, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
     return often.get(seed % 10, ORDINARY)
