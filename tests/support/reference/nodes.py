@@ -34,6 +34,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
@@ -133,7 +134,7 @@ class NodesModel:
                 member.active = active
             case NodeKept(request=request) if request == member.request:
                 member.chosen = None
-            case PreemptionPending() | NodePreempted():
+            case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
                 member.preempted = True
                 member.counted = member.counted or group.removed is not None
             case _:
