@@ -159,6 +159,8 @@ class NodesModel:
                 self._assigned(self.groups[uid], message)
             case CWNodeDeletionRequestSuccess():
                 self._requested(message)
+            case NodePreemptionRequested():
+                self._member_changed(stored)
             case NodeRemovalCancelled():
                 _, member = self._member(message)
                 if member is not None:
