@@ -19,6 +19,7 @@ from support.audit import (
     node_pools,
     nodes,
     outcomes,
+    pods,
     preemption,
     quota,
 )
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     assignment.check,
     machines.check,
     nodes.check,
+    pods.check,
     preemption.check,
 )
 """Each rule handles the events that concern it and ignores the others."""

@@ -32,6 +32,10 @@ ACTIONS: Mapping[str, int] = {
     "resend": 9,
     "send_malformed": 3,
     "bug": 4,
+    "create_pod": 0,
+    "delete_pod": 0,
+    "lock": 0,
+    "unlock": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -123,6 +127,24 @@ SMALL_STEPS = Profile(
 """NodePools that lose and get more Nodes than one step may name."""
 
 
+SLURM = Profile(
+    faults=("boot", "registration", "hang"),
+    limits=(6, 9, 12),
+    actions={
+        "create_pod": 40,
+        "delete_pod": 14,
+        "lock": 30,
+        "unlock": 24,
+        "run_pod": 12,
+        "break_one": 3,
+        "preempt": 10,
+        "batch": 2,
+        "bug": 2,
+    },
+)
+"""Pods wait for Nodes, and Slurm jobs lock them."""
+
+
 ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
 
@@ -140,5 +162,13 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    of_nodes = {0: SLURM, 1: ORDINARY}
+    often = {
+        1: of_nodes[seed // 10 % 2],
+        3: CROWDED,
+        5: SPOT,
+        7: FAILING,
+        8: CROWDED,
+        9: rare[seed // 10 % 4],
+    }
     return often.get(seed % 10, ORDINARY)
