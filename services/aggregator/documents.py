@@ -51,15 +51,7 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
                 "resourceVersion": str(item.version),
             }
         case CapacityObject():
-            return {
-                "kind": "Capacity",
-                "zone": item.zone,
-                "instanceType": item.instance_type,
-                "free": item.free,
-                "assigned": item.assigned,
-                "triage": item.triage,
-                "resourceVersion": str(item.version),
-            }
+            return _capacity(item)
         case MachineObject():
             return _machine(item)
         case ClusterObject():
@@ -236,6 +228,20 @@ def _condition(kind: str, holds: bool, reason: str, message: str, since: datetim
         "reason": reason,
         "message": message,
         "lastTransitionTime": rfc3339(since),
+    }
+
+
+def _capacity(item: CapacityObject) -> Document:
+    return {
+        "kind": "Capacity",
+        "zone": item.zone,
+        "instanceType": item.instance_type,
+        "free": item.free,
+        "assigned": item.assigned,
+        "triage": item.triage,
+        "reclaimed": item.reclaimed,
+        "toReclaim": item.to_reclaim,
+        "resourceVersion": str(item.version),
     }
 
 

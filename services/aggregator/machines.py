@@ -6,23 +6,32 @@ from typing import Literal, get_args
 
 from aggregator.objects import CapacityObject, Faults, MachineStatus
 from nodepool.contract.events import (
+    CapacityReclaimed,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
 )
 from nodepool.contract.health import NodeFault
 from nodepool.contract.keys import OfferingKey
 from nodepool.service import Context
-from nodepool.state.inventory import TRIAGE, Machine
+from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that a machine has at once where it is a Node."""
-MachineState = Literal["free", "assigned", "triage"]
+MachineState = Literal["free", "assigned", "triage", "reclaimed"]
 MachineEvent = (
-    MachineAdded | MachineRepaired | CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed
+    MachineAdded
+    | MachineRepaired
+    | MachineReclaimed
+    | MachineReturned
+    | CWNodeAssigned
+    | CWNodeDeleted
+    | CWNodeRegistrationFailed
 )
 """A machine changed hands."""
 
@@ -35,19 +44,40 @@ def recounted(
 ) -> CapacityObject:
     """The counts of the machine's offering; `before` is None for a machine that is new."""
     item = objects.get(after.offering)
-    counts: dict[MachineState, int] = {"free": 0, "assigned": 0, "triage": 0}
-    if item is not None:
-        counts = {"free": item.free, "assigned": item.assigned, "triage": item.triage}
+    if item is None:
+        item = CapacityObject(after.zone, after.instance_type, context.position)
+    counts: dict[MachineState, int] = {
+        "free": item.free,
+        "assigned": item.assigned,
+        "triage": item.triage,
+        "reclaimed": item.reclaimed,
+    }
     counts[state_of(after)] += 1
     if before is not None:
         counts[state_of(before)] -= 1
-    return CapacityObject(after.zone, after.instance_type, context.position, **counts)
+    return replace(
+        item,
+        version=context.position,
+        free=counts["free"],
+        assigned=counts["assigned"],
+        triage=counts["triage"],
+        reclaimed=counts["reclaimed"],
+    )
+
+
+def reclaimed(
+    before: CapacityObject | None, event: CapacityReclaimed, context: Context
+) -> CapacityObject:
+    """The counts of an offering of which so many machines are to be held back."""
+    if before is None:
+        before = CapacityObject(event.zone, event.instance_type, context.position)
+    return replace(before, version=context.position, to_reclaim=event.count)
 
 
 def changed_hands(
     before: MachineStatus | None, after: Machine, event: MachineEvent, context: Context
 ) -> MachineStatus:
-    """The status of a machine that was added, assigned, given back or repaired."""
+    """The status of a machine that was added, assigned, given back, repaired, or reclaimed."""
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
@@ -85,4 +115,6 @@ def state_of(machine: Machine) -> MachineState:
     """What a machine is doing."""
     if not machine.holder:
         return "free"
+    if machine.holder == RECLAIMED:
+        return "reclaimed"
     return "triage" if machine.holder == TRIAGE else "assigned"

@@ -181,6 +181,7 @@ class CapacityObject:
 
     version: the position of its last change.
     free, assigned, triage: how many are free, are Nodes, and are out of service.
+    reclaimed: how many an operator holds back; of `to_reclaim` that are to be.
     """
 
     zone: str
@@ -189,6 +190,8 @@ class CapacityObject:
     free: int = 0
     assigned: int = 0
     triage: int = 0
+    reclaimed: int = 0
+    to_reclaim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ class MachineStatus:
 
 @dataclass(frozen=True, slots=True)
 class MachineObject:
-    """A machine, free, assigned or in triage, with its status."""
+    """A machine, free, assigned, in triage or reclaimed, with its status."""
 
     machine: Machine
     status: MachineStatus

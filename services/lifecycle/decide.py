@@ -14,6 +14,7 @@ from lifecycle.lock_steps import given_up, with_lock_ends
 from lifecycle.locking import lock, unlock
 from lifecycle.node import ANSWER_WITHIN, Node
 from lifecycle.node_events import asked_for, registration_failed, template_changed
+from lifecycle.racks import nodes_in_racks
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
 from lifecycle.state import BOOT_MAX, State, evolve
@@ -175,8 +176,9 @@ def _missing(
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
         yield from _template_changed(state, pool)
-        for unhealthy in sorted(state.unhealthy.get(pool, ())):
-            yield from missing(state.templates[pool], state.nodes[unhealthy], context.time)
+        troubled = {*state.unhealthy.get(pool, ()), *nodes_in_racks(state.racks, pool)}
+        for node in sorted(troubled):
+            yield from missing(state.templates[pool], state.nodes[node], context.time)
         if pool in state.failures:
             yield from _tried_again(state, pool, context, patience)
     elif machine in state.nodes:

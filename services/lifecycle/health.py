@@ -23,6 +23,8 @@ RELAPSE = timedelta(hours=1)
 """A problem that comes again so soon after a reboot is not cured by one."""
 ADMIN_REBOOT = "AdminReboot"
 RESERVATION_PENDING = "ReservationPending"
+RACK_UNAVAILABLE = "RackUnavailable"
+"""The cause of a cordon of the rest of a rack; the NVLink domain of the rack follows it."""
 Manner = Literal["", "safe", "forced"]
 """Whether something is to be done, and whether it waits for what runs there."""
 
@@ -60,6 +62,7 @@ class Health:
     verifying: whether its machine is verified after its last boot.
     verified, verification_fault: whether it has passed, None while that is not known, or why not.
     deadline: when a reboot or a verification that has begun has to be over.
+    rack: the NVLink domain of its rack, while it is cordoned for the others in there.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -75,6 +78,7 @@ class Health:
     verified: bool | None = None
     verification_fault: str = ""
     deadline: datetime | None = None
+    rack: str = ""
 
     @property
     def needs_triage(self) -> bool:
@@ -121,9 +125,8 @@ def plan(health: Health, *, evicts: bool) -> Plan:
     if health is HEALTHY:
         return Plan()
     asked, cures = health.asked, remedies(health)
-    causes = [problem.type for problem in health.problems]
-    causes += [asked.cordon] if asked.cordon and asked.cordon not in causes else []
-    causes += [RESERVATION_PENDING] if health.is_pending else []
+    causes = own_causes(health)
+    causes += [f"{RACK_UNAVAILABLE} {health.rack}"] if health.rack else []
     is_agreed = evicts or bool(asked.drain)
     if Remedy.TRIAGE in cures and is_agreed:
         return Plan(tuple(causes), removes=True, forced=asked.drain == "forced")
@@ -138,6 +141,14 @@ def plan(health: Health, *, evicts: bool) -> Plan:
     if asked.drain:
         return Plan(tuple(causes), action=NodeAction.DRAIN, forced=asked.drain == "forced")
     return Plan(tuple(causes))
+
+
+def own_causes(health: Health) -> list[str]:
+    """Why nothing new may be scheduled on a Node, apart from the others of its rack."""
+    asked, causes = health.asked, [problem.type for problem in health.problems]
+    causes += [asked.cordon] if asked.cordon and asked.cordon not in causes else []
+    causes += [RESERVATION_PENDING] if health.is_pending else []
+    return causes
 
 
 def remedies(health: Health) -> frozenset[Remedy]:
@@ -224,6 +235,12 @@ def registered(health: Health, phase: NodePhase, now: datetime) -> Health:
     if phase is not NodePhase.VERIFYING:
         return health
     return replace(health, deadline=now + VERIFY_MAX)
+
+
+def rack_changed(health: Health, domain: str) -> Health:
+    """The health of a Node in whose rack, of this domain, too many are unavailable; or are not."""
+    after = replace(health, rack=domain)
+    return HEALTHY if after == HEALTHY else after
 
 
 def uncordoned(health: Health) -> Health:

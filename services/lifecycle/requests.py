@@ -3,7 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from lifecycle.health import ADMIN_REBOOT, RESERVATION_PENDING, Asked, Manner
+from lifecycle.health import (
+    ADMIN_REBOOT,
+    RACK_UNAVAILABLE,
+    RESERVATION_PENDING,
+    Asked,
+    Manner,
+)
 from lifecycle.node import Node
 from nodepool.contract.commands import (
     CordonNode,
@@ -23,7 +29,7 @@ REASON_MAX = 100
 """The most characters of the reason for a cordon."""
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that is not for its organisation."""
-RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT})
+RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE})
 """What a cordon has as its cause without being asked for."""
 
 
@@ -59,7 +65,7 @@ def _reason_fault(reason: str) -> str:
         return f"must have at most {REASON_MAX} characters"
     if "," in reason or not reason.isprintable():
         return "must have no commas and no characters that cannot be printed"
-    if reason in RESERVED_REASONS:
+    if reason.partition(" ")[0] in RESERVED_REASONS:
         return f"must not be {reason}, which is said only where it is found"
     return ""
 
@@ -79,10 +85,16 @@ def out_of_place(node: Node, command: NodeCommand) -> Refusal | None:
         is_same = command.reserved_desired == node.health.asked.reserved_desired
         if not is_same and not node.health.is_pending:
             return Refusal("node", f"{node.name} is {node.phase}; it can be reserved in production")
-    if isinstance(command, UncordonNode) and not _is_asked(node) and node.health.problems:
-        names = ", ".join(problem.type for problem in node.health.problems)
+    if isinstance(command, UncordonNode) and not _is_asked(node) and _stays_cordoned(node):
+        names = ", ".join(_stays_cordoned(node))
         return Refusal("node", f"{node.name} is cordoned until this is over: {names}")
     return None
+
+
+def _stays_cordoned(node: Node) -> list[str]:
+    """The causes of a cordon that no command has asked for, and none can end."""
+    causes = [problem.type for problem in node.health.problems]
+    return [*causes, f"{RACK_UNAVAILABLE} {node.health.rack}"] if node.health.rack else causes
 
 
 def _is_asked(node: Node) -> bool:

@@ -9,8 +9,11 @@ from immutables import Map
 from lifecycle import Hears, Says
 from lifecycle.changes import NodeChange, changed, is_expected
 from lifecycle.node import Node
+from lifecycle.racks import Racks, followed
 from lifecycle.requests import NodeCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
+from lifecycle.unhealthy import with_problems
+from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
@@ -47,8 +50,9 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key
-from nodepool.contract.messages import OfNode
+from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.service import Context
+from nodepool.state.racks import domain_of
 from nodepool.state.work import WithWork
 
 BOOT_MAX = timedelta(minutes=30)
@@ -71,6 +75,7 @@ class State(WithWork[PoolKey | MachineKey]):
     nodes: every Node, by its machine.
     members: the Nodes of each NodePool that has any.
     unhealthy: those of them that have a problem.
+    racks: their racks, where their type comes in racks.
     refused: how often each message asked for a move that cannot follow on a phase, by phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
     work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
@@ -85,6 +90,7 @@ class State(WithWork[PoolKey | MachineKey]):
     failures: Map[PoolKey, str] = Map()
     unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
     refused: Map[str, Map[str, int]] = Map()
+    racks: Racks = Map()
 
     def commanded(self, command: NodeCommand) -> Node | None:
         """The Node that a command is about; None where its NodePool has none of this name."""
@@ -100,6 +106,13 @@ class State(WithWork[PoolKey | MachineKey]):
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; one about an earlier stay of a machine changes nothing."""
+    after = _evolved(state, message, context)
+    if after.nodes is state.nodes or not isinstance(message, OfNode | OfMachine):
+        return after
+    return _with_racks(state, after, message)
+
+
+def _evolved(state: State, message: Hears | Says, context: Context) -> State:
     match message:
         case NodePoolValidated():
             return _specified(state, message)
@@ -248,10 +261,25 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
     return replace(
         state,
         nodes=state.nodes.delete(key),
-        unhealthy=_with_problems(state.unhealthy, node.pool, key, has_problems=False),
+        unhealthy=with_problems(state.unhealthy, node.pool, key, has_problems=False),
         members=members.set(node.pool, rest) if rest else members.delete(node.pool),
         work=state.work.drop(key),
     )
+
+
+def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> State:
+    """The state in which the other Nodes of a rack are in step with one that changed."""
+    key = message.machine_key
+    node = state.nodes.get(key)
+    seen = node or before.nodes[key]
+    template = state.templates.get(seen.pool)
+    size = rack_size(template.instance_type) if template and domain_of(seen.topology) else 0
+    if not size:
+        return state
+    is_lost = isinstance(message, CWNodeRegistrationFailed) or getattr(message, "triage", False)
+    racks, nodes = followed(state.racks, state.nodes, key, seen, size, is_lost=is_lost)
+    work = state.work if nodes is state.nodes else state.work.put(seen.pool)
+    return replace(state, racks=racks, nodes=nodes, work=work)
 
 
 def _stored(state: State, message: OfStay, node: Node) -> State:
@@ -264,19 +292,5 @@ def _stored(state: State, message: OfStay, node: Node) -> State:
     has_problems = bool(node.health.problems)
     if has_problems is bool(before.health.problems):
         return state
-    unhealthy = _with_problems(state.unhealthy, node.pool, key, has_problems=has_problems)
+    unhealthy = with_problems(state.unhealthy, node.pool, key, has_problems=has_problems)
     return replace(state, unhealthy=unhealthy)
-
-
-Unhealthy = Map[PoolKey, Map[MachineKey, bool]]
-"""The Nodes of each NodePool that have a problem."""
-
-
-def _with_problems(
-    unhealthy: Unhealthy, pool: PoolKey, key: MachineKey, *, has_problems: bool
-) -> Unhealthy:
-    known = unhealthy.get(pool, Map())
-    if has_problems is (key in known):
-        return unhealthy
-    after = known.set(key, True) if has_problems else known.delete(key)
-    return unhealthy.set(pool, after) if after else unhealthy.delete(pool)

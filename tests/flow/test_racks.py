@@ -396,3 +396,128 @@ def test_racks_of_a_type_that_comes_one_by_one_are_refused(world: WorldHarness) 
     outcomes = add(world, {"instanceType": H100, "count": 18, "inRacks": True})
 
     assert outcomes == [f"Invalid inRacks: must be false: {H100} comes one by one"]
+
+
+# Racks of which too many Nodes are unavailable.
+
+
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
+
+
+def cordon_reasons(harness: Harness) -> dict[str, int]:
+    """How many Nodes are cordoned for which causes."""
+    nodes = [harness.node(node) for node in harness.nodes("train")]
+    cordoned = [node for node in nodes if "unschedulable" in node["spec"]]
+    return dict(Counter(node["metadata"]["annotations"][CORDON_REASON] for node in cordoned))
+
+
+def break_node(harness: Harness, node: str, fault: str, times: int = 1) -> None:
+    """A Node has a problem; with no times it has it no more."""
+    path = machine_path(f"{EAST}/{harness.machine_name(node)}")
+    harness.send("BreakMachine", path, {"fault": fault, "times": times})
+
+
+def test_a_rack_with_more_than_two_unavailable_nodes_is_cordoned_whole(harness: Harness) -> None:
+    given_racks(harness, 2)
+    want(harness, 2)
+    for node in ("n1", "n2"):
+        break_node(harness, node, "kubelet")
+    two = cordon_reasons(harness)
+
+    harness.command_node("CordonNode", "train", "n3", reason="maintenance")
+
+    assert two == {"Ready": 2}
+    assert cordon_reasons(harness) == {
+        "Ready": 2,
+        "maintenance": 1,
+        f"RackUnavailable {R1}": 15,
+    }
+
+
+def test_a_rack_is_used_again_once_two_nodes_or_fewer_are_unavailable(harness: Harness) -> None:
+    given_racks(harness, 1)
+    want(harness, 1)
+    for node in ("n1", "n2", "n3"):
+        break_node(harness, node, "kubelet")
+    harness.start_recording()
+
+    break_node(harness, "n2", "kubelet", times=0)
+
+    assert cordon_reasons(harness) == {"Ready": 2}
+    assert harness.events("train").count("CWNodeUncordoned n2") == 1
+    assert len(harness.events("train")) == 16
+
+
+def test_a_node_that_recovers_in_a_rack_that_is_not_stays_cordoned(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3", "n4"):
+        break_node(world, node, "kubelet")
+
+    break_node(world, "n1", "kubelet", times=0)
+
+    assert cordon_reasons(world) == {"Ready": 3, f"RackUnavailable {R1}": 15}
+
+
+def test_machines_in_triage_count_as_unavailable_until_they_are_back(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    break_boot(world, "n1", "n2", "n3")
+    want(world, 1)
+
+    short = cordon_reasons(world)
+    repair(world, "n1", "n2", "n3")
+
+    assert short == {f"RackUnavailable {R1}": 15}
+    assert domains(world) == {R1: 18}
+    assert cordon_reasons(world) == {}
+
+
+def test_work_goes_on_in_a_rack_that_is_cordoned(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    run_pod(world, "n9")
+
+    for node in ("n1", "n2", "n3"):
+        break_node(world, node, "gpu-lost")
+
+    assert cordon_reasons(world) == {f"RackUnavailable {R1}": 15}
+    assert world.node_conditions("n9")["CWActive"] == "True WorkloadsRunning"
+    assert len(world.nodes("train")) == 15
+
+
+def test_a_cordon_for_a_rack_is_not_ended_by_command(world: WorldHarness) -> None:
+    given_racks(world, 1)
+    want(world, 1)
+    for node in ("n1", "n2", "n3"):
+        break_node(world, node, "kubelet")
+
+    name = world.machine_name("n9")
+    uncordoned = world.command_node("UncordonNode", "train", "n9")
+    cordoned = world.command_node("CordonNode", "train", "n9", reason=f"RackUnavailable {R1}")
+
+    assert world.outcomes(uncordoned) == [
+        f"Invalid node: {name} is cordoned until this is over: RackUnavailable {R1}"
+    ]
+    assert world.outcomes(cordoned) == [
+        f"Invalid reason: must not be RackUnavailable {R1}, which is said only where it is found"
+    ]
+
+
+def test_machines_without_a_domain_are_no_rack_to_be_cordoned(world: WorldHarness) -> None:
+    given_racks(world, 1, quota=0)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 18})
+    world.apply("train", 18, GB200, affinity=no_domain())
+
+    for node in ("n19", "n20", "n21"):
+        break_node(world, node, "kubelet")
+
+    assert cordon_reasons(world) == {"Ready": 3}
+
+
+def no_domain() -> dict[str, object]:
+    """The affinity to machines without an NVLink domain."""
+    expression = {"key": DOMAIN, "operator": "DoesNotExist"}
+    terms = [{"matchExpressions": [expression]}]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}

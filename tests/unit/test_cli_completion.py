@@ -28,6 +28,7 @@ from support.ports import free_port
         ("api-resources -o ", ["name", "wide"]),
         ("describe ev", []),
         ("preempt ", ["nodes"]),
+        ("run --rest", ["--restart"]),
         ("rollout status n", ["nodepools"]),
         ("apply --dry-run=", ["--dry-run=none", "--dry-run=client", "--dry-run=server"]),
         ("wait np a --for d", ["delete"]),

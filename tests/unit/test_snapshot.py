@@ -20,7 +20,8 @@ from nodepool.engine.world import Log
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
-from support.constants import A100
+from support.constants import A100, L40
+from support.paths import zone_path
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
@@ -28,6 +29,7 @@ S = TypeVar("S")
 NOON = datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
 LEAF = "ib.coreweave.cloud/leafgroup"
 RACK = {LEAF: "l-7"}
+GB200, EAST = "gb200-4x", "US-EAST-01A"
 AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -82,13 +84,28 @@ def busy_world() -> WorldHarness:
         world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
+    given_reclaim(world)
     world.apply("scaled", 0, autoscaling=True, minNodes=0, maxNodes=2)
     world.create_pod("scaled", "worker")
     world.scale("scaled", 1)
     world.delete_pod("scaled", "worker")
     world.create_pod("serve", "worker", gpus=8)
+    world.given_cluster("racks", zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    content = {"instanceType": GB200, "count": 18, "inRacks": True}
+    world.send("AddMachines", zone_path(EAST), content)
+    world.apply("acme/racks/nvl", 18, GB200)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
+
+
+def given_reclaim(world: WorldHarness) -> None:
+    """A NodePool for which a spot Node is preempted, and machines of a type that are held back."""
+    world.given_quota(9, L40)
+    world.given_machines(2, L40)
+    world.apply("cheap", 1, L40, computeClass="spot")
+    world.reclaim(1, L40)
+    world.apply("dear", 1, L40)
 
 
 def restored(folded: Folded[S]) -> Folded[S]:

@@ -16,10 +16,12 @@ from nodepool.cli.names import (
     MACHINE,
     NODE,
     NODEPOOL,
+    PREEMPTION,
     QUOTA,
     ZONE,
     Kind,
 )
+from nodepool.cli.preemption_table import after, lateness
 from nodepool.cli.terminal import RED, YELLOW, coloured, screen
 from nodepool.cli.times import age
 
@@ -157,6 +159,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("FREE", _at("free")),
         Column("ASSIGNED", _at("assigned")),
         Column("TRIAGE", _at("triage")),
+        Column("RECLAIMED", _at("reclaimed")),
     ),
     CLUSTER: (
         _NAME,
@@ -192,6 +195,18 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("RACK SIZE", _at("spec", "rackSize"), wide=True),
         Column("SUPERCHIP", _flag("spec", "superchip"), wide=True),
         Column("ZONES", _listed("spec", "zones"), wide=True),
+    ),
+    PREEMPTION: (
+        Column("NODE", _at("spec", "node")),
+        Column("NODEPOOL", _at("spec", "nodePool")),
+        Column("PHASE", _at("status", "phase")),
+        Column("CAUSE", _at("spec", "cause")),
+        Column("FOR", _at("spec", "beneficiary")),
+        Column("WARNED", _at("status", "pending")),
+        Column("DRAINED AFTER", lambda document: after(document, "inProgress")),
+        Column("GONE AFTER", lambda document: after(document, "deleted")),
+        Column("LATE BY", lateness),
+        Column("PODS LOST", _at("status", "lostPods")),
     ),
     EVENT: (
         Column(LAST_SEEN, _at("lastTimestamp")),

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -33,12 +33,14 @@ from nodepool.contract.commands import (
     SetQuota,
     StopPod,
 )
+from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.decode import explain
 from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.pods import Pod
 from nodepool.nats.streams import STREAM
 
+C = TypeVar("C", bound=Command)
 WINDOW: Final = 256
 """How many commands are in flight at a time by default."""
 
@@ -88,6 +90,23 @@ class Commands(Session):
         """Begins the preemption of a spot Node, which is removed within seven minutes."""
         return await self.send(PreemptNode(**self._of(pool), node=node))
 
+    async def acknowledge_preemption(self, pool: str, node: str) -> CommandAccepted:
+        """Ends the warning of a preempted Node: its drain begins now, and it goes when drained."""
+        return await self.send(AcknowledgePreemption(**self._of(pool), node=node))
+
+    async def reclaim_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
+        """Holds so many more machines back: free ones first, then those of spot Nodes.
+
+        Those Nodes are preempted; no NodePool is given the machines before `return_capacity`.
+        """
+        fields = {"zone": zone, "instance_type": instance_type, "count": count}
+        return await self.send(_checked(ReclaimCapacity, fields))
+
+    async def return_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
+        """Gives so many of the machines back that `reclaim_capacity` holds back."""
+        fields = {"zone": zone, "instance_type": instance_type, "count": count}
+        return await self.send(_checked(ReturnCapacity, fields))
+
     async def set_quota(self, zone: str, instance_type: str, limit: int) -> CommandAccepted:
         """Sets how many Nodes of a type the organisation may hold in a zone."""
         return await self.send(
@@ -104,11 +123,7 @@ class Commands(Session):
         selections: instance types, each once, with the number of Nodes. Nothing is reserved.
         """
         items = [{"instanceType": name, "count": count} for name, count in selections]
-        try:
-            query = FindCapacity.model_validate({"org": self.org, "selections": items})
-        except ValidationError as error:
-            field, cause = explain(error, FindCapacity)
-            raise Refused(field, "Invalid", cause) from None
+        query = _checked(FindCapacity, {"org": self.org, "selections": items})
         async with self._sender([query], CapacityFound) as sender:
             found = await sender.send(query)
         if isinstance(found, Refused | NoOutcome):
@@ -236,6 +251,15 @@ class Commands(Session):
 
     def _of(self, pool: str) -> PoolFields:
         return {"org": self.org, "cluster": self.cluster, "pool": pool}
+
+
+def _checked(kind: type[C], fields: Mapping[str, object]) -> C:
+    """A command of these fields; raises `Refused` where one of them cannot be."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        field, cause = explain(error, kind)
+        raise Refused(field, "Invalid", cause) from None
 
 
 def _apply_command(manifest: ApplyNodePool | Document | str) -> ApplyNodePool:

@@ -26,6 +26,10 @@ GAUGES = {
     "nodepool_quota_limit_nodes": "Nodes an organisation may hold; absent where no limit is set.",
     "nodepool_quota_used_nodes": "Nodes an organisation is granted.",
     "nodepool_machines": "Machines by what they are doing.",
+    "nodepool_preemption_stages": "Stages of preemptions that came at their moment or after it.",
+    "nodepool_preemption_late_stages": "Those that came more than a second after their moment.",
+    "nodepool_preemption_lateness_seconds": "How late the last stage of a preemption was.",
+    "nodepool_preemption_lost_pods": "Pods that ran on when the time of a preemption was over.",
 }
 """The help texts of the gauges that a service's state may show, by name."""
 AGE_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)

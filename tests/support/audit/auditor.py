@@ -14,6 +14,7 @@ from nodepool.contract.messages import Command, Envelope, Event, Message
 from nodepool.contract.subjects import address_of
 from support.audit import (
     assignment,
+    autoscaling,
     commits,
     machines,
     node_pools,
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     nodes.check,
     pods.check,
     preemption.check,
+    autoscaling.check,
 )
 """Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from nodepool.contract.model import NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
+from support.audit import autoscaling
 from support.audit.facts import TRIAGE, Facts, Pool, Violation
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
 from support.reference.comparison import differences
@@ -35,6 +36,7 @@ class FinalChecks:
         self._nodes_add_up()
         self._machines_add_up()
         self._quotas_add_up()
+        self._pods_have_nodes()
         self._all_is_as_computed()
         self._replay_is_the_same()
 
@@ -113,6 +115,10 @@ class FinalChecks:
             for ledger in reserving | set(self.facts.limits)
         }
         _compare("quotas", shown, counted)
+
+    def _pods_have_nodes(self) -> None:
+        for fault in autoscaling.faults(self.facts):
+            raise Violation(fault)
 
     def _all_is_as_computed(self) -> None:
         texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))

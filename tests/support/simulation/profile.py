@@ -32,6 +32,9 @@ ACTIONS: Mapping[str, int] = {
     "resend": 9,
     "send_malformed": 3,
     "bug": 4,
+    "autoscale": 0,
+    "request_pod": 0,
+    "withdraw_pod": 0,
     "create_pod": 0,
     "delete_pod": 0,
     "lock": 0,
@@ -125,6 +128,30 @@ SMALL_STEPS = Profile(
     outputs_max=12,
 )
 """NodePools that lose and get more Nodes than one step may name."""
+AUTOSCALED = Profile(
+    autoscaled=True,
+    faults=("boot", "registration"),
+    machines=14,
+    limits=(6, 12, 14),
+    actions={
+        "autoscale": 30,
+        "request_pod": 70,
+        "withdraw_pod": 70,
+        "apply": 6,
+        "scale": 4,
+        "scale_down_and_up": 1,
+        "down_and_up": 0,
+        "batch": 2,
+        "delete": 1,
+        "retaint": 0,
+        "change_limit": 2,
+        "run_pod": 4,
+        "stop_pod": 8,
+        "preempt": 5,
+        "bug": 1,
+    },
+)
+"""NodePools follow Pods that wait and Nodes that are idle."""
 
 
 SLURM = Profile(
@@ -166,6 +193,7 @@ def _profile_of(seed: int) -> Profile:
     often = {
         1: of_nodes[seed // 10 % 2],
         3: CROWDED,
+        4: AUTOSCALED,
         5: SPOT,
         7: FAILING,
         8: CROWDED,

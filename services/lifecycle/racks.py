@@ -1,0 +1,114 @@
+"""Racks of which more Nodes are unavailable than may be: no work begins on the rest of them.
+
+A rack is the Nodes of a NodePool in one NVLink domain, of a type that comes in whole racks. A Node
+is unavailable while it has a cause of its own to be cordoned, while it reboots, and, once its
+machine went to triage, until another one has taken its place. Without a domain there is no rack.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from immutables import Map
+
+from lifecycle.health import own_causes, rack_changed
+from lifecycle.node import Node
+from nodepool.contract.keys import MachineKey, PoolKey
+from nodepool.contract.model import RemovalReason
+from nodepool.state.racks import domain_of
+
+UNAVAILABLE_MAX: Final = 2
+"""How many Nodes of a rack may be unavailable before the rest of it is cordoned."""
+
+
+class Rack(NamedTuple):
+    """A rack: its Nodes, those of them that are unavailable, and machines that went to triage."""
+
+    nodes: Map[MachineKey, bool] = Map()
+    unavailable: Map[MachineKey, bool] = Map()
+    lost: Map[MachineKey, bool] = Map()
+
+    def is_down(self, size: int) -> bool:
+        """Whether more of its `size` Nodes are unavailable than may be."""
+        missing = min(len(self.lost), max(0, size - len(self.nodes)))
+        return len(self.unavailable) + missing > UNAVAILABLE_MAX
+
+
+Racks = Map[PoolKey, Map[str, Rack]]
+"""The racks of each NodePool that has any, by their NVLink domain."""
+
+
+def is_unavailable(node: Node) -> bool:
+    """Whether a Node is unavailable for a cause of its own."""
+    is_rebooted = node.restarts and node.health.boot > 0
+    return is_rebooted or node.removal is RemovalReason.UNHEALTHY or bool(own_causes(node.health))
+
+
+def followed(
+    racks: Racks,
+    nodes: Map[MachineKey, Node],
+    key: MachineKey,
+    seen: Node,
+    size: int,
+    *,
+    is_lost: bool,
+) -> tuple[Racks, Map[MachineKey, Node]]:
+    """The racks and the Nodes after the Node `seen` has changed, or has left.
+
+    size: how many Nodes are a rack.
+    is_lost: whether its machine went to triage, if it left.
+    """
+    domain = domain_of(seen.topology)
+    known = racks.get(seen.pool, Map())
+    before = known.get(domain, Rack())
+    rack = _with(before, key, nodes[key]) if key in nodes else _without(before, key, is_lost)
+    for other, node in _turned(rack, size, nodes, domain):
+        nodes = nodes.set(other, node)
+    if rack == before:
+        return racks, nodes
+    if rack.nodes:
+        return racks.set(seen.pool, known.set(domain, rack)), nodes
+    rest = known.delete(domain)
+    return (racks.set(seen.pool, rest) if rest else racks.delete(seen.pool)), nodes
+
+
+def nodes_in_racks(racks: Racks, pool: PoolKey) -> Iterator[MachineKey]:
+    """The Nodes of a NodePool that are in a rack."""
+    for rack in racks.get(pool, Map()).values():
+        yield from rack.nodes
+
+
+def _with(rack: Rack, key: MachineKey, node: Node) -> Rack:
+    return Rack(
+        _marked(rack.nodes, key, is_marked=True),
+        _marked(rack.unavailable, key, is_marked=is_unavailable(node)),
+        _marked(rack.lost, key, is_marked=False),
+    )
+
+
+def _without(rack: Rack, key: MachineKey, is_lost: bool) -> Rack:
+    return Rack(
+        _marked(rack.nodes, key, is_marked=False),
+        _marked(rack.unavailable, key, is_marked=False),
+        _marked(rack.lost, key, is_marked=is_lost),
+    )
+
+
+def _turned(
+    rack: Rack, size: int, nodes: Map[MachineKey, Node], domain: str
+) -> Iterator[tuple[MachineKey, Node]]:
+    """The Nodes of a rack for which it is different now whether too many are unavailable."""
+    is_down = rack.is_down(size)
+    for key in rack.nodes:
+        node = nodes[key]
+        named = domain if is_down and key not in rack.unavailable else ""
+        if node.health.rack != named:
+            yield key, replace(node, health=rack_changed(node.health, named))
+
+
+def _marked(
+    marked: Map[MachineKey, bool], key: MachineKey, *, is_marked: bool
+) -> Map[MachineKey, bool]:
+    if is_marked is (key in marked):
+        return marked
+    return marked.set(key, True) if is_marked else marked.delete(key)
