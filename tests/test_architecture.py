@@ -58,6 +58,8 @@ FUNCTION_LINES_MAX = 40
 LISTS_MESSAGES = "it lists each message that the service knows, and does nothing else"
 OVERSIZED: dict[str, str] = {
     "aggregator.state.evolve": LISTS_MESSAGES,
+    "fleet.state.evolve": LISTS_MESSAGES,
+    "lifecycle.state._evolved": LISTS_MESSAGES,
 }
 """Modules and functions over the limit, each with its reason."""
 
@@ -97,9 +99,7 @@ PREEMPTION_REASONS = (
     "Deleted for preemption",
 )
 
-UNSAID: dict[str, str] = {
-    "CWRegistrationFailedEvent": "another name for CWNodeRegistrationFailed, which is said",
-}
+UNSAID: dict[str, str] = {}
 """Events that no service says, each with its reason."""
 SHOWN = "a Kubernetes event, which users watch"
 FOR_PEOPLE = {
@@ -115,6 +115,7 @@ FOR_PEOPLE = {
     "CWNodePoolScaledUp": SHOWN,
     "CWNodeRequestQueued": SHOWN,
     "CWOverQuota": SHOWN,
+    "CWRegistrationFailedEvent": SHOWN,
     "DeletedForPreemption": SHOWN,
     "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",

@@ -21,6 +21,7 @@ from nodepool.contract.events import (
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -47,7 +48,12 @@ NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
 """A limit, or what counts against it, may be other than it was."""
 MachineReported = (
-    MachineAdded | MachineBroken | MachineRepaired | MachineReclaimed | MachineReturned
+    MachineStateChanged
+    | MachineAdded
+    | MachineBroken
+    | MachineRepaired
+    | MachineReclaimed
+    | MachineReturned
 )
 """A machine that is no Node, or may be none, is other than it was."""
 

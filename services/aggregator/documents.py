@@ -28,6 +28,7 @@ from nodepool.contract.model import (
     spec_document,
 )
 from nodepool.contract.moments import rfc3339
+from nodepool.state.inventory import TRIAGE
 
 Document = Mapping[str, object]
 """An object as readers see it."""
@@ -248,6 +249,8 @@ def _capacity(item: CapacityObject) -> Document:
 def _machine(item: MachineObject) -> Document:
     machine = item.machine
     shown: dict[str, object] = {"state": state_of(machine).capitalize()}
+    if machine.holder == TRIAGE:
+        shown["state"] = item.status.state.value.capitalize()
     if shown["state"] == "Assigned":
         org, cluster, pool = pool_path(PoolKey(machine.holder))
         shown |= {"org": org, "cluster": cluster, "nodePool": pool, "node": machine.name}

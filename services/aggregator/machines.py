@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
+from immutables import Map
+
 from aggregator.objects import CapacityObject, Faults, MachineStatus
 from nodepool.contract.events import (
     CapacityReclaimed,
@@ -15,9 +17,11 @@ from nodepool.contract.events import (
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
+    MachineStateChanged,
 )
 from nodepool.contract.health import NodeFault
-from nodepool.contract.keys import OfferingKey
+from nodepool.contract.keys import MachineKey, OfferingKey
+from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
 
@@ -86,7 +90,13 @@ def changed_hands(
     cause = ""
     if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
         cause = event.message
-    return replace(before, version=context.position, cause=cause, faults=faults)
+    return replace(
+        before,
+        version=context.position,
+        cause=cause,
+        state=Outside.TRIAGE,
+        faults=faults,
+    )
 
 
 def broken(
@@ -101,6 +111,16 @@ def broken(
     elif joined and event.fault in IMMEDIATE and failing != event.fault:
         faults = Faults(event.fault, event.times - 1, event.fault)
     return replace(before, version=context.position, faults=faults)
+
+
+def moved(
+    known: Map[MachineKey, MachineStatus], event: MachineStateChanged, context: Context
+) -> Map[MachineKey, MachineStatus]:
+    """The machines with this one in another state outside of any NodePool."""
+    key, status = event.machine_key, known.get(event.machine_key)
+    if status is None:
+        return known
+    return known.set(key, replace(status, state=event.state, version=context.position))
 
 
 def _in_stay(faults: Faults) -> Faults:

@@ -19,6 +19,7 @@ from nodepool.contract.model import (
     RemovalReason,
     Taint,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
 from nodepool.state.racks import Counts
@@ -214,12 +215,14 @@ class MachineStatus:
     version: the position of its last change.
     added: when it was added.
     cause: why it is in triage; empty for one that is not.
+    state: where it is while it is out of service.
     faults: those of a simulated machine; None for one that works.
     """
 
     version: int
     added: datetime
     cause: str = ""
+    state: MachineState = MachineState.TRIAGE
     faults: Faults | None = None
 
 

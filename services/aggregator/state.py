@@ -44,6 +44,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     MachineBroken,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -239,6 +240,8 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
 def _machine_reported(state: State, event: MachineReported, context: Context) -> State:
     if isinstance(event, MachineBroken):
         return _machine_broken(state, event, context)
+    if isinstance(event, MachineStateChanged):
+        return replace(state, machines=machines.moved(state.machines, event, context))
     return _machine_changed(state, event, state.inventory.changed(event), context)
 
 

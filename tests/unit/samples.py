@@ -86,6 +86,7 @@ from nodepool.contract.events import (
     MachineReclaimed,
     MachineRepaired,
     MachineReturned,
+    MachineStateChanged,
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
@@ -131,6 +132,7 @@ from nodepool.contract.model import (
     SchedulingPriority,
     Taint,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
 
 M = TypeVar("M", bound=Message)
@@ -777,6 +779,7 @@ SAMPLES: tuple[Message, ...] = (
         message="1 of 3 wanted Nodes can be had now; 2 spot Nodes are being preempted for it",
         preempted=2,
     ),
+    MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
 )
 
 

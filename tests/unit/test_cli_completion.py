@@ -28,6 +28,8 @@ from support.ports import free_port
         ("api-resources -o ", ["name", "wide"]),
         ("describe ev", []),
         ("preempt ", ["nodes"]),
+        ("drain --forc", ["--force"]),
+        ("reboot ", ["nodes"]),
         ("run --rest", ["--restart"]),
         ("rollout status n", ["nodepools"]),
         ("apply --dry-run=", ["--dry-run=none", "--dry-run=client", "--dry-run=server"]),

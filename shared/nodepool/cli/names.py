@@ -76,7 +76,8 @@ ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 WITH_EVENTS = (NODEPOOL, NODE)
 """The types whose objects have events."""
 ELSEWHERE = {
-    NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
+    NODE: "a Node changes with its NodePool; 'nodepool cordon', 'drain', 'reboot' and 'preempt'"
+    " act on one",
     QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
     CAPACITY: "'nodepool fleet add' adds machines",
 }

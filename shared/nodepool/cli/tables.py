@@ -90,7 +90,9 @@ def _target(document: Document) -> str:
 
 
 def _node_status(document: Document) -> str:
-    ready = condition(document, "CWRegistered", "status") == "True"
+    is_up = condition(document, "Ready", "status") in ("", "True")
+    is_up = is_up and field(document, "status", "phase") != "rebooting"
+    ready = is_up and condition(document, "CWRegistered", "status") == "True"
     cordoned = field(document, "spec", "unschedulable") is True
     return ("Ready" if ready else "NotReady") + (",SchedulingDisabled" if cordoned else "")
 

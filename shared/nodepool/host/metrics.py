@@ -19,6 +19,7 @@ SERVICE_LABEL = "nodepool_service"
 UNKNOWN = "unknown"
 """The value of the label `message` for every name that the service has no class for."""
 GAUGES = {
+    "nodepool_refused_node_moves": "Messages that asked a Node for a move that cannot follow.",
     "nodepool_target_nodes": "Nodes that a NodePool should have.",
     "nodepool_current_nodes": "Nodes of a NodePool registered and not deleted.",
     "nodepool_in_progress_nodes": "Nodes of a NodePool assigned and not yet registered.",

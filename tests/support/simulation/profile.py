@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
-from nodepool.contract.commands import MachineFault
 from nodepool.engine.bounds import OUTPUTS_MAX
 
 ACTIONS: Mapping[str, int] = {
@@ -70,7 +68,7 @@ class Profile:
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
     outputs_max: int = OUTPUTS_MAX
-    faults: tuple[str, ...] = get_args(MachineFault)
+    faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
     attacks: float = 0.0
     hurries: float = 0.0
