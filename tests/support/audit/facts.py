@@ -166,6 +166,30 @@ class Pool:
 
 
 @dataclass
+class Lock:
+    """A lock of a Node.
+
+    job, number: the Slurm job, and the position of the command that took it.
+    is_held: whether the Node was said to be locked.
+    reports: the reports of its machine that know of it: position, and whether no Pod was left that
+        does not tolerate it.
+    """
+
+    job: str
+    number: int
+    is_held: bool = False
+    reports: list[tuple[int, bool]] = field(default_factory=list)
+
+
+class PodFact(NamedTuple):
+    """A Pod of a NodePool as it was said last: its number, its phase, and its Node's assignment."""
+
+    number: int
+    phase: str
+    assignment: int = 0
+
+
+@dataclass
 class Stay:
     """One machine's time in one NodePool, from its assignment until it leaves.
 
@@ -181,8 +205,11 @@ class Stay:
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
     drained: whether its drain has begun, and was not cancelled.
+    lock: the lock of a Slurm job; None without one.
+    lock_ended: where the last lock that was held was released.
+    ended: the position at which it was deleted; 0 while it is not.
     number: the number of the assignment.
-    left: the position at which it left; 0 before that.
+    left: the position at which it left, for whatever reason; 0 before that.
     """
 
     pool: Pool
@@ -200,6 +227,9 @@ class Stay:
     overdue: bool = False
     working: bool = False
     drained: bool = False
+    lock: Lock | None = None
+    lock_ended: Origin | None = None
+    ended: int = 0
     number: int = 0
     left: int = 0
 
@@ -237,6 +267,7 @@ class Facts:
     activity: whether each Node was active, by assignment.
     acknowledgements: where the commands lie that acknowledge preemptions.
     advice: the targets that the autoscaler has said, by uid and generation.
+    pods: the Pods of NodePools that exist, by NodePool and name.
     """
 
     def __init__(self) -> None:
@@ -252,6 +283,7 @@ class Facts:
         self.activity: dict[int, History[bool]] = {}
         self.acknowledgements: set[int] = set()
         self.advice: dict[tuple[str, int], set[int]] = {}
+        self.pods: dict[tuple[str, str], PodFact] = {}
 
     def pool_at(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""
