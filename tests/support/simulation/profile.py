@@ -33,6 +33,9 @@ ACTIONS: Mapping[str, int] = {
     "autoscale": 0,
     "request_pod": 0,
     "withdraw_pod": 0,
+    "ask": 0,
+    "fail": 0,
+    "allow": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -54,6 +57,7 @@ class Profile:
     hurries: how likely it is in a step that all services catch up, but for one at most.
     late: the services that this may be; all of them where none is named.
     autoscaled: whether the autoscaler runs.
+    verify_s: how long machines are verified after a boot, in seconds.
     """
 
     steps: int = 4_500
@@ -70,6 +74,7 @@ class Profile:
     hurries: float = 0.0
     late: tuple[str, ...] = ()
     autoscaled: bool = False
+    verify_s: int = 0
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -146,6 +151,12 @@ AUTOSCALED = Profile(
     },
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
+UNHEALTHY = Profile(
+    faults=("boot", "registration", "verification"),
+    verify_s=60,
+    actions={"ask": 30, "fail": 40, "allow": 20, "bug": 1, "batch": 2, "repair_one": 16},
+)
+"""Nodes have problems, and commands ask for them."""
 
 
 ATTACKS = 0.01
