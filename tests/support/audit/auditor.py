@@ -20,6 +20,7 @@ from support.audit import (
     node_pools,
     nodes,
     outcomes,
+    pods,
     preemption,
     quota,
 )
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     assignment.check,
     machines.check,
     nodes.check,
+    pods.check,
     preemption.check,
     autoscaling.check,
 )

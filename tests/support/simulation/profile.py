@@ -33,6 +33,10 @@ ACTIONS: Mapping[str, int] = {
     "autoscale": 0,
     "request_pod": 0,
     "withdraw_pod": 0,
+    "create_pod": 0,
+    "delete_pod": 0,
+    "lock": 0,
+    "unlock": 0,
     "ask": 0,
     "fail": 0,
     "allow": 0,
@@ -159,6 +163,24 @@ UNHEALTHY = Profile(
 """Nodes have problems, and commands ask for them."""
 
 
+SLURM = Profile(
+    faults=("boot", "registration", "hang"),
+    limits=(6, 9, 12),
+    actions={
+        "create_pod": 40,
+        "delete_pod": 14,
+        "lock": 30,
+        "unlock": 24,
+        "run_pod": 12,
+        "break_one": 3,
+        "preempt": 10,
+        "batch": 2,
+        "bug": 2,
+    },
+)
+"""Pods wait for Nodes, and Slurm jobs lock them."""
+
+
 ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
 
@@ -176,5 +198,14 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 4: AUTOSCALED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    of_nodes = {0: SLURM, 1: UNHEALTHY}
+    often = {
+        1: of_nodes[seed // 10 % 2],
+        3: CROWDED,
+        4: AUTOSCALED,
+        5: SPOT,
+        7: FAILING,
+        8: CROWDED,
+        9: rare[seed // 10 % 4],
+    }
     return often.get(seed % 10, ORDINARY)
