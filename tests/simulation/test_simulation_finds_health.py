@@ -30,7 +30,7 @@ def without_cordons(_state: Any, message: Any) -> Any:
 
 def always_evicting(health: Health, *, evicts: bool) -> Plan:
     """What is to become of a Node, whatever its NodePool allows."""
-    return plan(health, evicts=evicts or not evicts)
+    return plan(health, evicts=True)
 
 
 PLANTS = {
