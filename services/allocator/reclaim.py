@@ -6,7 +6,7 @@ from itertools import islice
 from immutables import Map
 
 from allocator.state import State
-from nodepool.contract.catalog import INSTANCE_TYPES, offered, rack_size, type_fault, zone_fault
+from nodepool.contract.catalog import INSTANCE_TYPES, offered, type_fault, zone_fault
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
 from nodepool.contract.keys import OfferingKey, machine_parts, offering_key, offering_parts
@@ -77,7 +77,10 @@ def held_back(
     if surplus > 0:
         for key in islice(state.inventory.reclaimed[offering], surplus):
             yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
-    size, count = rack_size(kind), state.outstanding(offering)
+    count = state.outstanding(offering)
+    if not count:
+        return  # Such as of a type that is not in the catalog.
+    size = INSTANCE_TYPES[kind].rack_size
     keys = take_racks(free, None, size, count, Map()) if size else free.take(None, count)
     for key in keys:
         yield MachineReclaimed(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

@@ -37,6 +37,9 @@ ACTIONS: Mapping[str, int] = {
     "delete_pod": 0,
     "lock": 0,
     "unlock": 0,
+    "reclaim": 0,
+    "give_back": 0,
+    "acknowledge": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -151,6 +154,25 @@ AUTOSCALED = Profile(
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
 
+GIVING_WAY = Profile(
+    machines=8,
+    faults=("boot", "registration", "silence", "hang"),
+    limits=(6, 9, 12),
+    targets=(0, 1, 2, 3, 4, 6),
+    actions={
+        "reclaim": 14,
+        "give_back": 12,
+        "acknowledge": 14,
+        "scale": 30,
+        "run_pod": 30,
+        "preempt": 8,
+        "batch": 4,
+        "shrink_and_preempt": 6,
+        "bug": 1,
+    },
+)
+"""Spot Nodes give way to NodePools that are short, and to an operator."""
+
 
 SLURM = Profile(
     faults=("boot", "registration", "hang"),
@@ -191,7 +213,7 @@ def _profile_of(seed: int) -> Profile:
     often = {
         1: of_nodes[seed // 10 % 2],
         3: CROWDED,
-        4: AUTOSCALED,
+        4: {0: AUTOSCALED, 1: GIVING_WAY}[seed // 10 % 2],
         5: SPOT,
         7: FAILING,
         8: CROWDED,
