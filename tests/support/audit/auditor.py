@@ -21,6 +21,7 @@ from support.audit import (
     outcomes,
     preemption,
     quota,
+    racks,
 )
 from support.audit.facts import Facts, Origin, Violation
 from support.reference.history import History, Stored
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     machines.check,
     nodes.check,
     preemption.check,
+    racks.check,
 )
 """Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {

@@ -20,6 +20,8 @@ BOOT_MAX = timedelta(minutes=30)
 
 ANSWER_MAX = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain before it is given up."""
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
+"""The annotation of a Node that is cordoned for a cause of its own, and stays."""
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -34,7 +36,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case CWNodeRegistrationFailed():
             _registration_failed(facts, facts.current_stay(message), origin)
         case NodeUpdated():
-            _updated(facts.current_stay(message), message.phase, origin)
+            _updated(facts.current_stay(message), message, origin)
             stay = facts.stay(message)
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
@@ -65,10 +67,11 @@ def _registration_failed(facts: Facts, stay: Stay, origin: Origin) -> None:
     _leave(facts, stay, origin, holder=TRIAGE)
 
 
-def _updated(stay: Stay, phase: NodePhase, origin: Origin) -> None:
+def _updated(stay: Stay, event: NodeUpdated, origin: Origin) -> None:
+    phase, has_cause = event.phase, CORDON_REASON in event.annotations
     if stay.phase == NodePhase.BOOTING:
         raise Violation(f"{stay.machine} is updated before it is registered")
-    if phase == NodePhase.CORDONED and not stay.is_leaving(origin.cause):
+    if phase == NodePhase.CORDONED and not (has_cause or stay.is_leaving(origin.cause)):
         raise Violation(f"{stay.machine} is cordoned without a request to remove it")
     stay.phase = phase
     stay.drained = stay.drained and phase == NodePhase.DRAINING

@@ -163,6 +163,10 @@ class Simulation:
             "resend": self.sender.resend,
             "send_malformed": self._send_malformed,
             "bug": lambda: self.bugs.change(self.auditor.facts),
+            "want_racks": machines.racks.want,
+            "add_racks": machines.racks.add,
+            "break_rack": machines.racks.break_some,
+            "repair_rack": machines.racks.repair_some,
         }
 
     def _send_malformed(self) -> None:
