@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.contract import commands, events
+from nodepool.contract import commands, events, messages
 from nodepool.contract.messages import Command, Event, Message, Outcome
 from nodepool.contract.services import SERVICES
 from nodepool.engine.flow import table
@@ -57,9 +57,9 @@ MODULE_LINES_MAX = 300
 FUNCTION_LINES_MAX = 40
 LISTS_MESSAGES = "it lists each message that the service knows, and does nothing else"
 OVERSIZED: dict[str, str] = {
-    "aggregator.projection.touched": LISTS_MESSAGES,
     "aggregator.state.evolve": LISTS_MESSAGES,
-    "allocator.state.evolve": LISTS_MESSAGES,
+    "fleet.state.evolve": LISTS_MESSAGES,
+    "lifecycle.state._evolved": LISTS_MESSAGES,
 }
 """Modules and functions over the limit, each with its reason."""
 
@@ -99,9 +99,7 @@ PREEMPTION_REASONS = (
     "Deleted for preemption",
 )
 
-UNSAID: dict[str, str] = {
-    "CWRegistrationFailedEvent": "another name for CWNodeRegistrationFailed, which is said",
-}
+UNSAID: dict[str, str] = {}
 """Events that no service says, each with its reason."""
 SHOWN = "a Kubernetes event, which users watch"
 FOR_PEOPLE = {
@@ -117,6 +115,7 @@ FOR_PEOPLE = {
     "CWNodePoolScaledUp": SHOWN,
     "CWNodeRequestQueued": SHOWN,
     "CWOverQuota": SHOWN,
+    "CWRegistrationFailedEvent": SHOWN,
     "DeletedForPreemption": SHOWN,
     "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
@@ -125,6 +124,7 @@ FOR_PEOPLE = {
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
+    "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
     "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
@@ -209,7 +209,7 @@ def concrete(module: object, kind: type[Message]) -> dict[str, type[Message]]:
         for name, found in vars(module).items()
         if isinstance(found, type)
         and issubclass(found, kind)
-        and found.__module__.startswith(getattr(module, "__name__", ""))
+        and found.__module__ != messages.__name__
         and not found.__subclasses__()
     }
 

@@ -16,7 +16,7 @@ from nodepool.contract.availability import Availability
 from nodepool.contract.events import KubernetesEvent
 from nodepool.contract.model import MANAGED_TAINTS, RemovalReason, ScaleDownStrategy
 from nodepool.contract.reference import described
-from preemption.timetable import DRAIN_AFTER, GONE_AFTER
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

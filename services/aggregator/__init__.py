@@ -5,6 +5,7 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
@@ -17,7 +18,10 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -43,6 +47,15 @@ NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
 """A limit, or what counts against it, may be other than it was."""
+MachineReported = (
+    MachineStateChanged
+    | MachineAdded
+    | MachineBroken
+    | MachineRepaired
+    | MachineReclaimed
+    | MachineReturned
+)
+"""A machine that is no Node, or may be none, is other than it was."""
 
 Hears = (
     NodePoolValidated
@@ -58,8 +71,7 @@ Hears = (
     | NodeConditionChanged
     | NodeLeft
     | CWNodePoolNodesRemoved
-    | MachineAdded
-    | MachineBroken
-    | MachineRepaired
+    | MachineReported
+    | CapacityReclaimed
     | ClusterRegistered
 )

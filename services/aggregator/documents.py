@@ -28,6 +28,7 @@ from nodepool.contract.model import (
     spec_document,
 )
 from nodepool.contract.moments import rfc3339
+from nodepool.state.inventory import TRIAGE
 
 Document = Mapping[str, object]
 """An object as readers see it."""
@@ -51,15 +52,7 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
                 "resourceVersion": str(item.version),
             }
         case CapacityObject():
-            return {
-                "kind": "Capacity",
-                "zone": item.zone,
-                "instanceType": item.instance_type,
-                "free": item.free,
-                "assigned": item.assigned,
-                "triage": item.triage,
-                "resourceVersion": str(item.version),
-            }
+            return _capacity(item)
         case MachineObject():
             return _machine(item)
         case ClusterObject():
@@ -239,9 +232,25 @@ def _condition(kind: str, holds: bool, reason: str, message: str, since: datetim
     }
 
 
+def _capacity(item: CapacityObject) -> Document:
+    return {
+        "kind": "Capacity",
+        "zone": item.zone,
+        "instanceType": item.instance_type,
+        "free": item.free,
+        "assigned": item.assigned,
+        "triage": item.triage,
+        "reclaimed": item.reclaimed,
+        "toReclaim": item.to_reclaim,
+        "resourceVersion": str(item.version),
+    }
+
+
 def _machine(item: MachineObject) -> Document:
     machine = item.machine
     shown: dict[str, object] = {"state": state_of(machine).capitalize()}
+    if machine.holder == TRIAGE:
+        shown["state"] = item.status.state.value.capitalize()
     if shown["state"] == "Assigned":
         org, cluster, pool = pool_path(PoolKey(machine.holder))
         shown |= {"org": org, "cluster": cluster, "nodePool": pool, "node": machine.name}

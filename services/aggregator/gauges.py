@@ -48,6 +48,8 @@ def _quota(item: QuotaObject) -> Iterator[Sample]:
 
 def _offering(item: CapacityObject) -> Iterator[Sample]:
     counts = {"free": item.free, "assigned": item.assigned, "triage": item.triage}
+    if item.reclaimed:
+        counts["reclaimed"] = item.reclaimed
     if item.instance_type not in INSTANCE_TYPES or not any(counts.values()):
         return
     labels = {"zone": item.zone, "instance_type": item.instance_type}

@@ -4,25 +4,38 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
+from immutables import Map
+
 from aggregator.objects import CapacityObject, Faults, MachineStatus
 from nodepool.contract.events import (
+    CapacityReclaimed,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
     MachineBroken,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
+    MachineStateChanged,
 )
 from nodepool.contract.health import NodeFault
-from nodepool.contract.keys import OfferingKey
+from nodepool.contract.keys import MachineKey, OfferingKey
+from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
-from nodepool.state.inventory import TRIAGE, Machine
+from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that a machine has at once where it is a Node."""
-MachineState = Literal["free", "assigned", "triage"]
+MachineState = Literal["free", "assigned", "triage", "reclaimed"]
 MachineEvent = (
-    MachineAdded | MachineRepaired | CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed
+    MachineAdded
+    | MachineRepaired
+    | MachineReclaimed
+    | MachineReturned
+    | CWNodeAssigned
+    | CWNodeDeleted
+    | CWNodeRegistrationFailed
 )
 """A machine changed hands."""
 
@@ -35,19 +48,40 @@ def recounted(
 ) -> CapacityObject:
     """The counts of the machine's offering; `before` is None for a machine that is new."""
     item = objects.get(after.offering)
-    counts: dict[MachineState, int] = {"free": 0, "assigned": 0, "triage": 0}
-    if item is not None:
-        counts = {"free": item.free, "assigned": item.assigned, "triage": item.triage}
+    if item is None:
+        item = CapacityObject(after.zone, after.instance_type, context.position)
+    counts: dict[MachineState, int] = {
+        "free": item.free,
+        "assigned": item.assigned,
+        "triage": item.triage,
+        "reclaimed": item.reclaimed,
+    }
     counts[state_of(after)] += 1
     if before is not None:
         counts[state_of(before)] -= 1
-    return CapacityObject(after.zone, after.instance_type, context.position, **counts)
+    return replace(
+        item,
+        version=context.position,
+        free=counts["free"],
+        assigned=counts["assigned"],
+        triage=counts["triage"],
+        reclaimed=counts["reclaimed"],
+    )
+
+
+def reclaimed(
+    before: CapacityObject | None, event: CapacityReclaimed, context: Context
+) -> CapacityObject:
+    """The counts of an offering of which so many machines are to be held back."""
+    if before is None:
+        before = CapacityObject(event.zone, event.instance_type, context.position)
+    return replace(before, version=context.position, to_reclaim=event.count)
 
 
 def changed_hands(
     before: MachineStatus | None, after: Machine, event: MachineEvent, context: Context
 ) -> MachineStatus:
-    """The status of a machine that was added, assigned, given back or repaired."""
+    """The status of a machine that was added, assigned, given back, repaired, or reclaimed."""
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
@@ -56,7 +90,13 @@ def changed_hands(
     cause = ""
     if isinstance(event, CWNodeDeleted | CWNodeRegistrationFailed) and after.holder == TRIAGE:
         cause = event.message
-    return replace(before, version=context.position, cause=cause, faults=faults)
+    return replace(
+        before,
+        version=context.position,
+        cause=cause,
+        state=Outside.TRIAGE,
+        faults=faults,
+    )
 
 
 def broken(
@@ -73,6 +113,16 @@ def broken(
     return replace(before, version=context.position, faults=faults)
 
 
+def moved(
+    known: Map[MachineKey, MachineStatus], event: MachineStateChanged, context: Context
+) -> Map[MachineKey, MachineStatus]:
+    """The machines with this one in another state outside of any NodePool."""
+    key, status = event.machine_key, known.get(event.machine_key)
+    if status is None:
+        return known
+    return known.set(key, replace(status, state=event.state, version=context.position))
+
+
 def _in_stay(faults: Faults) -> Faults:
     return replace(faults, times=faults.times - 1, failing=faults.fault)
 
@@ -85,4 +135,6 @@ def state_of(machine: Machine) -> MachineState:
     """What a machine is doing."""
     if not machine.holder:
         return "free"
+    if machine.holder == RECLAIMED:
+        return "reclaimed"
     return "triage" if machine.holder == TRIAGE else "assigned"

@@ -19,6 +19,7 @@ from nodepool.contract.model import (
     RemovalReason,
     Taint,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod
 from nodepool.state.inventory import Machine
 from nodepool.state.racks import Counts
@@ -181,6 +182,7 @@ class CapacityObject:
 
     version: the position of its last change.
     free, assigned, triage: how many are free, are Nodes, and are out of service.
+    reclaimed: how many an operator holds back; of `to_reclaim` that are to be.
     """
 
     zone: str
@@ -189,6 +191,8 @@ class CapacityObject:
     free: int = 0
     assigned: int = 0
     triage: int = 0
+    reclaimed: int = 0
+    to_reclaim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +215,20 @@ class MachineStatus:
     version: the position of its last change.
     added: when it was added.
     cause: why it is in triage; empty for one that is not.
+    state: where it is while it is out of service.
     faults: those of a simulated machine; None for one that works.
     """
 
     version: int
     added: datetime
     cause: str = ""
+    state: MachineState = MachineState.TRIAGE
     faults: Faults | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MachineObject:
-    """A machine, free, assigned or in triage, with its status."""
+    """A machine, free, assigned, in triage or reclaimed, with its status."""
 
     machine: Machine
     status: MachineStatus

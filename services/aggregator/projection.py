@@ -15,6 +15,7 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
@@ -25,9 +26,6 @@ from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
-    MachineAdded,
-    MachineBroken,
-    MachineRepaired,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -49,8 +47,9 @@ from nodepool.contract.keys import (
     PoolKey,
     cluster_key,
     ledger_key,
+    offering_key,
 )
-from nodepool.contract.messages import OfNode
+from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.service import Object, Projection
 
 RENDERING: Final = "5"
@@ -63,7 +62,7 @@ MACHINES: Final = "machines"
 CLUSTERS: Final = "clusters"
 
 
-def touched(  # noqa: C901  # It lists the messages.
+def touched(  # noqa: C901, PLR0912  # It lists the messages.
     state: State, message: Hears
 ) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
@@ -81,8 +80,10 @@ def touched(  # noqa: C901  # It lists the messages.
         case CWNodeRegistered():
             yield POOLS, message.key
             yield NODES, message.node_key
-        case MachineAdded() | MachineRepaired() | MachineBroken():
+        case OfMachine():
             yield from _machine(state, message.machine_key)
+        case CapacityReclaimed():
+            yield CAPACITY, offering_key(message.zone, message.instance_type)
         case ClusterRegistered():
             yield CLUSTERS, cluster_key(message.org, message.cluster)
         case QuotaChecked():
@@ -90,19 +91,13 @@ def touched(  # noqa: C901  # It lists the messages.
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
         case QuotaSet() | QuotaDeleted() | QuotaReleased():
             yield QUOTAS, ledger_key(message.org, message.zone, message.instance_type)
-        case (
-            CapacityChecked()
-            | NodePoolValidated()
-            | NodePoolDeleting()
-            | CWNodePoolNodesRemoved()
-            | CWNodePoolDeleted()
-            | CWNodePoolQuotaCheckFailed()
-            | CapacityCheckFailed()
-            | AllocationFailed()
-            | AllocationRecovered()
-            | CWNodePoolNodesRemoveError()
-            | NodeRemovalRecovered()
-        ):
+        case CapacityChecked() | CapacityCheckFailed() | CWNodePoolQuotaCheckFailed():
+            yield POOLS, message.key
+        case NodePoolValidated() | NodePoolDeleting() | CWNodePoolDeleted():
+            yield POOLS, message.key
+        case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRemoved():
+            yield POOLS, message.key
+        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered():
             yield POOLS, message.key
         case _:
             assert_never(message)

@@ -7,7 +7,17 @@ from typing import TypeVar, assert_never
 
 from immutables import Map
 
-from aggregator import Hears, NodeChanged, NodeLeft, QuotaCounted, machines, nodes, pools, quotas
+from aggregator import (
+    Hears,
+    MachineReported,
+    NodeChanged,
+    NodeLeft,
+    QuotaCounted,
+    machines,
+    nodes,
+    pools,
+    quotas,
+)
 from aggregator.objects import (
     CapacityObject,
     ClusterObject,
@@ -22,6 +32,7 @@ from nodepool.contract.events import (
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
@@ -32,9 +43,8 @@ from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
-    MachineAdded,
     MachineBroken,
-    MachineRepaired,
+    MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -58,9 +68,10 @@ from nodepool.contract.keys import (
     cluster_key,
     ledger_key,
     node_key,
+    offering_key,
     pool_path,
 )
-from nodepool.contract.messages import OfPool
+from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.service import Context
 from nodepool.state.inventory import Inventory
 
@@ -111,16 +122,16 @@ def evolve(state: State, message: Hears, context: Context) -> State:
             return _pool_changed(state, message, pools.node_registered, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _node_left(state, message, context)
-        case MachineAdded() | MachineRepaired() | MachineBroken():
+        case OfMachine():
             return _machine_reported(state, message, context)
+        case CapacityReclaimed():
+            return _capacity_reclaimed(state, message, context)
         case CapacityChecked():
             return _pool_changed(state, message, pools.checked, context)
-        case QuotaChecked():
-            return _quota_checked(state, message, context)
+        case QuotaChecked() | QuotaSet() | QuotaDeleted() | QuotaReleased():
+            return _quota_counted(state, message, context)
         case NodePoolValidated():
             return _pool_specified(state, message, context)
-        case QuotaSet() | QuotaDeleted() | QuotaReleased():
-            return _quota_counted(state, message, context)
         case NodeTemplateChanged():
             return replace(state, templates=published(state.templates, message))
         case NodePoolDeleting():
@@ -226,18 +237,12 @@ def _node_left(state: State, event: NodeLeft, context: Context) -> State:
     return _pool_changed(state, event, left, context)
 
 
-def _machine_reported(
-    state: State, event: MachineAdded | MachineRepaired | MachineBroken, context: Context
-) -> State:
-    match event:
-        case MachineAdded():
-            return _machine_changed(state, event, state.inventory.add(event), context)
-        case MachineRepaired(machine_key=key):
-            return _machine_changed(state, event, state.inventory.repair(key), context)
-        case MachineBroken():
-            return _machine_broken(state, event, context)
-        case _:
-            assert_never(event)
+def _machine_reported(state: State, event: MachineReported, context: Context) -> State:
+    if isinstance(event, MachineBroken):
+        return _machine_broken(state, event, context)
+    if isinstance(event, MachineStateChanged):
+        return replace(state, machines=machines.moved(state.machines, event, context))
+    return _machine_changed(state, event, state.inventory.changed(event), context)
 
 
 def _machine_changed(
@@ -258,6 +263,12 @@ def _machine_changed(
     )
 
 
+def _capacity_reclaimed(state: State, event: CapacityReclaimed, context: Context) -> State:
+    key = offering_key(event.zone, event.instance_type)
+    item = machines.reclaimed(state.capacity.get(key), event, context)
+    return replace(state, capacity=state.capacity.set(key, item))
+
+
 def _machine_broken(state: State, event: MachineBroken, context: Context) -> State:
     key = event.machine_key
     before = state.machines.get(key)
@@ -276,11 +287,9 @@ def _cluster_registered(state: State, event: ClusterRegistered, context: Context
     return replace(state, clusters=state.clusters.set(key, item))
 
 
-def _quota_checked(state: State, event: QuotaChecked, context: Context) -> State:
-    return _pool_changed(_quota_counted(state, event, context), event, pools.checked, context)
-
-
 def _quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
+    if isinstance(event, QuotaChecked):
+        state = _pool_changed(state, event, pools.checked, context)
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.quotas.get(key)
     after = quotas.counted(before, event, context)

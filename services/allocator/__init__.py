@@ -1,10 +1,13 @@
 """Which machine joins, and which Node leaves?"""
 
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
+    CapacityReclaimFailed,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -22,19 +25,24 @@ from nodepool.contract.events import (
     CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodeActivityChanged,
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
 )
 
 Hears = (
-    NodePoolValidated
+    ReclaimCapacity
+    | ReturnCapacity
+    | NodePoolValidated
     | NodePoolDeleting
     | CWNodePoolDeleted
     | QuotaChecked
@@ -54,6 +62,11 @@ Hears = (
 )
 Says = (
     GrantAcknowledged
+    | CapacityReclaimed
+    | CapacityReclaimFailed
+    | MachineReclaimed
+    | MachineReturned
+    | NodePreemptionRequested
     | AllocationFailed
     | AllocationRecovered
     | NodeRemovalCancelled

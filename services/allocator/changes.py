@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import assert_never
 
-from allocator.members import Member
-from allocator.pool import Pool, Stage
+from allocator.members import Member, Members, Racks
+from allocator.pool import Grant, Pool, Stage
+from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -23,9 +24,12 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodeActivityChanged,
     NodeKept,
+    NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
+    QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
 
@@ -48,6 +52,7 @@ MemberChanged = (
     | NodeActivityChanged
     | NodeKept
     | NodeRemovalCancelled
+    | NodePreemptionRequested
     | NodePreempted
     | PreemptionPending
     | CWNodeDeletionRequestSuccess
@@ -57,20 +62,49 @@ Left = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node left its NodePool."""
 
 
+def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
+    """The NodePool with this desired state; a new one where it is not known."""
+    valid = event.reason is Validated.VALID
+    fault = event.message if event.fault == "Settings" else ""
+    if known is None:
+        size = event.spec.rack_size
+        members = Members(racks=Racks(size) if size else None)
+        known = Pool(
+            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
+        )
+    return replace(
+        known,
+        generation=event.generation,
+        spec=event.spec,
+        valid=valid,
+        fault=fault,
+        reported=known.reported if fault else "",
+    )
+
+
+def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
+    """The NodePool with a grant; one for an older generation is not used, but is given back."""
+    grant = Grant(verdict.generation, verdict.granted, verdict.number)
+    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding or 0, grant.nodes))
+    if grant.generation == pool.generation and pool.scaled is None and not pool.target:
+        return replace(pool, scaled=0)
+    return pool
+
+
 def announced(pool: Pool, event: Announced) -> Pool:
     """The NodePool after the allocator has said something about it."""
     match event:
-        case GrantAcknowledged(granted=granted):
-            return replace(pool, outstanding=granted if pool.stage is Stage.ACTIVE else None)
+        case GrantAcknowledged(granted=nodes):
+            return replace(pool, outstanding=nodes if pool.stage is Stage.ACTIVE else None)
         case AllocationFailed(message=text):
             return replace(pool, failure=text)
         case AllocationRecovered():
             return replace(pool, failure="")
         case CWNodePoolScaledUp(after=after):
             return replace(pool, scaled=after)
-        case CWNodeRequestQueued(granted=granted):
-            scaled = granted if pool.scaled is None else pool.scaled
-            return replace(pool, requested=granted, scaled=scaled)
+        case CWNodeRequestQueued(granted=nodes):
+            scaled = nodes if pool.scaled is None else pool.scaled
+            return replace(pool, requested=nodes, scaled=scaled)
         case CWNodePoolRemoveNodes():
             return replace(pool, removals=pool.removals + 1, removed=0)
         case CWNodePoolNodesRemoved(removal=removal):
@@ -90,15 +124,15 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
     match event:
         case CWNodeRegistered():
             return replace(member, registered=True)
-        case NodeActivityChanged(active=active):
-            return replace(member, active=active)
+        case NodeActivityChanged(active=active, blocking_count=blocking):
+            return replace(member, active=active, blocked=blocking > 0)
         case CWNodeCordoned() | CWNodeUncordoned():
             return replace(member, cordoned=isinstance(event, CWNodeCordoned))
         case NodeKept(request=request):
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():
             return _spared(member)
-        case NodePreempted() | PreemptionPending():
+        case NodePreemptionRequested() | NodePreempted() | PreemptionPending():
             return _preempted(pool, member)
         case CWNodeDeletionRequestSuccess(removal=removal, request=request):
             return replace(member, removal=removal, removed_in=pool.removals, requests=request)

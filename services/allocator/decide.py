@@ -4,15 +4,21 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from allocator import Hears, Says
+from allocator.give_way import preempted
 from allocator.grow import requested, served
 from allocator.pool import Pool, Stage
+from allocator.reclaim import held_back, outcome
 from allocator.shrink import shrunk
 from allocator.state import State, evolve
+from nodepool.contract.catalog import offered
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimFailed,
+    CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeliverFail,
@@ -32,15 +38,24 @@ from nodepool.contract.events import (
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey, PoolKey, as_pool_key
+from nodepool.contract.keys import (
+    OfferingKey,
+    PoolKey,
+    as_pool_key,
+    offering_key,
+    offering_parts,
+)
 from nodepool.contract.messages import pool_fields
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.service import Context, Failure, Reconciler, Service
 from nodepool.state.ranking import Ranking
 
 
-def decide(state: State, message: Hears, _context: Context) -> Iterator[Says]:
-    """What precedes an assignment; all else is made by `reconcile`."""
+def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command, and what precedes an assignment; `reconcile` makes all else."""
     match message:
+        case ReclaimCapacity() | ReturnCapacity():
+            yield from outcome(state, message)
         case CapacityChecked(key=key, uid=uid):
             pool = state.pool(key, uid)
             if pool is not None:
@@ -74,6 +89,9 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
         case CapacityChecked(key=key):
             pool = state.pools.get(key)
             return pool.offering if pool is not None and pool.shortfall else None
+        case ReclaimCapacity() | ReturnCapacity():
+            zone, kind = message.zone, message.instance_type
+            return offering_key(zone, kind) if offered(kind, zone) else None
         case (
             NodePoolValidated(key=key)
             | NodePoolDeleting(key=key)
@@ -102,17 +120,25 @@ def reconcile(state: State, key: OfferingKey | PoolKey, _context: Context) -> It
     """
     pool = state.pools.get(PoolKey(key))
     if pool is None:
-        yield from served(state, OfferingKey(key))
+        yield from _shared_out(state, OfferingKey(key))
         return
     yield from _undeliverable(pool)
     yield from _acknowledged(pool)
     yield from shrunk(pool)
     if pool.failure:
-        assignments = tuple(served(state, pool.offering))
-        if all(event.key != pool.key for event in assignments):
+        events = tuple(_shared_out(state, pool.offering))
+        if not any(isinstance(event, CWNodeAssigned) and event.key == key for event in events):
             yield from requested(pool)
-        yield from assignments
+        yield from events
         yield AllocationRecovered(**pool_fields(pool.key), uid=pool.uid)
+
+
+def _shared_out(state: State, offering: OfferingKey) -> Iterator[Says]:
+    """What becomes of the machines of an offering: an operator comes first, and spot last."""
+    free = state.inventory.shelf(offering)
+    yield from held_back(state, offering, free)
+    yield from served(state, offering, free)
+    yield from preempted(state, offering)
 
 
 def _undeliverable(pool: Pool) -> Iterator[Says]:
@@ -140,11 +166,16 @@ def _acknowledged(pool: Pool) -> Iterator[Says]:
 def on_failure(state: State, failure: Failure) -> Iterable[Says]:
     """A NodePool whose Nodes could not be decided on shows it; users are told once for a cause.
 
-    One that is unknown is gone, or is still to come; nothing would ever be tried again for it.
+    One that is unknown is gone, or is still to come; nothing would ever be tried again for it. An
+    offering in which none waits is tried again for the operator who reclaims machines.
     """
     key = _concerned(state, failure)
     pool = state.pools.get(key) if key is not None else None
     if pool is None:
+        if failure.key in state.supplies:
+            zone, kind = offering_parts(OfferingKey(failure.key))
+            text = f"internal error while reclaiming machines: {failure.cause}"
+            yield CapacityReclaimFailed(zone=zone, instance_type=kind, message=text)
         return
     text = f"internal error while allocating Nodes: {failure.cause}"
     yield AllocationFailed(**pool_fields(pool.key), uid=pool.uid, message=text)

@@ -31,13 +31,12 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
 
 
 def served(
-    state: State, offering: OfferingKey
+    state: State, offering: OfferingKey, free: FreeMachines
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
-    """Free machines of an offering for the NodePools that wait, in their order.
+    """Those of the free machines of an offering for the NodePools that wait, in their order.
 
     A request that was not announced, because its announcement failed, is announced before.
     """
-    free = state.inventory.shelf(offering)
     assignment = state.assignments
     for key in state.waiting.get(offering, Ranking()):
         if not free.left:

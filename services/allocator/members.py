@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from immutables import Map
 
@@ -16,6 +16,7 @@ class Member:
     assignment: the number of this stay of the machine; a higher one came later.
     registered: whether it joined its cluster.
     active: whether workloads run on it.
+    blocked: whether a Pod runs on it that a drain for a scale-down waits for.
     cordoned: whether it stays and is cordoned, because it is unhealthy or that was asked for.
     removal: why it is leaving; None for one that stays.
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
@@ -31,6 +32,23 @@ class Member:
     removed_in: int = 0
     requests: int = 0
     domain: str = ""
+    blocked: bool = False
+
+    @property
+    def returns(self) -> bool:
+        """Whether its machine comes back for certain: it leaves, and no Pod can delay that.
+
+        The machine of an unhealthy one goes to triage.
+        """
+        match self.removal:
+            case None | RemovalReason.UNHEALTHY:
+                return False
+            case RemovalReason.SCALE_DOWN:
+                return not self.blocked
+            case RemovalReason.POOL_DELETED | RemovalReason.PREEMPTED:
+                return True
+            case _:
+                assert_never(self.removal)
 
 
 class Domain(NamedTuple):

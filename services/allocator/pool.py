@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from allocator.members import Members
+from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
-from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.state.ranking import Rank, rank
 
 
@@ -33,6 +34,11 @@ class Check(NamedTuple):
     generation: int
     granted: int
     since: datetime
+
+    @classmethod
+    def of(cls, event: CapacityChecked) -> "Check":
+        """The check that this event is about."""
+        return cls(event.generation, event.granted, event.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,11 @@ class Pool:
     reported: str = ""
     undelivered: tuple[tuple[str, str], ...] = ()
     failure: str = ""
+
+    @property
+    def is_spot(self) -> bool:
+        """Whether its Nodes may have to give way."""
+        return self.spec.compute_class is ComputeClass.SPOT
 
     @property
     def target(self) -> int:

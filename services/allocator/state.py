@@ -11,17 +11,22 @@ from allocator.changes import (
     Left,
     MemberChanged,
     announced,
+    granted,
     left,
     member_changed,
+    specified,
 )
-from allocator.members import Member, Members, Racks
-from allocator.pool import Check, Grant, Pool, Stage
-from nodepool.contract.conditions import Validated
+from allocator.members import Member
+from allocator.pool import Check, Pool, Stage
+from allocator.supply import NONE, Supplies, Supply, put
+from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CapacityChecked,
     CapacityCheckFailed,
+    CapacityReclaimed,
+    CapacityReclaimFailed,
     CWNodeAssigned,
     CWNodeCordoned,
     CWNodeDeleted,
@@ -39,19 +44,22 @@ from nodepool.contract.events import (
     CWNodeUncordoned,
     GrantAcknowledged,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodeActivityChanged,
     NodeKept,
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
 )
-from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
-from nodepool.state.inventory import Inventory
+from nodepool.state.inventory import Inventory, MachineChanged
 from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.work import WithWork
@@ -62,19 +70,30 @@ class State(WithWork[OfferingKey | PoolKey]):
     """NodePools, machines, and the NodePools that wait for machines of each offering.
 
     assignments: how often a machine was assigned to a NodePool.
-    work: offerings in which a NodePool waits and a machine is free, NodePools of which one
-        decision could not hold all that was missing, and those that failed, when they are retried.
+    supplies: what there is of each offering beside free machines.
+    work: offerings in which a machine may change hands, NodePools of which one decision could not
+        hold all that was missing, and those that failed, when they are retried.
     """
 
     pools: Map[PoolKey, Pool] = Map()
     inventory: Inventory = Inventory()
     waiting: Map[OfferingKey, Ranking] = Map()
     assignments: int = 0
+    supplies: Supplies = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
         """The NodePool of this key, if it is the one with this uid."""
         pool = self.pools.get(key)
         return pool if pool is not None and pool.uid == uid else None
+
+    def supply(self, offering: OfferingKey) -> Supply:
+        """What there is of an offering beside free machines."""
+        return self.supplies.get(offering, NONE)
+
+    def outstanding(self, offering: OfferingKey) -> int:
+        """How many machines are to be held back beside those that are."""
+        wanted = self.supply(offering).to_reclaim
+        return max(0, wanted - self.inventory.reclaimed_count(offering)) if wanted else 0
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -86,60 +105,41 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _deleted(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message)
-        case CapacityChecked(key=key, uid=uid, generation=generation, granted=granted):
-            check = Check(generation, granted, message.since)
-            return _checked(state, state.pool(key, uid), check)
+        case CapacityChecked(key=key, uid=uid):
+            return _checked(state, state.pool(key, uid), Check.of(message))
         case CapacityCheckFailed(key=key, uid=uid):
             pool = state.pool(key, uid) if uid else state.pools.get(key)
             return _checked(state, pool, None)
-        case MachineAdded(zone=zone, instance_type=kind):
-            state = replace(state, inventory=state.inventory.add(message))
-            return _offered(state, offering_key(zone, kind))
-        case MachineRepaired():
-            return _repaired(state, message)
+        case MachineAdded() | MachineRepaired() | MachineReclaimed() | MachineReturned():
+            return _machine_changed(state, message)
         case CWNodeAssigned():
             return _assigned(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
-        case CWNodeRegistered() | NodeActivityChanged() | NodeKept() | NodeRemovalCancelled():
+        case CWNodeRegistered() | NodeActivityChanged() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
-        case NodePreempted() | PreemptionPending() | CWNodeDeletionRequestSuccess():
+        case NodeKept() | NodeRemovalCancelled() | CWNodeCordoned() | CWNodeUncordoned():
             return _member_changed(state, message)
-        case CWNodeCordoned() | CWNodeUncordoned():
+        case NodePreempted() | PreemptionPending() | NodePreemptionRequested():
             return _member_changed(state, message)
-        case CWNodePoolScaledUp() | CWNodeRequestQueued() | GrantAcknowledged():
-            return _announced(state, message)
-        case CWNodeDeliverFail():
+        case CapacityReclaimed() | CapacityReclaimFailed():
+            return _reclaim_changed(state, message, context)
+        case CWNodePoolScaledUp() | CWNodeRequestQueued() | CWNodeDeliverFail():
             return _announced(state, message)
         case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
             return _announced(state, message)
+        case GrantAcknowledged():
+            return _announced(state, message)
         case AllocationFailed() | AllocationRecovered():
             return _retried(state, message, context)
-        case CWNodePoolNodesRequestFailed():
+        case CWNodePoolNodesRequestFailed() | ReclaimCapacity() | ReturnCapacity():
             return state
         case _:
             assert_never(message)
 
 
 def _specified(state: State, event: NodePoolValidated) -> State:
-    valid = event.reason is Validated.VALID
-    fault = event.message if event.fault == "Settings" else ""
-    known = state.pool(event.key, event.uid)
-    if known is None:
-        size = event.spec.rack_size
-        members = Members(racks=Racks(size) if size else None)
-        known = Pool(
-            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
-        )
-    pool = replace(
-        known,
-        generation=event.generation,
-        spec=event.spec,
-        valid=valid,
-        fault=fault,
-        reported=known.reported if fault else "",
-    )
-    return _stored(state, pool)
+    return _stored(state, specified(state.pool(event.key, event.uid), event))
 
 
 def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State:
@@ -148,6 +148,7 @@ def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State
     if pool is None:
         return state
     if isinstance(event, CWNodePoolDeleted):
+        state = _supplied(state, pool.offering, state.supply(pool.offering).without_pool(pool.key))
         return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
     if pool.stage is not Stage.ACTIVE:
         return state
@@ -159,12 +160,7 @@ def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
     """The state with a grant; a deleted NodePool has given back what it was granted."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
-    # A grant for an older generation is not used, and yet has to be given back.
-    grant = Grant(verdict.generation, verdict.granted, verdict.number)
-    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding, grant.nodes))
-    if grant.generation == pool.generation and pool.scaled is None and not pool.target:
-        pool = replace(pool, scaled=0)
-    return _stored(state, pool)
+    return _stored(state, granted(pool, verdict))
 
 
 def _checked(state: State, pool: Pool | None, check: Check | None) -> State:
@@ -173,12 +169,12 @@ def _checked(state: State, pool: Pool | None, check: Check | None) -> State:
     return _stored(state, replace(pool, check=check))
 
 
-def _repaired(state: State, event: MachineRepaired) -> State:
-    machine = state.inventory.machines.get(event.machine_key)
-    if machine is None:
-        return state
-    state = replace(state, inventory=state.inventory.repair(event.machine_key))
-    return _offered(state, machine.offering)
+def _machine_changed(state: State, event: MachineChanged) -> State:
+    """The state after a machine changed hands; one that is unknown is not repaired."""
+    inventory = state.inventory.changed(event)
+    machine = inventory.machines.get(event.machine_key)
+    state = replace(state, inventory=inventory)
+    return state if machine is None else _offered(state, machine.offering)
 
 
 def _assigned(state: State, event: CWNodeAssigned) -> State:
@@ -191,12 +187,28 @@ def _assigned(state: State, event: CWNodeAssigned) -> State:
     return _offered(_stored(state, replace(pool, members=members)), pool.offering)
 
 
+def _reclaim_changed(
+    state: State, event: CapacityReclaimed | CapacityReclaimFailed, context: Context
+) -> State:
+    """The state with another number of machines to hold back, or due to try that again."""
+    offering = offering_key(event.zone, event.instance_type)
+    if isinstance(event, CapacityReclaimFailed):
+        return replace(state, work=state.work.failed(offering, context.time))
+    supply = replace(state.supply(offering), to_reclaim=event.count)
+    return _offered(_supplied(state, offering, supply), offering)
+
+
+def _supplied(state: State, offering: OfferingKey, supply: Supply) -> State:
+    return replace(state, supplies=put(state.supplies, offering, supply))
+
+
 def _left(state: State, event: Left) -> State:
     state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
         state = _stored(state, left(pool, member, event))
+        state = _returning(state, pool.offering, event.machine_key, returns=False)
     return _offered(state, state.inventory.machines[event.machine_key].offering)
 
 
@@ -208,7 +220,17 @@ def _member_changed(state: State, event: MemberChanged) -> State:
     changed = member_changed(pool, member, event)
     if changed is member:
         return state
-    return _stored(state, replace(pool, members=pool.members.put(event.node, changed)))
+    state = _stored(state, replace(pool, members=pool.members.put(event.node, changed)))
+    if changed.returns is member.returns:
+        return state
+    state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
+    # Where it stays after all, another Node may have to go.
+    return state if changed.returns else _offered(state, pool.offering)
+
+
+def _returning(state: State, offering: OfferingKey, key: MachineKey, *, returns: bool) -> State:
+    supply = state.supply(offering).with_machine(key, returns=returns)
+    return _supplied(state, offering, supply)
 
 
 def _announced(state: State, event: Announced) -> State:
@@ -233,6 +255,8 @@ def _stored(state: State, pool: Pool) -> State:
     if pool.removed == 0 and not (pool.has_too_many or pool.members.spareable):
         pool = replace(pool, removed=None)  # All its Nodes are kept: nothing was removed.
     known = state.pools.get(pool.key)
+    if known is None and pool.is_spot:
+        state = _supplied(state, pool.offering, state.supply(pool.offering).with_pool(pool.key))
     before, after = known.rank if known is not None else None, pool.rank
     state = replace(state, pools=state.pools.set(pool.key, pool))
     if before == after:
@@ -244,7 +268,20 @@ def _stored(state: State, pool: Pool) -> State:
 
 
 def _offered(state: State, offering: OfferingKey) -> State:
-    """An offering is work while a NodePool waits in it and a machine of it is free."""
-    is_work = len(state.waiting.get(offering, ())) > 0 and state.inventory.count(offering) > 0
+    """An offering is work while a machine of it may change hands.
+
+    A free one may go to a NodePool that waits, or be held back; a spot Node may have to give way.
+    """
+    is_served = len(state.waiting.get(offering, ())) > 0 and state.inventory.count(offering) > 0
+    is_work = is_served or (offering in state.supplies and _is_unsupplied(state, offering))
     work = state.work.put(offering) if is_work else state.work.drop(offering)
     return state if work is state.work else replace(state, work=work)
+
+
+def _is_unsupplied(state: State, offering: OfferingKey) -> bool:
+    """Whether other machines are to be held back, or spot Nodes may have to give way."""
+    supply = state.supply(offering)
+    if supply.to_reclaim != state.inventory.reclaimed_count(offering):
+        return True
+    first = next(iter(state.waiting.get(offering, ())), None)
+    return bool(supply.spot) and first is not None and not state.pools[first].is_spot

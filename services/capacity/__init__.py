@@ -11,9 +11,12 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreemptionRequested,
     QuotaChecked,
 )
 
@@ -28,5 +31,8 @@ Hears = (
     | CWNodeRegistrationFailed
     | MachineAdded
     | MachineRepaired
+    | MachineReclaimed
+    | MachineReturned
+    | NodePreemptionRequested
 )
 Says = CapacityChecked | CapacityCheckFailed | CapacityFound | CWInsufficientCapacity

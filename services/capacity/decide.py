@@ -1,6 +1,7 @@
 """What the capacity service says: how many of the Nodes that are wanted could be had now."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from capacity import Hears, Says
@@ -18,9 +19,12 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreemptionRequested,
     QuotaChecked,
 )
 from nodepool.contract.keys import OfferingKey, PoolKey
@@ -48,6 +52,9 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | CWNodeRegistrationFailed()
             | MachineAdded()
             | MachineRepaired()
+            | MachineReclaimed()
+            | MachineReturned()
+            | NodePreemptionRequested()
         ):
             return
         case _:
@@ -81,6 +88,7 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
     new = Said.of(
         pool.generation, pool.granted, share.reason, pool.shortfall, share.available, shown
     )
+    new = replace(new, preempted=share.preempted)
     if new != pool.said:
         yield verdict(pool, share)
     enough = share.reason is Capacity.SUFFICIENT

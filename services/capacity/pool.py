@@ -19,7 +19,7 @@ class Said:
 
     generation, granted: what was checked.
     reason: the reason of the condition.
-    wanted, available: the numbers in its message; 0 where it has none.
+    wanted, available, preempted: the numbers in its message; 0 where it has none.
     text: its message, of a type that comes in racks, where that names more numbers.
     """
 
@@ -29,6 +29,7 @@ class Said:
     wanted: int = 0
     available: int = 0
     text: str = ""
+    preempted: int = 0
 
     @classmethod
     def of(

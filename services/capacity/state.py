@@ -19,14 +19,17 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreemptionRequested,
     QuotaChecked,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
-from nodepool.state.inventory import TRIAGE, Inventory, Machine
+from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
 from nodepool.state.racks import counted
 from nodepool.state.work import WithWork
 
@@ -38,6 +41,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     The work queue holds offerings whose verdicts may change, and NodePools whose check failed.
 
     healthy: how many machines of an offering are in service, free or not.
+    preempted: those of spot Nodes that give way to NodePools that are short.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
     """
 
@@ -45,6 +49,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     offerings: Map[OfferingKey, Offering] = Map()
     inventory: Inventory = Inventory()
     healthy: Map[OfferingKey, int] = Map()
+    preempted: Map[OfferingKey, Map[MachineKey, bool]] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
@@ -72,6 +77,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _held(replace(state, inventory=inventory), message, machine, 1)
         case CWNodeDeleted(machine_key=machine) | CWNodeRegistrationFailed(machine_key=machine):
             state = _stocked(state, machine, state.inventory.depart(message))
+            state = _giving_way(state, machine, gives_way=False)
             return _held(state, message, machine, -1)
         case NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
@@ -80,6 +86,10 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
+        case MachineReclaimed() | MachineReturned():
+            return _reclaimed(state, message)
+        case NodePreemptionRequested(machine_key=machine, cause=cause):
+            return _giving_way(state, machine, gives_way=cause == "DefaultPoolShort")
         case CapacityChecked(key=key, uid=uid):
             return _published(state, state.pool(key, uid), message)
         case CWInsufficientCapacity(key=key):
@@ -169,7 +179,30 @@ def _stocked(state: State, key: MachineKey, inventory: Inventory) -> State:
 
 
 def _serves(machine: Machine | None) -> bool:
-    return machine is not None and machine.holder != TRIAGE
+    return machine is not None and machine.holder not in (TRIAGE, RECLAIMED)
+
+
+def _reclaimed(state: State, event: MachineReclaimed | MachineReturned) -> State:
+    key, inventory = event.machine_key, state.inventory
+    is_held = isinstance(event, MachineReclaimed)
+    state = _stocked(state, key, inventory.reclaim(key) if is_held else inventory.give_back(key))
+    return _supply_changed(state, state.inventory.machines[key].offering)
+
+
+def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
+    """The state in which the Node of a machine gives way to a NodePool, or does not any more."""
+    machine = state.inventory.machines.get(key)
+    if machine is None:
+        return state
+    before: Map[MachineKey, bool] = state.preempted.get(machine.offering, Map())
+    if gives_way is (key in before):
+        return state
+    after = before.set(key, True) if gives_way else before.delete(key)
+    preempted = state.preempted
+    preempted = (
+        preempted.set(machine.offering, after) if after else preempted.delete(machine.offering)
+    )
+    return _supply_changed(replace(state, preempted=preempted), machine.offering)
 
 
 def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> State:
@@ -186,6 +219,7 @@ def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> Sta
         verdict.available,
         verdict.message if pool.rack_size else "",
     )
+    said = replace(said, preempted=verdict.preempted)
     pool = replace(pool, said=said, warned=None if enough else pool.warned)
     return replace(
         state,

@@ -8,6 +8,7 @@ from capacity.pool import Pool
 from capacity.state import State
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import OfferingKey, PoolKey
+from nodepool.contract.model import ComputeClass
 from nodepool.state.inventory import FreeMachines, take_racks
 from nodepool.state.racks import deliveries
 
@@ -16,12 +17,14 @@ class Share(NamedTuple):
     """What a NodePool could have: how many machines, and whether that is enough or why not.
 
     free: how many of each NVLink domain it could have taken its racks from, where there are any.
+    preempted: how many spot Nodes give way to it.
     """
 
     key: PoolKey
     reason: Capacity
     available: int
     free: Mapping[str, int] = MappingProxyType({})
+    preempted: int = 0
 
 
 def share_of(state: State, pool: Pool) -> Share:
@@ -41,11 +44,23 @@ def shares(state: State, key: OfferingKey) -> Iterator[Share]:
     no more Nodes have enough.
     """
     offering = state.offering(key)
-    yield from _one_by_one(state, key) if offering.restricted else _by_count(state, key)
+    served = _one_by_one(state, key) if offering.restricted else _by_count(state, key)
+    yield from _preempted(state, key, served) if key in state.preempted else served
     for pool_key in offering.short:
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
+
+
+def _preempted(state: State, key: OfferingKey, served: Iterator[Share]) -> Iterator[Share]:
+    """The shares with the spot Nodes that give way; they follow in the order of those that wait."""
+    left = len(state.preempted[key])
+    for share in served:
+        pool = state.pools[share.key]
+        is_spot = pool.spec.compute_class is ComputeClass.SPOT
+        count = 0 if is_spot else min(left, pool.shortfall - _taken(pool, share))
+        left -= count
+        yield share._replace(preempted=count)
 
 
 def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:

@@ -25,6 +25,7 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         available=share.available,
         since=pool.since,
         message=text(pool, share),
+        preempted=share.preempted,
     )
 
 
@@ -46,7 +47,14 @@ def text(pool: Pool, share: Share) -> str:
     return (
         f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
         f"can be had in {zone} now{_racks(pool, share) if pool.rack_size else ''}"
+        f"{_preempted(share.preempted)}"
     )
+
+
+def _preempted(count: int) -> str:
+    if not count:
+        return ""
+    return f"; {count} spot Node{' is' if count == 1 else 's are'} being preempted for it"
 
 
 def _racks(pool: Pool, share: Share) -> str:

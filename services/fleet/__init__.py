@@ -21,6 +21,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    MachineStateChanged,
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
@@ -52,6 +53,7 @@ Says = (
     MachineAdded
     | MachineBroken
     | MachineRepaired
+    | MachineStateChanged
     | MachineBooted
     | MachineFailed
     | NodeVerified

@@ -15,6 +15,7 @@ from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unfit, unschedulable
 from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
+from fleet.triage import move
 from nodepool.contract.catalog import rack_size
 from nodepool.contract.commands import (
     AddMachines,
@@ -86,6 +87,8 @@ def reconcile(state: State, key: MachineKey | PoolKey, context: Context) -> Iter
 def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     """A boot that is over, and the Node without the Pods whose grace period is over."""
     now = context.time
+    if machine.moves_at is not None and machine.moves_at <= now:
+        yield from move(key, machine)
     if machine.boots_at is not None and machine.boots_at <= now:
         yield from rebooted(key, machine) if machine.restarting else (report(key, machine),)
         return

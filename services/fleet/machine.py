@@ -9,6 +9,7 @@ from immutables import Map
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import Taint
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import Pod
 
 Fault = Literal["", MachineFault]
@@ -47,6 +48,9 @@ class Machine:
     verified_at: when that is over; None where none is under way, or will never be.
     conditions: the types of the conditions that report a problem of its Node.
     fails_at: when it fails by itself; None for never.
+    state: where it is in the data centre.
+    visits: how often it came to triage since it was new.
+    moves_at: when its next step in triage is due; None for never.
     """
 
     boot_s: float
@@ -78,6 +82,9 @@ class Machine:
     verified_at: datetime | None = None
     conditions: Map[str, bool] = Map()
     fails_at: datetime | None = None
+    state: MachineState = MachineState.PRODUCTION
+    visits: int = 0
+    moves_at: datetime | None = None
 
     @property
     def answers(self) -> bool:
@@ -101,6 +108,8 @@ class Machine:
             moments.append(self.verified_at)
         if self.fails_at is not None and self.joined and not self.restarting:
             moments.append(self.fails_at)
+        if self.moves_at is not None:
+            moments.append(self.moves_at)
         return min(moments, default=None)
 
 

@@ -9,10 +9,11 @@ from typing import assert_never
 from immutables import Map
 
 from fleet import Hears, Says, waiting
-from fleet.boot import booted, broken, powered_off, powered_on
+from fleet.boot import booted, broken, powered_on
 from fleet.machine import Machine
 from fleet.nodes import added, condition_changed, instructed, joined
 from fleet.pods import drained, ending, with_pod, with_pods, without_pod
+from fleet.triage import left, moved, repaired
 from fleet.waiting import Pool, PoolPod, concerns_pods, specified
 from nodepool.contract.commands import (
     AddMachines,
@@ -35,6 +36,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    MachineStateChanged,
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
@@ -101,7 +103,11 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
                 state, message, lambda machine: drained(machine, context.time, force=force)
             )
         case CWNodeDeleted() | CWNodeRegistrationFailed():
-            return _in_stay(state, message, powered_off)
+            return _in_stay(state, message, partial(left, event=message, now=context.time))
+        case MachineStateChanged(machine_key=key, state=new):
+            return _stored(state, key, moved(state.machines[key], new, context.time))
+        case MachineRepaired(machine_key=key):
+            return _stored(state, key, repaired(state.machines[key]))
         case MachineBooted(machine_key=key) | MachineFailed(machine_key=key):
             return _stored(state, key, booted(key, state.machines[key], context.time))
         case NodeVerified(machine_key=key):
@@ -112,7 +118,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _observed(state, message)
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
-        case RunPod() | StopPod() | CreatePod() | DeletePod() | MachineRepaired():
+        case RunPod() | StopPod() | CreatePod() | DeletePod():
             return state
         case _:
             assert_never(message)

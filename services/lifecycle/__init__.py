@@ -15,6 +15,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
+    CWRegistrationFailedEvent,
     MachineBooted,
     MachineFailed,
     NodeActionRequested,
@@ -68,6 +69,7 @@ Says = (
     | AnswerAwaited
     | CWNodeRegistered
     | CWNodeRegistrationFailed
+    | CWRegistrationFailedEvent
     | CWNodeCordoned
     | CWNodeUncordoned
     | NodeActionRequested

@@ -3,6 +3,16 @@
 from datetime import timedelta
 
 from lifecycle.decide import SERVICE, service
+from lifecycle.options import Options
 from nodepool.host.process import main
 
-main(SERVICE, lambda settings: service(timedelta(minutes=settings.answer_minutes)))
+main(
+    SERVICE,
+    lambda settings: service(
+        Options(
+            timedelta(minutes=settings.answer_minutes),
+            registration_failed_event=settings.registration_failed_event == "on",
+            reserved_taint=settings.reserved_taint == "on",
+        )
+    ),
+)

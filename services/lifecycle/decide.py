@@ -12,8 +12,9 @@ from lifecycle.failures import on_failure
 from lifecycle.gauges import gauges
 from lifecycle.lock_steps import given_up, with_lock_ends
 from lifecycle.locking import lock, unlock
-from lifecycle.node import ANSWER_WITHIN, Node
+from lifecycle.node import Node
 from lifecycle.node_events import asked_for, registration_failed, template_changed
+from lifecycle.options import Options, with_options
 from lifecycle.racks import nodes_in_racks
 from lifecycle.removal import missing, overdue, preempted, requested
 from lifecycle.requests import NodeCommand, asked_after, out_of_place, unfit, unknown
@@ -27,6 +28,7 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodePoolMetadata,
     CWNodeRegistered,
+    CWRegistrationFailedEvent,
     MachineBooted,
     MachineFailed,
     NodeConditionChanged,
@@ -50,6 +52,7 @@ from nodepool.service import Context, Reconciler, Service
 
 E = TypeVar("E", bound=Message)
 
+DEFAULT = Options()
 NodeMessage = (
     MachineBooted
     | MachineFailed
@@ -66,11 +69,13 @@ NodeMessage = (
 """The messages that lead to the next step of a Node."""
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context, *, options: Options = DEFAULT
+) -> Iterator[Says | CommandOutcome]:
     """The next step of the Node that a message is about; a message on an earlier stay has none."""
     match message:
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
-            yield from _commanded(state, message, context)
+            yield from _commanded(state, message, context, options)
         case (
             MachineBooted()
             | MachineFailed()
@@ -87,23 +92,23 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             node = state.node(message)
             if node is not None:
                 template = state.templates[node.pool]
-                yield from _with_templates(state, _next_step(template, node, message, context))
+                yield from _published(state, _next_step(template, node, message, context), options)
         case LockNode():
-            yield from _with_templates(state, lock(state, message, context))
+            yield from _published(state, lock(state, message, context), options)
         case UnlockNode():
-            yield from _with_templates(state, unlock(state, message, context.time))
+            yield from _published(state, unlock(state, message, context.time), options)
         case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
             return
         case _:
             assert_never(message)
 
 
-def _with_templates(
-    state: State, events: Iterable[E]
-) -> Iterator[E | NodeTemplateChanged | NodeLockChanged]:
+def _published(
+    state: State, events: Iterable[E], options: Options
+) -> Iterator[E | NodeTemplateChanged | NodeLockChanged | CWRegistrationFailedEvent]:
     """The events, with each large template before the first of them that refers to it.
 
-    And with the end of each lock whose Node is deleted or rebooted.
+    And with the end of each lock whose Node is deleted or rebooted, and what options add.
     """
     published = state.published
     for event in with_lock_ends(state.templates, state.nodes, events):
@@ -112,11 +117,11 @@ def _with_templates(
             if template and published.get(key) != template:
                 published = published.set(key, template)
                 yield template_changed(state.templates[key])
-        yield event
+        yield from with_options(event, options)
 
 
 def _commanded(
-    state: State, command: NodeCommand, context: Context
+    state: State, command: NodeCommand, context: Context, options: Options
 ) -> Iterator[Says | CommandOutcome]:
     """The outcome of a command about a Node, and what follows from it at once."""
     node = state.commanded(command)
@@ -134,7 +139,7 @@ def _commanded(
     event = asked_for(template, node, asked)
     yield event
     after = changed(node, event, context.time)
-    yield from _with_templates(state, missing(template, after, context.time))
+    yield from _published(state, missing(template, after, context.time), options)
 
 
 def _next_step(
@@ -161,13 +166,11 @@ def reconcile(
     key: PoolKey | MachineKey,
     context: Context,
     *,
-    patience: timedelta = ANSWER_WITHIN,
+    options: Options = DEFAULT,
 ) -> Iterator[Says]:
-    """What is missing for a NodePool that changed or failed, or for a Node whose time is up.
-
-    A machine that does not answer has `patience` to do so.
-    """
-    yield from _with_templates(state, _missing(state, key, context, patience))
+    """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
+    missing_ = _missing(state, key, context, options.answer_within)
+    yield from _published(state, missing_, options)
 
 
 def _missing(
@@ -250,23 +253,19 @@ def _overdue(
         yield registration_failed(template, node, cause)
 
 
-def service(answer_within: timedelta) -> Service[State, Hears, Says]:
-    """The lifecycle service, in which a machine has so long to answer a cordon or a drain.
-
-    That goes into what is said when its time begins. So replicas with different settings fold the
-    same state: the setting of the one that stored that message counts.
-    """
+def service(options: Options) -> Service[State, Hears, Says]:
+    """The lifecycle service with these options."""
     return Service(
         name="lifecycle",
         hears=Hears,
         says=Says,
         initial=State(),
         evolve=evolve,
-        decide=decide,
-        reconciler=Reconciler(partial(reconcile, patience=answer_within), concerns),
+        decide=partial(decide, options=options),
+        reconciler=Reconciler(partial(reconcile, options=options), concerns),
         on_failure=on_failure,
         gauges=gauges,
     )
 
 
-SERVICE: Service[State, Hears, Says] = service(ANSWER_WITHIN)
+SERVICE: Service[State, Hears, Says] = service(DEFAULT)

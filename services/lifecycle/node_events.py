@@ -150,6 +150,7 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
         registered=not node.booting,
         triage=triage or node.health.needs_triage,
         removal=node.removal,
+        lost=len(node.workloads) if node.overdue else 0,
         message=f"Node {node.name} is deleted",
     )
 

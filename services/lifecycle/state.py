@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
+    CWRegistrationFailedEvent,
     MachineBooted,
     MachineFailed,
     NodeActionRequested,
@@ -147,7 +148,9 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError() | LockNode() | UnlockNode():
+        case CWNodePoolNodesRemoveError() | CWRegistrationFailedEvent():
+            return state
+        case LockNode() | UnlockNode():
             return state
         case _:
             assert_never(message)

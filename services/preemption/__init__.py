@@ -1,6 +1,7 @@
 """Which spot Node is taken back, and when?"""
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -10,6 +11,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -18,6 +20,8 @@ from nodepool.contract.events import (
 
 Hears = (
     PreemptNode
+    | AcknowledgePreemption
+    | NodePreemptionRequested
     | CWNodeAssigned
     | CWNodeRegistered
     | CWNodeRegistrationFailed

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -13,6 +14,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -21,10 +23,12 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.service import Context, Failure, Reconciler, Service
+from nodepool.contract.timetable import GONE_AFTER
+from nodepool.service import Context, Failure, Reconciler, Sample, Service
 from preemption import Hears, Says
+from preemption.figures import samples
 from preemption.state import Node, State, evolve
-from preemption.timetable import GONE_AFTER, Stage, stage
+from preemption.timetable import Stage, stage
 
 MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
@@ -34,6 +38,12 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
     match message:
         case PreemptNode():
             yield from _preempt(state, message, context)
+        case AcknowledgePreemption():
+            yield from _acknowledge(state, message, context)
+        case NodePreemptionRequested():
+            node = state.node(message)
+            if node is not None and node.is_to_begin:
+                yield _begun(node, context)
         case CWNodeRegistered() | NodeKept():
             node = state.node(message)
             if node is not None and node.is_stranded:
@@ -53,7 +63,11 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
     """
     yield from map(_deleted, state.ended(key))
     node = state.nodes.get(key)
-    if node is None or node.pending_since is None:
+    if node is None:
+        return
+    if node.is_to_begin:
+        yield _begun(node, context)
+    if node.pending_since is None:
         return
     if node.is_stranded:
         yield _pending(node, context)
@@ -75,7 +89,28 @@ def _preempt(
         yield accepted(command, "unchanged")
         return
     yield accepted(command, "done")
-    yield _immediate(node) if node.is_going else _pending(node, context)
+    yield _begun(node, context)
+
+
+def _acknowledge(
+    state: State, command: AcknowledgePreemption, context: Context
+) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command, with which the drain begins unless it has begun."""
+    node = state.nodes.get(node_key(command.org, command.cluster, command.node))
+    if node is None or node.pool != command.key or node.pending_since is None:
+        message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
+        yield refused(command, "node", message, "NotFound")
+        return
+    if node.reached is not Stage.PENDING:
+        yield accepted(command, "unchanged")
+        return
+    yield accepted(command, "done")
+    yield _in_progress(node, context)
+
+
+def _begun(node: Node, context: Context) -> Says:
+    """The beginning of a preemption, with a timetable where the Node is not going anyway."""
+    return _immediate(node) if node.is_going else _pending(node, context)
 
 
 def _immediate(node: Node) -> NodePreempted:
@@ -143,12 +178,18 @@ def _failed(state: State, failure: Failure) -> Node | None:
         key = NodeKey(failure.key)
         return next(state.ended(key), None) or state.nodes.get(key)
     stranded = (node for node in state.nodes.values() if node.is_stranded)
+    requested = (node for node in state.nodes.values() if node.is_to_begin)
     undone = [
         node
-        for node in (*state.departed.values(), *stranded)
+        for node in (*state.departed.values(), *stranded, *requested)
         if node.pool == failure.pool and node.key not in state.work.failures
     ]
     return min(undone, key=lambda node: node.assignment, default=None)
+
+
+def gauges(state: State) -> Iterator[Sample]:
+    """How late the stages of preemptions were, and what was lost."""
+    yield from samples(state.figures)
 
 
 SERVICE: Service[State, Hears, Says] = Service(
@@ -160,4 +201,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     decide=decide,
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
+    gauges=gauges,
 )

@@ -8,6 +8,7 @@ from typing import assert_never
 from immutables import Map
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeDeleted,
@@ -17,6 +18,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -28,6 +30,7 @@ from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
+from preemption.figures import Figures
 from preemption.timetable import Stage, next_moment
 
 
@@ -40,6 +43,7 @@ class Node:
     assignment: which stay of the machine it is.
     booting: whether it has not joined its cluster yet.
     request: the number of the request to delete it that it follows; 0 while it is to stay.
+    requested: whether the allocator wants its machine for another NodePool, or for an operator.
     pending_since: when its preemption began; None while it is not preempted.
     has_timetable: whether its preemption is announced and drains it after a while. One that boots,
         or leaves already, goes without.
@@ -55,6 +59,7 @@ class Node:
     pending_since: datetime | None = None
     has_timetable: bool = False
     reached: Stage = Stage.PENDING
+    requested: bool = False
 
     @property
     def is_going(self) -> bool:
@@ -65,6 +70,11 @@ class Node:
     def is_stranded(self) -> bool:
         """Whether it joined, or was kept, just when its preemption without a timetable began."""
         return self.pending_since is not None and not (self.has_timetable or self.is_going)
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether its preemption was requested and has not begun."""
+        return self.requested and self.pending_since is None
 
     @property
     def key(self) -> NodeKey:
@@ -87,10 +97,12 @@ class State(WithWork[NodeKey]):
     The work queue holds each when the next stage of its preemption is due, or is tried again.
 
     departed: those that left, by the number of their stay.
+    figures: how punctual all preemptions were.
     """
 
     nodes: Map[NodeKey, Node] = Map()
     departed: Map[int, Node] = Map()
+    figures: Figures = Figures()
 
     def node(self, message: OfNode) -> Node | None:
         """The spot Node that a message is about; None where it is about another stay."""
@@ -104,7 +116,7 @@ class State(WithWork[NodeKey]):
                 yield self.departed[assignment]
 
 
-Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept
+Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept | NodePreemptionRequested
 """What others say of a Node while it stays."""
 Stages = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
 """The stages of a preemption."""
@@ -119,6 +131,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, _new(message, booting=True))
         case CWNodeRegistered() | CWNodeDeletionRequestSuccess() | NodeKept():
             return _seen(state, message)
+        case NodePreemptionRequested():
+            return _seen(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
         case NodePreempted() | PreemptionPending():
@@ -129,7 +143,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _ended(state, node_key(org, cluster, node))
         case PreemptionFailed(node_key=key):
             return replace(state, work=state.work.failed(key, context.time))
-        case PreemptNode():
+        case PreemptNode() | AcknowledgePreemption():
             return state
         case _:
             assert_never(message)
@@ -152,6 +166,8 @@ def _seen(state: State, event: Seen) -> State:
         case NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
+        case NodePreemptionRequested():
+            node = replace(node, requested=True) if node else None
         case _:
             assert_never(event)
     return state if node is None else _stored(state, event.node_key, node)
@@ -173,6 +189,9 @@ def _reached(state: State, event: Stages, context: Context) -> State:
             node = replace(node, reached=Stage.OVER)
         case _:
             assert_never(event)
+    if isinstance(event, PreemptionInProgress | PreemptionOverdue) and node.pending_since:
+        figures = state.figures.reached(node.reached, node.pending_since, context.time)
+        state = replace(state, figures=figures)
     return _stored(state, event.node_key, node)
 
 
@@ -190,6 +209,8 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> Stat
     if node is None:
         return state
     state = replace(state, nodes=state.nodes.delete(node.key))
+    if isinstance(event, CWNodeDeleted) and event.lost:
+        state = replace(state, figures=replace(state.figures, lost=state.figures.lost + event.lost))
     if isinstance(event, CWNodeDeleted) and is_announced(node, event):
         state = replace(state, departed=state.departed.set(node.assignment, node))
     return _in_step(state, node.key)

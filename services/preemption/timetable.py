@@ -1,15 +1,9 @@
-"""The timetable of a preemption: warned, drained after two minutes, gone after seven at most.
+"""The timetable of a preemption: warned, drained after two minutes, gone after seven at most."""
 
-The seven minutes are those of https://docs.coreweave.com/platform/capacity-plans/spot-node-pools.
-"""
-
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import IntEnum
 
-DRAIN_AFTER = timedelta(minutes=2)
-"""How long after the warning the drain begins."""
-GONE_AFTER = timedelta(minutes=7)
-"""How long after the warning the Node is gone, drained or not."""
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
 
 class Stage(IntEnum):

@@ -258,6 +258,26 @@ def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
     assert missing == (1, "", 'error: node "nosuch": not found in demo/demo\n')
 
 
+def test_a_node_is_cordoned_drained_and_rebooted(nodepool: Nodepool) -> None:
+    selector = "compute.coreweave.com/node-pool=training"
+    node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]
+    name = node.removeprefix("node/")
+
+    assert nodepool("cordon", name, "--reason", "a fan is loud") == (0, f"{node} cordoned\n", "")
+    shown = nodepool("get", node, "--no-headers").out
+    assert re.split(r"\s{2,}", shown)[:2] == [name, "Ready,SchedulingDisabled"]
+    assert "cordonReason: a fan is loud" in nodepool("describe", node).out
+    drained = nodepool("drain", node, "--timeout", "30s")
+    assert drained == (0, f"{node} cordoned\n{node} drained\n", "")
+    assert nodepool("reboot", "node", name) == (0, f"{node} reboot pending\n", "")
+    nodepool("wait", node, "--for", "jsonpath={.status.reboots}=1", "--timeout", "30s")
+    assert nodepool("uncordon", name) == (0, f"{node} uncordoned\n", "")
+    assert nodepool("uncordon", name).out == f"{node} unchanged\n"
+    refused = nodepool("cordon", name, "--reason", "a,b")
+    assert refused.code == 1
+    assert refused.err.startswith(f'error: node "{name}": reason: must have no commas')
+
+
 def test_a_node_is_locked_and_unlocked(nodepool: Nodepool) -> None:
     selector = "compute.coreweave.com/node-pool=training"
     node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]

@@ -5,6 +5,8 @@ of https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.m
 """
 
 from nodepool.contract.events import NodePoolAutoscaled
+from nodepool.explanation.documents import facts
+from nodepool.explanation.sentence import explain
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -200,6 +202,15 @@ def test_the_pool_says_that_its_target_is_the_autoscalers_and_why(harness: Harne
         "targetNodes from 0 to 1: 1 Pod waits for 1 Node more"
     )
     assert "autoscaled" not in after["status"]
+
+
+def test_why_the_target_was_changed_is_a_fact_of_its_explanation(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+
+    world.create_pod("train", "a", gpus=8)
+
+    explanation = explain(facts(world.node_pool("train")))
+    assert "since the autoscaler changed targetNodes from 0 to 1" in explanation.sentence
 
 
 def test_an_autoscaler_that_was_away_does_what_is_right_when_it_is_back(

@@ -98,6 +98,16 @@ def test_machines_that_nodepools_wait_for_are_only_possibly_available(
     assert zones(world, find(world, (H100, 2)))[0] == f"{ZONE}: Limited availability, {YES}"
 
 
+def test_machines_that_are_held_back_do_not_count(harness: Harness) -> None:
+    harness.given_data_center(machines=3)
+    harness.reclaim(1)
+
+    both, all_three = find(harness, (H100, 2)), find(harness, (H100, 3))
+
+    assert zones(harness, both)[0] == f"{ZONE}: Likely available, {YES}"
+    assert f"{ZONE}: Not available, {YES}" in zones(harness, all_three)
+
+
 def test_a_query_reserves_nothing(harness: Harness) -> None:
     harness.given_data_center(machines=4)
     find(harness, (H100, 4))

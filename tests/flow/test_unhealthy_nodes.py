@@ -1,12 +1,21 @@
 """Unhealthy Nodes: cordoned, rebooted in place, or drained and replaced."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from support.constants import PREFER_IDLE
+from lifecycle.decide import service as lifecycle_service
+from lifecycle.gauges import gauges
+from lifecycle.options import Options
+from nodepool.contract.events import MachineBooted
+from support.constants import PREFER_IDLE, ZONE
 from support.harness import Harness
+from support.publishing import publish
+from support.services import services
 from support.world_harness import WorldHarness
+
+if TYPE_CHECKING:
+    from lifecycle.state import State
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
@@ -393,3 +402,207 @@ def test_a_scale_down_takes_an_unhealthy_node_first(harness: Harness) -> None:
     assert "CWNodeDeleted n1" in harness.events("train")
     assert harness.nodes("train") == ["n2", "n3"]
     assert machine_status(harness, "n1")["state"] == "Triage"
+
+
+# A verification comes before production.
+
+
+def standing(harness: Harness, node: str) -> tuple[str, str, list[str]]:
+    """State, reservation and taint of the reservation that a Node has."""
+    document = harness.node(node)
+    labels, taints = document["metadata"]["labels"], document["spec"]["taints"]
+    shown = [
+        f"{taint['value']}:{taint['effect']}"
+        for taint in cast("list[dict[str, str]]", taints)
+        if taint["key"] == "node.coreweave.cloud/reserved"
+    ]
+    state = labels["node.coreweave.cloud/state"]
+    return state, labels["node.coreweave.cloud/reserved"], shown
+
+
+def test_a_new_node_is_verified_before_production(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(2, verifySeconds=1_200)
+    world.start_recording()
+
+    world.apply("train", 1)
+    during = standing(world, "n1")
+    counts = world.node_counts("train")
+    world.pass_time(minutes=20)
+
+    assert during == ("test", "test", ["9f86d08188:NoExecute"])
+    assert counts == (1, 0, 1)
+    assert [text for text in world.messages("train") if " n1" in text] == [
+        "CWNodeAssigned n1",
+        "CWNodeRegistered n1",
+        "NodeUpdated n1 production",
+    ]
+    assert standing(world, "n1") == ("production", "acme", [])
+
+
+def test_a_node_that_does_not_pass_its_verification_is_replaced(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(3, verifySeconds=60)
+    world.break_machines("n1", fault="verification", cause="low bandwidth")
+    world.break_machines("n2", fault="hang")
+    world.start_recording()
+    world.apply("train", 2)
+
+    world.pass_time(minutes=121)
+
+    assert world.event_messages("train", "CWNodeDeleted") == [
+        "Node n1 is deleted: it did not pass its verification: low bandwidth",
+        "Node n2 is deleted: it was not verified within 120 minutes",
+    ]
+    assert world.nodes("train") == ["n3"]
+
+
+def test_a_node_is_verified_again_after_a_reboot(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(1, verifySeconds=60)
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.pass_time(minutes=1)
+    world.start_recording()
+
+    world.break_machines("n1", fault="nvlink")
+    during = standing(world, "n1")
+    world.pass_time(minutes=1)
+
+    assert during[:2] == ("production-powerreset", "production-powerreset")
+    assert world.messages("train") == [
+        "NodeUpdated n1 cordoned",
+        "CWNodeCordoned n1",
+        "CWDrainNode n1",
+        "NodeUpdated n1 rebooting",
+        "NodeUpdated n1 verifying",
+        "NodeUpdated n1 production",
+        "CWNodeUncordoned n1",
+    ]
+
+
+def test_a_node_that_is_verified_goes_at_once_when_it_is_to_leave(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(1, verifySeconds=600)
+    world.apply("train", 1)
+    world.start_recording()
+
+    world.scale("train", 0)
+
+    assert "CWDrainNode n1" not in world.events("train")
+    assert world.nodes() == []
+
+
+# What a Node is reserved for.
+
+
+def test_a_reservation_changes_once_nothing_runs_there(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1")
+
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    labels = harness.node("n1")["metadata"]["labels"]
+    pending = labels["node.coreweave.cloud/reserved"], is_cordoned(harness, "n1")
+    harness.stop_pod("n1")
+
+    assert labels["node.coreweave.cloud/reserved-desired"] == "control-plane"
+    assert pending == ("acme", True)
+    assert standing(harness, "n1")[1] == "control-plane"
+    assert "node.coreweave.cloud/reserved-desired" not in harness.node("n1")["metadata"]["labels"]
+    assert not is_cordoned(harness, "n1")
+
+
+def test_a_reservation_can_be_taken_back(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    assert standing(harness, "n1")[1] == "acme"
+
+
+# Machines fail by themselves, and are repaired.
+
+
+def test_machines_fail_at_their_rate_and_always_at_the_same_times() -> None:
+    def failures(seed: int) -> list[str]:
+        world = WorldHarness()
+        world.given_cluster()
+        world.given_quota(100)
+        world.given_machines(20, failuresPerDay=1, seed=seed)
+        world.apply("train", 20)
+        world.start_recording()
+        world.pass_time(minutes=1_440)
+        return [text for text in world.timed_events("train") if "CWNodeCordoned" in text]
+
+    assert failures(1) == failures(1)
+    assert failures(1) != failures(2)
+    assert 5 < len(failures(1)) < 20
+
+
+def test_a_machine_in_triage_is_repaired_by_itself(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(1, repairSeconds=3_600)
+    world.apply("train", 1, lifecycle=EVICTING)
+    states = []
+    for _ in range(3):
+        world.break_machines("n1", fault="disk")
+        states.append(machine_status(world, "n1")["state"])
+        world.pass_time(minutes=30)
+        states.append(machine_status(world, "n1")["state"])
+        world.pass_time(minutes=30)
+        states.append(machine_status(world, "n1")["state"])
+
+    world.repair_machines("n1")
+
+    assert states == [
+        *("Triage", "Debug", "Assigned"),
+        *("Triage", "Debug", "Assigned"),
+        *("Triage", "Rma", "Rma"),
+    ]
+    assert world.nodes("train") == ["n1"]
+
+
+# Settings.
+
+
+def test_both_names_of_a_failed_registration_are_said_where_a_setting_asks_for_it() -> None:
+    world = WorldHarness(
+        *(each for each in services() if each.name != "lifecycle"),
+        lifecycle_service(Options(registration_failed_event=True, reserved_taint=True)),
+    )
+    world.given_data_center()
+    world.break_machines("n1", fault="boot")
+
+    world.apply("train", 1)
+
+    failed = "registration of Node n1 failed: the machine did not boot"
+    assert world.event_messages("train", "CWNodeRegistrationFailed") == [failed]
+    assert world.event_messages("train", "CWRegistrationFailedEvent") == [failed]
+    assert standing(world, "n2") == ("production", "acme", ["822b33ad87:NoExecute"])
+    assert world.replay_differs() == []
+
+
+# What cannot follow is counted.
+
+
+def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=60)
+    world.apply("train", 1)
+
+    refused = world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=1)
+    late = MachineBooted(zone=ZONE, machine=world.machine_name("n1"), assignment=1)
+    publish(world.world, late)
+    world.run_until_idle()
+
+    assert world.outcomes(refused) == [
+        f"Invalid node: {world.machine_name('n1')} has not joined its cluster yet; wait until it"
+        " has"
+    ]
+    assert list(gauges(cast("State", world.world.state("lifecycle")))) == [
+        ("nodepool_refused_node_moves", {"phase": "booting", "message": "RebootNode"}, 1.0),
+        ("nodepool_refused_node_moves", {"phase": "production", "message": "MachineBooted"}, 1.0),
+    ]
+    assert world.nodes("train") == ["n1"]

@@ -4,6 +4,7 @@ ORG, CLUSTER = "acme", "prod"
 ZONE, WEST = "US-EAST-04A", "US-WEST-04A"
 H100 = "gd-8xh100ib-i128"
 A100 = "gd-8xa100-i128"
+L40 = "gd-8xl40-i128"
 PREFER_IDLE = {"scaleDownStrategy": "PreferIdle"}
 """The `lifecycle` of a NodePool that may lose Nodes on which Pods run."""
 RACK = "node.coreweave.cloud/rack"

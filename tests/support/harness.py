@@ -164,6 +164,11 @@ class Harness(EventLog, ReadModel):
         """Preempts a spot Node."""
         return self.send("PreemptNode", pool_path(pool), {"node": self.machine_name(node)})
 
+    def acknowledge(self, pool: str, node: str) -> str:
+        """Ends the warning of a Node that is being preempted."""
+        content = {"node": self.machine_name(node)}
+        return self.send("AcknowledgePreemption", pool_path(pool), content)
+
     def command_node(self, name: str, pool: str, node: str, **fields: object) -> str:
         """Sends a command about a Node; `fields` are further fields of it."""
         return self.send(name, pool_path(pool), {"node": self.machine_name(node), **fields})
@@ -177,6 +182,16 @@ class Harness(EventLog, ReadModel):
         return self.command_node("UnlockNode", pool, node, job=job)
 
     # Commands to machines.
+
+    def reclaim(self, count: int, instance_type: str = H100, *, zone: str = ZONE) -> str:
+        """Holds machines back."""
+        content = {"instanceType": instance_type, "count": count}
+        return self.send("ReclaimCapacity", zone_path(zone), content)
+
+    def give_back(self, count: int, instance_type: str = H100, *, zone: str = ZONE) -> str:
+        """Gives machines back that are held back."""
+        content = {"instanceType": instance_type, "count": count}
+        return self.send("ReturnCapacity", zone_path(zone), content)
 
     def run_pod(self, node: str, pod: str = "job", /, **fields: object) -> None:
         """Starts a Pod on a Node; `fields` are further fields of the Pod."""

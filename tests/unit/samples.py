@@ -37,6 +37,7 @@ from nodepool.contract.commands import (
     UncordonNode,
 )
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
+from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.conditions import Capacity, Quota, Validated
 from nodepool.contract.events import (
     AllocationFailed,
@@ -46,6 +47,8 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CapacityFound,
+    CapacityReclaimed,
+    CapacityReclaimFailed,
     ClusterRegistered,
     CommandAccepted,
     CommandRefused,
@@ -80,7 +83,10 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineBroken,
     MachineFailed,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
+    MachineStateChanged,
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
@@ -92,6 +98,7 @@ from nodepool.contract.events import (
     NodePoolUpdateFailed,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeTemplateChanged,
@@ -125,6 +132,7 @@ from nodepool.contract.model import (
     SchedulingPriority,
     Taint,
 )
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
 
 M = TypeVar("M", bound=Message)
@@ -729,6 +737,49 @@ SAMPLES: tuple[Message, ...] = (
         pods=(Pod(name="worker-0", gpus=8, terminating=True),),
         lock=41,
     ),
+    CWNodeDeleted(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        uid="train.1",
+        registered=True,
+        removal=RemovalReason.PREEMPTED,
+        lost=2,
+        message="Node g3779b1 is deleted",
+    ),
+    AcknowledgePreemption(**OF, node=MACHINE),
+    ReclaimCapacity(zone=ZONE, instance_type=KIND, count=2),
+    ReturnCapacity(zone=ZONE, instance_type=KIND, count=1),
+    CapacityReclaimed(zone=ZONE, instance_type=KIND, count=2),
+    CapacityReclaimFailed(
+        zone=ZONE,
+        instance_type=KIND,
+        message="internal error while reclaiming machines: KeyError: 'g3779b1'",
+    ),
+    MachineReclaimed(zone=ZONE, machine=MACHINE, instance_type=KIND),
+    MachineReturned(zone=ZONE, machine=MACHINE, instance_type=KIND),
+    NodePreemptionRequested(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        cause="DefaultPoolShort",
+        beneficiary="acme/prod/infer",
+    ),
+    CapacityChecked(
+        **OF,
+        uid="train.1",
+        generation=3,
+        granted=4,
+        reason=Capacity.PARTIAL,
+        wanted=3,
+        available=1,
+        since=NOON,
+        message="1 of 3 wanted Nodes can be had now; 2 spot Nodes are being preempted for it",
+        preempted=2,
+    ),
+    MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
 )
 
 

@@ -799,6 +799,8 @@ def test_an_offering_counts_its_machines_by_what_they_do() -> None:
         "free": 2,
         "assigned": 0,
         "triage": 0,
+        "reclaimed": 0,
+        "toReclaim": 0,
         "resourceVersion": "7",
     }
 

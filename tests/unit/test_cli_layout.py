@@ -101,9 +101,11 @@ def test_quotas_show_what_is_left_and_never_less_than_nothing() -> None:
 
 
 def test_capacity_shows_the_machines_by_where_they_are() -> None:
-    capacity = {"zone": "Z", "instanceType": "t", "free": 1, "assigned": 2, "triage": 3}
+    counts = {"free": 1, "assigned": 2, "triage": 3, "reclaimed": 4}
 
-    assert row(CAPACITY, capacity, NOW, wide=True) == ["Z", "t", "1", "2", "3"]
+    shown = row(CAPACITY, {"zone": "Z", "instanceType": "t", **counts}, NOW, wide=True)
+
+    assert shown == ["Z", "t", "1", "2", "3", "4"]
 
 
 def test_a_watched_column_never_becomes_narrower() -> None:

@@ -335,6 +335,20 @@ def test_what_is_under_way_is_said_where_nothing_blocks(
     assert [cause.title for cause in causes(pool(2, checks=checks))] == [title]
 
 
+def test_the_sentence_says_that_the_autoscaler_set_the_target_and_why() -> None:
+    why = "targetNodes from 2 to 3: 1 Pod waits for 1 Node more"
+
+    explanation = explain(pool(3, current=3, autoscaled=why, autoscaled_position=70))
+
+    assert explanation.sentence == (
+        f"NodePool train wants 3 Nodes of {H100} in {ZONE} since the autoscaler changed {why}, and"
+        " has them; nothing blocks it."
+    )
+    wanted = explanation.document()["wanted"]
+    assert isinstance(wanted, dict)
+    assert wanted["autoscaled"] == {"message": why, "logPosition": 70}
+
+
 def test_an_explanation_is_a_json_object_with_the_positions_that_prove_it() -> None:
     facts = pool(2, in_progress=2, nodes=(NodeFacts("g1", 60, NOON, registered=False),))
 

@@ -2,7 +2,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from nodepool.contract import commands, events
+from nodepool.contract import commands, events, messages
 from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.messages import Envelope, Event, Message, Outcome, envelope_of
 from nodepool.contract.subjects import address_of, filter_of, subject_of
@@ -19,7 +19,7 @@ def message_classes() -> dict[str, type[Message]]:
         for name, item in vars(module).items()
         if isinstance(item, type)
         and issubclass(item, Message)
-        and item.__module__.startswith(module.__name__)
+        and item.__module__ != messages.__name__
         and not item.__subclasses__()
     }
 

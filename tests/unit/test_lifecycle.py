@@ -10,6 +10,7 @@ from lifecycle.changes import changed
 from lifecycle.decide import SERVICE, service
 from lifecycle.node import USUALLY, Node, Workload
 from lifecycle.node_events import listed
+from lifecycle.options import Options
 from lifecycle.state import BOOT_MAX, State
 from lifecycle.template import NodeTemplate, Standing, first, following, labels, taints
 from nodepool.contract.conditions import Validated
@@ -619,7 +620,8 @@ def test_the_timetable_of_a_preemption_replaces_the_deadline_of_a_removal() -> N
 
 def test_the_deadline_of_a_removal_is_that_of_the_replica_that_published_it() -> None:
     # given two replicas with deadlines of five minutes and of one, and a Node that is cordoned
-    story, other = Story(service(timedelta(minutes=5))), Story(service(timedelta(minutes=1)))
+    story = Story(service(Options(timedelta(minutes=5))))
+    other = Story(service(Options(timedelta(minutes=1))))
     for each in (story, other):
         each.given_nodes("n1")
         each.hears(requested("n1"))

@@ -77,6 +77,8 @@ def test_every_setting_can_be_set(ca_file: Path) -> None:
         "NODEPOOL_STOP_WITH_PARENT": "yes",
         "NODEPOOL_DEPRECATED_CONDITIONS": "show",
         "NODEPOOL_ANSWER_MINUTES": "5",
+        "NODEPOOL_REGISTRATION_FAILED_EVENT": "on",
+        "NODEPOOL_RESERVED_TAINT": "on",
         "NODEPOOL_CA_FILE": str(ca_file),
     }
 
@@ -95,6 +97,8 @@ def test_every_setting_can_be_set(ca_file: Path) -> None:
         stop_with_parent="yes",
         deprecated_conditions="show",
         answer_minutes=5,
+        registration_failed_event="on",
+        reserved_taint="on",
         ca_file=str(ca_file),
     )
     assert len(environment) == len(Settings.__slots__)

@@ -20,7 +20,7 @@ from nodepool.engine.world import Log
 from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
-from support.constants import A100
+from support.constants import A100, L40
 from support.paths import zone_path
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
@@ -84,6 +84,7 @@ def busy_world() -> WorldHarness:
         world.pass_time(minutes=2)
         patch.setattr("validator.objects.verdict", None)
         world.apply("unchecked", 1)
+    given_reclaim(world)
     world.apply("scaled", 0, autoscaling=True, minNodes=0, maxNodes=2)
     world.create_pod("scaled", "worker")
     world.scale("scaled", 1)
@@ -96,6 +97,15 @@ def busy_world() -> WorldHarness:
     world.apply("acme/racks/nvl", 18, GB200)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
+
+
+def given_reclaim(world: WorldHarness) -> None:
+    """A NodePool for which a spot Node is preempted, and machines of a type that are held back."""
+    world.given_quota(9, L40)
+    world.given_machines(2, L40)
+    world.apply("cheap", 1, L40, computeClass="spot")
+    world.reclaim(1, L40)
+    world.apply("dear", 1, L40)
 
 
 def restored(folded: Folded[S]) -> Folded[S]:

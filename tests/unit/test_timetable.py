@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preemption.timetable import DRAIN_AFTER, GONE_AFTER, Stage, next_moment, stage
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
+from preemption.timetable import Stage, next_moment, stage
 
 WARNED = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 TICK = timedelta(microseconds=1)

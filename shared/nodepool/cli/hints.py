@@ -10,8 +10,6 @@ VERBS = {
     "run": "'nodepool fleet run-pod' starts a Pod on a simulated Node",
     "expose": "there are NodePools here and no Services",
     "autoscale": "set spec.autoscaling, spec.minNodes and spec.maxNodes with 'nodepool edit'",
-    "cordon": "a Node is cordoned by the control plane alone; 'nodepool preempt' takes back a"
-    " spot Node",
     "taint": "set spec.nodeTaints of the NodePool with 'nodepool edit'",
     "top": "each service serves its metrics on /metrics; 'nodepool get capacity' counts machines",
     "capacity": "'nodepool find capacity' ranks zones, and 'nodepool get capacity' counts machines",
@@ -31,12 +29,11 @@ VERBS = {
     "history": "the log keeps every change; 'nodepool events --for nodepool/NAME' shows them",
     "undo": "apply the earlier manifest again",
     "pause": "use 'nodepool scale' or 'nodepool edit'; a target is followed at once",
-    "restart": "Nodes are not restarted; 'nodepool preempt' takes back a spot Node",
+    "restart": "'nodepool reboot' reboots a Node",
 }
 _POD_VERBS = ("exec", "attach", "cp", "port-forward", "debug", "proxy")
 VERBS |= dict.fromkeys(_POD_VERBS, "use kubectl for the Pods of a cluster; there are none here")
 VERBS["resume"] = VERBS["pause"]
-VERBS |= dict.fromkeys(("uncordon", "drain"), VERBS["cordon"])
 _ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
 _ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"
 _SERVER_SIDE = "every change is made by the server; leave it out"

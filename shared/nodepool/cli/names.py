@@ -69,13 +69,15 @@ MACHINE = Kind("machines", "machine", "Machine", "ma", "cell", "machines")
 ZONE = Kind("zones", "zone", "Zone", "zo", "cell")
 INSTANCE_TYPE = Kind("instancetypes", "instancetype", "InstanceType", "it", "cell")
 EVENT = Kind("events", "event", "Event", "ev", "cluster")
-KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT)
+PREEMPTION = Kind("preemptions", "preemption", "Preemption", "pr", "cluster")
+KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT, PREEMPTION)
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 """What `all` stands for."""
 WITH_EVENTS = (NODEPOOL, NODE)
 """The types whose objects have events."""
 ELSEWHERE = {
-    NODE: "a Node changes with its NodePool, and 'nodepool preempt' takes back a spot Node",
+    NODE: "a Node changes with its NodePool; 'nodepool cordon', 'drain', 'reboot' and 'preempt'"
+    " act on one",
     QUOTA: "'nodepool set quota' sets one and 'nodepool delete quota' unsets it",
     CAPACITY: "'nodepool fleet add' adds machines",
 }

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cli.documents import Document, field, text
 from nodepool.cli.event_table import counted, event_document, occurred_once
-from nodepool.cli.names import EVENT, INSTANCE_TYPE, KINDS, NODE, NODEPOOL, ZONE, Kind
+from nodepool.cli.names import (
+    EVENT,
+    INSTANCE_TYPE,
+    KINDS,
+    NODE,
+    NODEPOOL,
+    PREEMPTION,
+    ZONE,
+    Kind,
+)
+from nodepool.cli.preemption_table import preemption_document
 
 if TYPE_CHECKING:
     from nodepool.client import Object, ReadingClient
 
 EVENTS_KEPT = timedelta(hours=1)
 """How old an event may be; Kubernetes deletes its events after this time."""
+PREEMPTIONS_KEPT = timedelta(days=7)
+"""How old a preemption may be that is listed, unless a user says otherwise."""
 WATCHED = tuple(kind for kind in KINDS if kind.stored_in is not None or kind is EVENT)
 """The types whose changes can be read."""
 COUNTS = ("free", "assigned", "triage")
@@ -38,11 +50,19 @@ class EndOfList(NamedTuple):
 
 
 async def read(
-    client: "ReadingClient", kind: Kind, names: Sequence[str] = (), *, everywhere: bool = False
+    client: "ReadingClient",
+    kind: Kind,
+    names: Sequence[str] = (),
+    *,
+    everywhere: bool = False,
+    back: timedelta | None = None,
 ) -> list[Item]:
-    """The objects of a type in the order of their keys; some types only those with these names."""
+    """The objects of a type in the order of their keys; some types only those with these names.
+
+    back: how far to look back for events or preemptions; None for an hour, or seven days.
+    """
     if kind.stored_in is None:
-        documents = await _computed(client, kind)
+        documents = await _computed(client, kind, back)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
     if kind in (NODEPOOL, NODE) and names and not everywhere:
         named = [(name, await client.get(kind.bucket, name)) for name in names]
@@ -95,9 +115,12 @@ async def _new_events(
             yield Item(text(document, "metadata", "name"), document)
 
 
-async def _computed(client: "ReadingClient", kind: Kind) -> list[Document]:
+async def _computed(client: "ReadingClient", kind: Kind, back: timedelta | None) -> list[Document]:
+    if kind is PREEMPTION:
+        since = datetime.now(UTC) - (back or PREEMPTIONS_KEPT)
+        return [preemption_document(each) for each in await client.preemptions(since=since)]
     if kind is EVENT:
-        since = datetime.now(UTC) - EVENTS_KEPT
+        since = datetime.now(UTC) - (back or EVENTS_KEPT)
         events = [event async for event in client.events(since=since)]
         return [event_document(event) for event in counted(events)]
     capacities = [each.document or {} for each in await client.list("capacity")]

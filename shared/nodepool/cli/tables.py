@@ -16,10 +16,12 @@ from nodepool.cli.names import (
     MACHINE,
     NODE,
     NODEPOOL,
+    PREEMPTION,
     QUOTA,
     ZONE,
     Kind,
 )
+from nodepool.cli.preemption_table import after, lateness
 from nodepool.cli.terminal import RED, YELLOW, coloured, screen
 from nodepool.cli.times import age
 
@@ -88,7 +90,9 @@ def _target(document: Document) -> str:
 
 
 def _node_status(document: Document) -> str:
-    ready = condition(document, "CWRegistered", "status") == "True"
+    is_up = condition(document, "Ready", "status") in ("", "True")
+    is_up = is_up and field(document, "status", "phase") != "rebooting"
+    ready = is_up and condition(document, "CWRegistered", "status") == "True"
     cordoned = field(document, "spec", "unschedulable") is True
     return ("Ready" if ready else "NotReady") + (",SchedulingDisabled" if cordoned else "")
 
@@ -157,6 +161,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("FREE", _at("free")),
         Column("ASSIGNED", _at("assigned")),
         Column("TRIAGE", _at("triage")),
+        Column("RECLAIMED", _at("reclaimed")),
     ),
     CLUSTER: (
         _NAME,
@@ -192,6 +197,18 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("RACK SIZE", _at("spec", "rackSize"), wide=True),
         Column("SUPERCHIP", _flag("spec", "superchip"), wide=True),
         Column("ZONES", _listed("spec", "zones"), wide=True),
+    ),
+    PREEMPTION: (
+        Column("NODE", _at("spec", "node")),
+        Column("NODEPOOL", _at("spec", "nodePool")),
+        Column("PHASE", _at("status", "phase")),
+        Column("CAUSE", _at("spec", "cause")),
+        Column("FOR", _at("spec", "beneficiary")),
+        Column("WARNED", _at("status", "pending")),
+        Column("DRAINED AFTER", lambda document: after(document, "inProgress")),
+        Column("GONE AFTER", lambda document: after(document, "deleted")),
+        Column("LATE BY", lateness),
+        Column("PODS LOST", _at("status", "lostPods")),
     ),
     EVENT: (
         Column(LAST_SEEN, _at("lastTimestamp")),

@@ -25,7 +25,7 @@ _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
 _PLAIN = ("kind", "org", "zone", "instanceType", "resourceVersion")
 _ROOTS = {
     QUOTA: (*_PLAIN, "limit", "used"),
-    CAPACITY: (*_PLAIN, "free", "assigned", "triage"),
+    CAPACITY: (*_PLAIN, "free", "assigned", "triage", "reclaimed", "toReclaim"),
     EVENT: ("metadata", "involvedObject", "reason", "message", "type", "count", "source"),
 }
 """The fields at the top of an object, for the types whose objects differ from the others."""

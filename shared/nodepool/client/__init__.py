@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from nodepool.client.events import ObjectEvent
     from nodepool.client.outcomes import Outcome
+    from nodepool.client.preemptions import Preemption
     from nodepool.client.read_model import Document, Listed, Object
     from nodepool.client.reading import ReadingClient
     from nodepool.contract.buckets import Bucket
@@ -38,6 +39,7 @@ __all__ = [
     "Object",
     "ObjectEvent",
     "Outcome",
+    "Preemption",
     "ReadingClient",
     "Refused",
     "Released",
@@ -54,6 +56,7 @@ _MODULES = {
     "Object": "nodepool.client.read_model",
     "ObjectEvent": "nodepool.client.events",
     "Outcome": "nodepool.client.outcomes",
+    "Preemption": "nodepool.client.preemptions",
     "ReadingClient": "nodepool.client.reading",
 }
 """Where the names above are; those that are missing are in `nodepool.client.errors`."""

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from typing import Final, TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
 
@@ -33,14 +33,25 @@ from nodepool.contract.commands import (
     SetQuota,
     StopPod,
 )
+from nodepool.contract.commands_spot import AcknowledgePreemption, ReclaimCapacity, ReturnCapacity
 from nodepool.contract.decode import explain
 from nodepool.contract.events import CapacityFound, CommandAccepted
 from nodepool.contract.messages import Command, PoolFields
 from nodepool.contract.pods import Pod
 from nodepool.nats.streams import STREAM
 
+C = TypeVar("C", bound=Command)
 WINDOW: Final = 256
 """How many commands are in flight at a time by default."""
+
+
+class Simulated(TypedDict, total=False):
+    """How simulated machines fail and recover: fields of the command `AddMachines`."""
+
+    verify_seconds: float
+    failures_per_day: float
+    repair_seconds: float
+    seed: int
 
 
 class Commands(Session):
@@ -69,7 +80,10 @@ class Commands(Session):
         """
         return await self.send(
             ScaleNodePool(
-                **self._of(pool), target_nodes=target, resource_version=version, dry_run=dry_run
+                **self.fields_of(pool),
+                target_nodes=target,
+                resource_version=version,
+                dry_run=dry_run,
             )
         )
 
@@ -81,12 +95,29 @@ class Commands(Session):
         With `version` it is refused if the NodePool has changed since that resourceVersion.
         """
         return await self.send(
-            DeleteNodePool(**self._of(pool), resource_version=version, dry_run=dry_run)
+            DeleteNodePool(**self.fields_of(pool), resource_version=version, dry_run=dry_run)
         )
 
     async def preempt(self, pool: str, node: str) -> CommandAccepted:
         """Begins the preemption of a spot Node, which is removed within seven minutes."""
-        return await self.send(PreemptNode(**self._of(pool), node=node))
+        return await self.send(PreemptNode(**self.fields_of(pool), node=node))
+
+    async def acknowledge_preemption(self, pool: str, node: str) -> CommandAccepted:
+        """Ends the warning of a preempted Node: its drain begins now, and it goes when drained."""
+        return await self.send(AcknowledgePreemption(**self.fields_of(pool), node=node))
+
+    async def reclaim_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
+        """Holds so many more machines back: free ones first, then those of spot Nodes.
+
+        Those Nodes are preempted; no NodePool is given the machines before `return_capacity`.
+        """
+        fields = {"zone": zone, "instance_type": instance_type, "count": count}
+        return await self.send(_checked(ReclaimCapacity, fields))
+
+    async def return_capacity(self, zone: str, instance_type: str, count: int) -> CommandAccepted:
+        """Gives so many of the machines back that `reclaim_capacity` holds back."""
+        fields = {"zone": zone, "instance_type": instance_type, "count": count}
+        return await self.send(_checked(ReturnCapacity, fields))
 
     async def set_quota(self, zone: str, instance_type: str, limit: int) -> CommandAccepted:
         """Sets how many Nodes of a type the organisation may hold in a zone."""
@@ -104,11 +135,7 @@ class Commands(Session):
         selections: instance types, each once, with the number of Nodes. Nothing is reserved.
         """
         items = [{"instanceType": name, "count": count} for name, count in selections]
-        try:
-            query = FindCapacity.model_validate({"org": self.org, "selections": items})
-        except ValidationError as error:
-            field, cause = explain(error, FindCapacity)
-            raise Refused(field, "Invalid", cause) from None
+        query = _checked(FindCapacity, {"org": self.org, "selections": items})
         async with self._sender([query], CapacityFound) as sender:
             found = await sender.send(query)
         if isinstance(found, Refused | NoOutcome):
@@ -128,10 +155,12 @@ class Commands(Session):
         boot_seconds: float = 0,
         labels: Mapping[str, str] | None = None,
         in_racks: bool = False,
+        **simulated: Unpack[Simulated],
     ) -> CommandAccepted:
         """Adds at most `MACHINES_MAX` simulated machines to a zone, with these topology labels.
 
-        With `in_racks` each rack of them gets an NVLink domain of its own.
+        With `in_racks` each rack of them gets an NVLink domain of its own. The rest is as in the
+        command `AddMachines`.
         """
         return await self.send(
             AddMachines(
@@ -141,13 +170,14 @@ class Commands(Session):
                 labels=dict(labels or {}),
                 boot_seconds=boot_seconds,
                 in_racks=in_racks,
+                **simulated,
             )
         )
 
     async def break_machine(
         self, zone: str, machine: str, fault: MachineFault, *, times: int = 1, cause: str = ""
     ) -> CommandAccepted:
-        """Makes a simulated machine fail the next `times` times that it boots."""
+        """Makes a simulated machine fail: a Node at once where it can, else when it boots next."""
         return await self.send(
             BreakMachine(zone=zone, machine=machine, fault=fault, times=times, cause=cause)
         )
@@ -166,18 +196,18 @@ class Commands(Session):
 
     async def create_pod(self, pool: str, pod: Pod) -> CommandAccepted:
         """Creates a Pod that waits until a simulated Node of a NodePool has room for it."""
-        return await self.send(CreatePod(**self._of(pool), pod=pod))
+        return await self.send(CreatePod(**self.fields_of(pool), pod=pod))
 
     async def delete_pod(
         self, pool: str, name: str, *, grace_s: int | None = None
     ) -> CommandAccepted:
         """Deletes a Pod that `create_pod` created, after its own grace period or this one."""
-        return await self.send(DeletePod(**self._of(pool), name=name, grace_s=grace_s))
+        return await self.send(DeletePod(**self.fields_of(pool), name=name, grace_s=grace_s))
 
     def addressed(self, manifest: ApplyNodePool | Manifest) -> ApplyNodePool:
         """A manifest as a command for this client's organisation and cluster."""
         command = manifest.command if isinstance(manifest, Manifest) else manifest
-        return command.model_copy(update=dict(self._of(command.metadata.name)))
+        return command.model_copy(update=dict(self.fields_of(command.metadata.name)))
 
     async def send(self, command: Command) -> CommandAccepted:
         """Sends any command and returns its acceptance."""
@@ -234,8 +264,18 @@ class Commands(Session):
             finally:
                 listening.cancel()
 
-    def _of(self, pool: str) -> PoolFields:
+    def fields_of(self, pool: str) -> PoolFields:
+        """The identity of a NodePool of this client's cluster, as the fields of a command."""
         return {"org": self.org, "cluster": self.cluster, "pool": pool}
+
+
+def _checked(kind: type[C], fields: Mapping[str, object]) -> C:
+    """A command of these fields; raises `Refused` where one of them cannot be."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        field, cause = explain(error, kind)
+        raise Refused(field, "Invalid", cause) from None
 
 
 def _apply_command(manifest: ApplyNodePool | Document | str) -> ApplyNodePool:

@@ -13,6 +13,7 @@ from nodepool.nats.streams import STREAM
 
 if TYPE_CHECKING:
     from nodepool.client.events import ObjectEvent
+    from nodepool.client.preemptions import Preemption
 
 
 class EventStream(Session):
@@ -45,6 +46,22 @@ class EventStream(Session):
                     for event in object_events(entry):
                         if regards(event, pool, node) and (since is None or event.time >= since):
                             yield event
+
+    async def preemptions(self, *, since: datetime) -> "list[Preemption]":
+        """The preemptions of the cluster's Nodes that began at or after a time, oldest first.
+
+        Of more than `PREEMPTIONS_MAX`, the newest.
+        """
+        from nodepool.client.preemptions import KINDS, Preemptions
+
+        path = f"{self.org}.{self.cluster}.*"
+        filters = [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
+        start = await self._position_at(since)
+        found = Preemptions()
+        async with self._reader(STREAM, filters, start=start) as reader:
+            while reader.pending:
+                found.read(await self._read(reader, endless=False))
+        return [each for each in found.all() if each.began >= since]
 
     async def newest_position(self) -> int:
         """The position of the newest message in the log; 0 while there is none."""

@@ -24,7 +24,7 @@ class Locks(Commands):
         Raises `Released` where the lock was released before that, and `TimedOut` after `timeout_s`
         seconds; the lock then stays pending. None waits without limit.
         """
-        command = LockNode(**self._of(pool), node=node, job=job)
+        command = LockNode(**self.fields_of(pool), node=node, job=job)
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -44,7 +44,7 @@ class Locks(Commands):
 
     async def unlock_node(self, pool: str, node: str, job: str) -> CommandAccepted:
         """Releases the lock of a Node, or ends the wait for it; without one nothing changes."""
-        return await self.send(UnlockNode(**self._of(pool), node=node, job=job))
+        return await self.send(UnlockNode(**self.fields_of(pool), node=node, job=job))
 
 
 async def _end(reader: Reader, number: int) -> NodeLockChanged:

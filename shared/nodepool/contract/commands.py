@@ -7,24 +7,17 @@ from pydantic import Field
 
 from nodepool.contract.availability import CapacitySelections
 from nodepool.contract.commands_slurm import LockNode, UnlockNode  # noqa: F401  # As all below.
+from nodepool.contract.commands_spot import (  # noqa: F401  # As all below.
+    AcknowledgePreemption,
+    ReclaimCapacity,
+    ReturnCapacity,
+)
+from nodepool.contract.health import NodeFault
 from nodepool.contract.messages import Command, OfCluster, OfMachine, OfOrg, OfPool, OfZone
 from nodepool.contract.model import API_VERSION, KIND, Count, ManifestMetadata, NodePoolSpec
 from nodepool.contract.pods import Pod, Seconds
 
-MachineFault = Literal[
-    "boot",
-    "registration",
-    "silence",
-    "hang",
-    "verification",
-    "xid",
-    "nvlink",
-    "gpu-lost",
-    "disk",
-    "kernel-deadlock",
-    "link-flap",
-    "kubelet",
-]
+MachineFault = Literal["boot", "registration", "silence", "hang", "verification", NodeFault]
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
 has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
 pass its verification. The others come while it is a Node; `contract.health` says what they are."""

@@ -124,3 +124,15 @@ def is_problem(type: str, status: ConditionStatus) -> bool:  # Of a condition.
     """Whether a condition of this type and status makes its Node unhealthy."""
     cause = BY_TYPE.get(type)
     return cause is not None and cause.status == status
+
+
+def causes_table() -> str:
+    """What makes a Node unhealthy as a page in Markdown shows it."""
+    lines = [
+        "| Fault of a simulated machine | Condition | Reason | What cures it |",
+        "| --- | --- | --- | --- |",
+    ]
+    for fault, cause in CAUSES.items():
+        condition = f"`{cause.type}` {cause.status}"
+        lines.append(f"| `{fault}` | {condition} | `{cause.reason}` | {cause.remedy.value} |")
+    return "\n".join(lines)

@@ -19,6 +19,7 @@ SERVICE_LABEL = "nodepool_service"
 UNKNOWN = "unknown"
 """The value of the label `message` for every name that the service has no class for."""
 GAUGES = {
+    "nodepool_refused_node_moves": "Messages that asked a Node for a move that cannot follow.",
     "nodepool_target_nodes": "Nodes that a NodePool should have.",
     "nodepool_current_nodes": "Nodes of a NodePool registered and not deleted.",
     "nodepool_in_progress_nodes": "Nodes of a NodePool assigned and not yet registered.",
@@ -26,6 +27,10 @@ GAUGES = {
     "nodepool_quota_limit_nodes": "Nodes an organisation may hold; absent where no limit is set.",
     "nodepool_quota_used_nodes": "Nodes an organisation is granted.",
     "nodepool_machines": "Machines by what they are doing.",
+    "nodepool_preemption_stages": "Stages of preemptions that came at their moment or after it.",
+    "nodepool_preemption_late_stages": "Those that came more than a second after their moment.",
+    "nodepool_preemption_lateness_seconds": "How late the last stage of a preemption was.",
+    "nodepool_preemption_lost_pods": "Pods that ran on when the time of a preemption was over.",
 }
 """The help texts of the gauges that a service's state may show, by name."""
 AGE_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)

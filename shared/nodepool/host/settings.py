@@ -10,6 +10,7 @@ from nodepool.nats.addresses import address_fault, without_password
 PREFIX = "NODEPOOL_"
 Traces = Literal["off", "console", "otlp"]
 Shown = Literal["hide", "show"]
+Switch = Literal["off", "on"]
 
 
 class SettingsError(Exception):
@@ -34,6 +35,9 @@ class Settings:
     stop_with_parent: if not empty, the service stops when its standard input is closed.
     deprecated_conditions: whether status shows the conditions that others have replaced as well.
     answer_minutes: how many minutes a machine has to answer a cordon or a drain.
+    registration_failed_event: whether `CWRegistrationFailedEvent` is said beside
+        `CWNodeRegistrationFailed`.
+    reserved_taint: whether Nodes in production have the taint of their reservation as well.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -46,6 +50,8 @@ class Settings:
     stop_with_parent: str = ""
     deprecated_conditions: Shown = "hide"
     answer_minutes: int = 30
+    registration_failed_event: Switch = "off"
+    reserved_taint: Switch = "off"
     ca_file: str = ""
 
     def shown(self) -> Mapping[str, str | int]:
@@ -67,6 +73,8 @@ _CHOICES = {
     "traces": get_args(Traces),
     "log_level": ("debug", "info", "warning", "error"),
     "deprecated_conditions": get_args(Shown),
+    "registration_failed_event": get_args(Switch),
+    "reserved_taint": get_args(Switch),
 }
 OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE"})
 """Settings of the command line and of `nodepool up`, which a service ignores; and the variable that

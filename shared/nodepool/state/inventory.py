@@ -5,25 +5,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from immutables import Map
 
 from nodepool.contract.affinity import Affinity, machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
-from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, MachineAdded
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineAdded,
+    MachineReclaimed,
+    MachineRepaired,
+    MachineReturned,
+)
 from nodepool.contract.keys import MachineKey, OfferingKey, offering_key
 from nodepool.state.label_index import LabelIndex
 from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts, deliveries, domain_of
 
+MachineChanged = MachineAdded | MachineRepaired | MachineReclaimed | MachineReturned
+"""The messages about a machine that is no Node."""
 TRIAGE = "triage"
 """The holder of a machine that is out of service."""
+RECLAIMED = "reclaimed"
+"""The holder of a machine that an operator holds back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; `holder` is a NodePool's key, `TRIAGE`, or empty for a free one.
+    """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
 
     `assignment` is the number of its last stay in a NodePool.
     """
@@ -63,6 +74,8 @@ class _Shelf(NamedTuple):
 class Inventory:
     """All machines; and the free ones of each offering, in the order in which they became free.
 
+    reclaimed: those that are held back, in the order in which they were reclaimed.
+
     Those of a type that comes in racks are also kept by their NVLink domain, in `racks`.
 
     It remembers what was computed of its free machines, so an affinity is evaluated once for as
@@ -72,6 +85,21 @@ class Inventory:
     machines: Map[MachineKey, Machine] = Map()
     free: Map[OfferingKey, Queue[MachineKey]] = Map()
     racks: Map[OfferingKey, Map[str, Queue[MachineKey]]] = Map()
+    reclaimed: Map[OfferingKey, Queue[MachineKey]] = Map()
+
+    def changed(self, event: MachineChanged) -> "Inventory":
+        """The inventory after a message about a machine that is no Node."""
+        match event:
+            case MachineAdded():
+                return self.add(event)
+            case MachineRepaired(machine_key=key):
+                return self.repair(key)
+            case MachineReclaimed(machine_key=key):
+                return self.reclaim(key)
+            case MachineReturned(machine_key=key):
+                return self.give_back(key)
+            case _:
+                assert_never(event)
 
     def add(self, event: MachineAdded) -> "Inventory":
         """The inventory with a new machine, free; one that is known already stays as it is."""
@@ -101,6 +129,22 @@ class Inventory:
             return self
         return self._with(key, replace(machine, holder=""))
 
+    def reclaim(self, key: MachineKey) -> "Inventory":
+        """The inventory with this free machine held back."""
+        machine = self.machines[key]
+        assert not machine.holder, f"{key} is held by {machine.holder}, and cannot be reclaimed"
+        queue: Queue[MachineKey] = self.reclaimed.get(machine.offering, Queue())
+        after = self._with(key, replace(machine, holder=RECLAIMED))
+        return replace(after, reclaimed=after.reclaimed.set(machine.offering, queue.put(key)))
+
+    def give_back(self, key: MachineKey) -> "Inventory":
+        """The inventory with this machine free again, which was held back."""
+        machine = self.machines[key]
+        assert machine.holder == RECLAIMED, f"{key} is not held back"
+        queue = self.reclaimed[machine.offering].drop(key)
+        after = self._with(key, replace(machine, holder=""))
+        return replace(after, reclaimed=after.reclaimed.set(machine.offering, queue))
+
     def _leave(self, key: MachineKey, assignment: int, holder: str) -> "Inventory":
         machine = self.machines.get(key)
         if machine is None or machine.assignment != assignment or not machine.holder:
@@ -112,7 +156,7 @@ class Inventory:
         queue = queue.drop(key) if machine.holder else queue.put(key)
         racks = self._in_rack(key, machine) if machine.comes_in_racks else self.racks
         free = self.free.set(machine.offering, queue)
-        return Inventory(self.machines.set(key, machine), free, racks)
+        return Inventory(self.machines.set(key, machine), free, racks, self.reclaimed)
 
     def _in_rack(
         self, key: MachineKey, machine: Machine
@@ -129,6 +173,10 @@ class Inventory:
     def count(self, offering: OfferingKey) -> int:
         """How many machines of an offering are free."""
         return len(self.free.get(offering, ()))
+
+    def reclaimed_count(self, offering: OfferingKey) -> int:
+        """How many machines of an offering are held back."""
+        return len(self.reclaimed.get(offering, ()))
 
     def shelf(self, offering: OfferingKey) -> "FreeMachines":
         """The free machines of an offering, to be shared out."""

@@ -14,6 +14,7 @@ from nodepool.contract.messages import Command, Envelope, Event, Message
 from nodepool.contract.subjects import address_of
 from support.audit import (
     assignment,
+    autoscaling,
     commits,
     machines,
     node_pools,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     machines.check,
     nodes.check,
     preemption.check,
+    autoscaling.check,
     racks.check,
 )
 """Each rule handles the events that concern it and ignores the others."""

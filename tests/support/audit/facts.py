@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from nodepool.contract.events import CapacityChecked, NodePoolValidated, QuotaChecked
 from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.contract.model import NodePhase, NodePoolSpec
+from nodepool.contract.pods import Pod
 
 T = TypeVar("T")
 Offering = tuple[str, str]
@@ -66,6 +67,10 @@ class History(Generic[T]):
         count = bisect_right(self._positions, position)
         return self._values[count - 1] if count else None
 
+    def entries(self) -> Iterator[tuple[int, T]]:
+        """Every value with its position, in order."""
+        return zip(self._positions, self._values, strict=True)
+
     def since(self, position: int) -> list[T]:
         """The last value stated up to a position, and every later one."""
         return self._values[max(0, bisect_right(self._positions, position) - 1) :]
@@ -104,6 +109,7 @@ class Pool:
     deleting_since: the position at which its deletion began.
     given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
+    waiting: its Pods that wait for a Node.
     """
 
     key: str
@@ -118,6 +124,7 @@ class Pool:
     deleting_since: int | None = None
     given_back: bool = False
     emptied: bool = False
+    waiting: dict[str, Pod] = field(default_factory=dict)
 
     @property
     def spec(self) -> NodePoolSpec:
@@ -210,6 +217,7 @@ class Facts:
     limits: how many Nodes a ledger may have.
     outcomes: the outcome of each command, by path, name and id.
     times: when each entry was stored, by position.
+    advice: the targets that the autoscaler has said, by uid and generation.
     """
 
     def __init__(self) -> None:
@@ -220,6 +228,7 @@ class Facts:
         self.limits: dict[Ledger, int] = {}
         self.outcomes: dict[tuple[str, str, str], str] = {}
         self.times: dict[int, datetime] = {}
+        self.advice: dict[tuple[str, int], set[int]] = {}
 
     def pool_at(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""

@@ -18,7 +18,7 @@ from nodepool.contract.commands import (
     ScaleNodePool,
     SetQuota,
 )
-from nodepool.contract.events import CommandAccepted, CWNodePoolDeleted
+from nodepool.contract.events import CommandAccepted, CWNodePoolDeleted, NodePoolValidated
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from nodepool.contract.satisfiable import satisfiable
@@ -79,6 +79,8 @@ def expected(history: History) -> Expected:
         event = stored.message
         if isinstance(event, CWNodePoolDeleted):
             result.pools.pop(event.key, None)
+        if isinstance(event, NodePoolValidated) and stored.cause not in commands:
+            _autoscaled(result.pools[event.key], event)
         if not isinstance(event, CommandAccepted) or event.dry_run:
             continue
         identity = (event.path, event.command, stored.id)
@@ -106,6 +108,12 @@ def _accepted(result: Expected, command: Message) -> None:
             _changed(pool, pool.spec.model_copy(update=target))
         case DeleteNodePool():
             result.pools[command.key].deleting = True
+
+
+def _autoscaled(pool: Desired, event: NodePoolValidated) -> None:
+    """A target that no command has set; the audit checks that the autoscaler had it."""
+    if event.autoscaled and event.spec.target != pool.spec.target:
+        _changed(pool, pool.spec.model_copy(update={"target_nodes": event.spec.target}))
 
 
 def _applied(result: Expected, command: ApplyNodePool) -> None:

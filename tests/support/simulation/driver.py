@@ -18,6 +18,7 @@ from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.services import services
 from support.simulation.attacker import Attacker
+from support.simulation.autoscaling import Autoscaling
 from support.simulation.bounded import bounded
 from support.simulation.bugs import Bugs
 from support.simulation.customers import Customers
@@ -69,6 +70,7 @@ class Simulation:
         facts = self.auditor.facts
         self.machines = Machines(self.random, facts, self.sender, profile)
         self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
+        self.autoscaling = Autoscaling(self.random, facts, self.sender)
         self.attacker = Attacker(
             Random(f"{self.seed} attacks"),
             self.world,
@@ -163,6 +165,9 @@ class Simulation:
             "resend": self.sender.resend,
             "send_malformed": self._send_malformed,
             "bug": lambda: self.bugs.change(self.auditor.facts),
+            "autoscale": self.autoscaling.autoscale,
+            "request_pod": self.autoscaling.request_pod,
+            "withdraw_pod": self.autoscaling.withdraw_pod,
             "want_racks": machines.racks.want,
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,

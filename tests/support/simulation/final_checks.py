@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from nodepool.contract.model import NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
+from support.audit import autoscaling
 from support.audit.facts import TRIAGE, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
@@ -37,6 +38,7 @@ class FinalChecks:
         self._nodes_add_up()
         self._machines_add_up()
         self._quotas_add_up()
+        self._pods_have_nodes()
         self._racks_are_cordoned()
         self._all_is_as_computed()
         self._replay_is_the_same()
@@ -116,6 +118,10 @@ class FinalChecks:
             for ledger in reserving | set(self.facts.limits)
         }
         _compare("quotas", shown, counted)
+
+    def _pods_have_nodes(self) -> None:
+        for fault in autoscaling.faults(self.facts):
+            raise Violation(fault)
 
     def _racks_are_cordoned(self) -> None:
         """The Nodes of a rack are cordoned where more than two machines of it are in triage."""

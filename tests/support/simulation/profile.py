@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
-from nodepool.contract.commands import MachineFault
 from nodepool.engine.bounds import OUTPUTS_MAX
 
 ACTIONS: Mapping[str, int] = {
@@ -32,6 +30,9 @@ ACTIONS: Mapping[str, int] = {
     "resend": 9,
     "send_malformed": 3,
     "bug": 4,
+    "autoscale": 0,
+    "request_pod": 0,
+    "withdraw_pod": 0,
     "want_racks": 0,
     "add_racks": 0,
     "break_rack": 0,
@@ -69,7 +70,7 @@ class Profile:
     racks: bool = False
     domains: bool = False
     outputs_max: int = OUTPUTS_MAX
-    faults: tuple[str, ...] = get_args(MachineFault)
+    faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
     attacks: float = 0.0
     hurries: float = 0.0
@@ -141,6 +142,30 @@ SMALL_STEPS = Profile(
     outputs_max=12,
 )
 """NodePools that lose and get more Nodes than one step may name."""
+AUTOSCALED = Profile(
+    autoscaled=True,
+    faults=("boot", "registration"),
+    machines=14,
+    limits=(6, 12, 14),
+    actions={
+        "autoscale": 30,
+        "request_pod": 70,
+        "withdraw_pod": 70,
+        "apply": 6,
+        "scale": 4,
+        "scale_down_and_up": 1,
+        "down_and_up": 0,
+        "batch": 2,
+        "delete": 1,
+        "retaint": 0,
+        "change_limit": 2,
+        "run_pod": 4,
+        "stop_pod": 8,
+        "preempt": 5,
+        "bug": 1,
+    },
+)
+"""NodePools follow Pods that wait and Nodes that are idle."""
 
 
 ATTACKS = 0.01
@@ -160,5 +185,13 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    often = {3: CROWDED, 5: SPOT, 7: FAILING, 8: CROWDED, 9: rare[seed // 10 % 4]}
+    recent = {0: AUTOSCALED, 1: NVLINK}
+    often = {
+        3: CROWDED,
+        4: recent[seed // 10 % 2],
+        5: SPOT,
+        7: FAILING,
+        8: CROWDED,
+        9: rare[seed // 10 % 4],
+    }
     return often.get(seed % 10, ORDINARY)

@@ -1,6 +1,6 @@
 """`nodepool fleet`: commands to the simulated data centre."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -12,11 +12,26 @@ from nodepool.cli.settings import Group, Settings
 if TYPE_CHECKING:
     from nodepool.client import Client, MachineFault
 
-FAULTS = click.Choice(["boot", "registration", "silence", "hang"])
-FAULT_HELP = (
-    "How it fails: it does not boot, is refused at registration, never reports its boot, or joins"
-    " and reports nothing more; a Node hangs at once."
+FAULTS = click.Choice(
+    [
+        *("boot", "registration", "silence", "hang", "verification"),
+        *("xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"),
+    ]
 )
+FAULT_HELP = (
+    "How it fails: it does not boot, is refused at registration, never reports its boot, joins"
+    " and reports nothing more (a Node hangs at once), or does not pass its verification; the"
+    " others come while it is a Node, at once where it is one."
+)
+
+
+class Simulated(TypedDict):
+    """How simulated machines fail and recover, by the names of the options."""
+
+    verify_seconds: float
+    failures_per_day: float
+    repair_seconds: float
+    seed: int
 
 
 @click.group(cls=Group)
@@ -53,6 +68,28 @@ def _labels(_: click.Context, option: click.Parameter, values: tuple[str, ...]) 
     help="How long each machine takes to boot.",
 )
 @click.option(
+    "--verify-seconds",
+    type=click.FloatRange(0, 3_600),
+    default=0,
+    metavar="S",
+    help="How long each is verified after a boot.",
+)
+@click.option(
+    "--failures-per-day",
+    type=click.FloatRange(0, 1_000),
+    default=0,
+    metavar="N",
+    help="How often each fails while it is a Node, on average.",
+)
+@click.option(
+    "--repair-seconds",
+    type=click.FloatRange(0, 2_592_000),
+    default=0,
+    metavar="S",
+    help="How long each is in triage until it is free again; 0 for ever.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", hidden=True)
+@click.option(
     "--label",
     multiple=True,
     callback=_labels,
@@ -68,6 +105,7 @@ def add(
     racks: int | None,
     boot_seconds: float,
     label: dict[str, str],
+    **simulated: Unpack[Simulated],
 ) -> int:
     """Add machines of a type to a zone."""
     if (count is None) is (racks is None):
@@ -88,6 +126,7 @@ def add(
                 boot_seconds=boot_seconds,
                 labels=label,
                 in_racks=racks is not None,
+                **simulated,
             )
         print_text(f"zone/{zone} {total} {instance_type} added")
 
@@ -103,14 +142,14 @@ def add(
     default=1,
     show_default=True,
     metavar="N",
-    help="How many boots fail.",
+    help="How often it fails; 0 ends it.",
 )
 @click.option("--cause", default="", metavar="TEXT", help="The reason that it reports.")
 @click.pass_obj
 def break_(
     settings: Settings, machine: tuple[str, str], fault: "MachineFault", times: int, cause: str
 ) -> int:
-    """Make a machine fail the next time it boots."""
+    """Make a machine fail: a Node at once where it can, else when it boots next."""
 
     async def work(client: "Client") -> None:
         await client.break_machine(*machine, fault, times=times, cause=cause)

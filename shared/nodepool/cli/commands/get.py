@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
@@ -11,13 +12,14 @@ from nodepool.cli.changes import Changes
 from nodepool.cli.errors import DONE
 from nodepool.cli.formats import Format
 from nodepool.cli.missing import check_place, report_missing
-from nodepool.cli.names import KINDS, NODEPOOL, Selection
+from nodepool.cli.names import EVENT, KINDS, NODEPOOL, PREEMPTION, Selection
 from nodepool.cli.options import (
     Files,
     files_options,
     format_option,
     no_headers_option,
     objects_argument,
+    seconds,
     selected,
 )
 from nodepool.cli.output import print_note, print_text
@@ -34,6 +36,8 @@ SELECTOR_HELP = (
 )
 FIELDS_HELP = "Show only objects with these fields: metadata.name=NAME, spec.x!=VALUE, ..."
 FILES_HELP = "Show the NodePools that are named in these manifests."
+SINCE_HELP = "How far to look back for events (1h unless given) and preemptions (168h)."
+SINCE_MAX_S = 1e9
 EVERYWHERE_HELP = "Show the objects of all organisations and clusters."
 
 
@@ -53,6 +57,7 @@ class Options(TypedDict):
     no_headers: bool
     files: Files
     chunk_size: int
+    since: str
 
 
 @click.command(cls=Command)
@@ -76,6 +81,7 @@ class Options(TypedDict):
 @click.option("-w", "--watch", "watches", is_flag=True, help="After the list, print each change.")
 @click.option("--watch-only", is_flag=True, help="Print each change, and no list before.")
 @files_options(FILES_HELP)
+@click.option("--since", default="", metavar="DURATION", help=SINCE_HELP)
 @click.option("--chunk-size", type=int, default=500, hidden=True)
 @no_headers_option()
 @click.pass_obj
@@ -83,12 +89,16 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     """List objects.
 
     TYPE is nodepools (np), nodes (no), quotas (qt), capacities (cap), clusters (cl), machines
-    (ma), zones (zo), instancetypes (it), events (ev), or all. The NAME of a quota or capacity is
-    ZONE.INSTANCE_TYPE, or either part of it.
+    (ma), zones (zo), instancetypes (it), events (ev), preemptions (pr), or all. The NAME of a
+    quota or capacity is ZONE.INSTANCE_TYPE, or either part of it.
     """
     views = _views(selected(what, options["files"]), options)
+    back = _back(views, options["since"])
     if not (options["watches"] or options["watch_only"]):
-        return settings.read(lambda client: _get(client, views, ignore=options["ignore_not_found"]))
+        ignore = options["ignore_not_found"]
+        return settings.read(lambda client: _get(client, views, back, ignore=ignore))
+    if back is not None:
+        raise click.UsageError("--since: has no meaning with --watch; leave one of them out")
     if len(views) > 1:
         raise click.UsageError("--watch: shows objects of one type; name a single TYPE")
     if views[0].kind not in WATCHED:
@@ -97,6 +107,16 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
         raise click.UsageError("--sort-by: has no meaning with --watch; leave one of them out")
     changes = Changes(views[0], only_changes=options["watch_only"])
     return settings.read(lambda client: _watch(client, changes), patient=True)
+
+
+def _back(views: Sequence[View], since: str) -> timedelta | None:
+    """How far to look back; None where that is left to the type of object."""
+    if not since:
+        return None
+    for view in views:
+        if view.kind not in (EVENT, PREEMPTION):
+            raise click.UsageError(f"--since: {view.kind.plural} are those of now; leave it out")
+    return timedelta(seconds=min(seconds("--since", since), SINCE_MAX_S))
 
 
 def _views(selections: Sequence[Selection], options: Options) -> list[View]:
@@ -120,12 +140,14 @@ def _views(selections: Sequence[Selection], options: Options) -> list[View]:
     return views
 
 
-async def _get(client: "ReadingClient", views: Sequence[View], *, ignore: bool) -> int:
+async def _get(
+    client: "ReadingClient", views: Sequence[View], back: timedelta | None, *, ignore: bool
+) -> int:
     """Prints the objects of the views; `ignore`: whether a missing one is no error."""
     shown: list[tuple[View, list[Item]]] = []
     missing: list[tuple[View, list[str]]] = []
     for view in views:
-        existing = await read(client, view.kind, view.names, everywhere=view.everywhere)
+        existing = await read(client, view.kind, view.names, everywhere=view.everywhere, back=back)
         shown.append((view, view.chosen(existing)))
         missing.append((view, view.missing([item.document or {} for item in existing])))
     has_missing = any(names for _, names in missing)

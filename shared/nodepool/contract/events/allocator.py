@@ -1,11 +1,14 @@
 """What the allocator says: which machine joins a NodePool, and which Node leaves it."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
-from nodepool.contract.messages import Event, OfNode, OfPool
+from nodepool.contract.messages import Event, OfMachine, OfNode, OfPool, OfZone
 from nodepool.contract.model import ComputeClass, RemovalReason
+
+PreemptionCause = Literal["Reclaimed", "DefaultPoolShort"]
+"""Why a spot Node is taken back: for an operator, or for a `default` NodePool that is short."""
 
 
 class GrantAcknowledged(Event, OfPool):
@@ -151,3 +154,51 @@ class CWNodePoolNodesRequestFailed(KubernetesEvent):
 
     speaker: ClassVar[str] = "allocator"
     severity: ClassVar[Severity] = "Warning"
+
+
+class CapacityReclaimed(Event, OfZone):
+    """So many machines of a type are to be held back in a zone from now on; 0 for none."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    instance_type: str
+    count: int
+
+
+class CapacityReclaimFailed(Event, OfZone):
+    """The machines that are to be held back could not be chosen; this is tried again later."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    instance_type: str
+    message: str
+
+
+class MachineReclaimed(Event, OfMachine):
+    """A free machine is held back: no NodePool is given it."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    instance_type: str
+
+
+class MachineReturned(Event, OfMachine):
+    """A machine that was held back is free again."""
+
+    speaker: ClassVar[str] = "allocator"
+
+    instance_type: str
+
+
+class NodePreemptionRequested(Event, OfNode):
+    """A spot Node is to be taken back, as if `PreemptNode` had been sent.
+
+    cause: why.
+    beneficiary: the NodePool that is short, where it is of the same organisation; its key, such as
+        `acme/prod/train`. Of another one nothing is said.
+    """
+
+    speaker: ClassVar[str] = "allocator"
+
+    cause: PreemptionCause
+    beneficiary: str = ""

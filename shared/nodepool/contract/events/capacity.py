@@ -18,6 +18,7 @@ class CapacityChecked(Event, OfPool):
     available: how many of them it could have now.
     since: since when it waits; NodePools are served in this order.
     message: the message of the condition.
+    preempted: how many spot Nodes are being preempted for it.
     """
 
     speaker: ClassVar[str] = "capacity"
@@ -30,6 +31,7 @@ class CapacityChecked(Event, OfPool):
     available: int
     since: datetime
     message: str
+    preempted: int = 0
 
 
 class CapacityCheckFailed(Event, OfPool):

@@ -8,6 +8,7 @@ from pydantic import Field
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.messages import Event, OfMachine, OfPool
 from nodepool.contract.model import ConditionStatus
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.pods import Pod
 
 PodPhase = Literal["Pending", "Running", "Terminating", "Gone"]
@@ -47,6 +48,17 @@ class MachineBroken(Event, OfMachine):
     fault: MachineFault
     times: int
     cause: str = ""
+
+
+class MachineStateChanged(Event, OfMachine):
+    """A machine outside of any NodePool is in another state.
+
+    state: the new one.
+    """
+
+    speaker: ClassVar[str] = "fleet"
+
+    state: MachineState
 
 
 class MachineRepaired(Event, OfMachine):

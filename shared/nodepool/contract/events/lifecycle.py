@@ -217,6 +217,7 @@ class CWNodeDeleted(OfNode, KubernetesEvent):
     uid: the NodePool's.
     triage: whether the machine goes to triage, because it did not answer.
     removal: why the Node left; None where an older release said this.
+    lost: how many Pods still ran on it when the time of its preemption was over.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -225,6 +226,7 @@ class CWNodeDeleted(OfNode, KubernetesEvent):
     uid: str
     triage: bool = False
     removal: RemovalReason | None = None
+    lost: int = 0
 
 
 class CWNodePoolMetadata(KubernetesEvent):

@@ -1,0 +1,50 @@
+"""Where the machines of an offering come from beside those that are free: spot, and who leaves."""
+
+from dataclasses import dataclass, replace
+
+from immutables import Map
+
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What is known of an offering beside its free machines.
+
+    to_reclaim: how many of its machines are to be held back.
+    spot: the spot NodePools that are there.
+    returning: the machines of Nodes that leave for certain, of whatever class.
+    """
+
+    to_reclaim: int = 0
+    spot: Map[PoolKey, bool] = Map()
+    returning: Map[MachineKey, bool] = Map()
+
+    def with_pool(self, key: PoolKey) -> "Supply":
+        """The supply with a spot NodePool."""
+        return self if key in self.spot else replace(self, spot=self.spot.set(key, True))
+
+    def without_pool(self, key: PoolKey) -> "Supply":
+        """The supply without a spot NodePool, if there was one of this key."""
+        return replace(self, spot=self.spot.delete(key)) if key in self.spot else self
+
+    def with_machine(self, key: MachineKey, *, returns: bool) -> "Supply":
+        """The supply in which this machine comes back for certain, or does not."""
+        if returns is (key in self.returning):
+            return self
+        returning = self.returning
+        returning = returning.set(key, True) if returns else returning.delete(key)
+        return replace(self, returning=returning)
+
+
+Supplies = Map[OfferingKey, Supply]
+NONE = Supply()
+
+
+def put(supplies: Supplies, offering: OfferingKey, supply: Supply) -> Supplies:
+    """The supplies with this one; nothing is kept of an offering without any."""
+    if supply is supplies.get(offering, NONE):
+        return supplies
+    if supply != NONE:
+        return supplies.set(offering, supply)
+    return supplies.delete(offering) if offering in supplies else supplies

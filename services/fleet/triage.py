@@ -1,0 +1,55 @@
+"""What becomes of a machine in triage: it is repaired after a while, or goes back to its vendor."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from fleet.boot import powered_off
+from fleet.machine import Machine
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    MachineRepaired,
+    MachineStateChanged,
+)
+from nodepool.contract.keys import MachineKey, machine_parts
+from nodepool.contract.node_states import MachineState
+
+VISITS_MAX = 3
+"""A machine that comes to triage so often is returned to its vendor."""
+
+
+def left(
+    machine: Machine, event: CWNodeDeleted | CWNodeRegistrationFailed, now: datetime
+) -> Machine:
+    """The machine after a stay: free, or in triage, where its investigation may begin."""
+    machine = powered_off(machine)
+    if isinstance(event, CWNodeDeleted) and not event.triage:
+        return machine
+    moment = now + timedelta(seconds=machine.repair_s / 2) if machine.repair_s else None
+    visits = machine.visits + 1
+    return replace(machine, state=MachineState.TRIAGE, visits=visits, moves_at=moment)
+
+
+def moved(machine: Machine, state: MachineState, now: datetime) -> Machine:
+    """The machine in another state; one that is debugged is repaired after the rest of the time."""
+    is_debugged = state is MachineState.DEBUG
+    moment = now + timedelta(seconds=machine.repair_s / 2) if is_debugged else None
+    return replace(machine, state=state, moves_at=moment)
+
+
+def repaired(machine: Machine) -> Machine:
+    """The machine, free again; one that was returned to its vendor begins anew."""
+    visits = 0 if machine.state is MachineState.RMA else machine.visits
+    return replace(machine, state=MachineState.PRODUCTION, visits=visits, moves_at=None)
+
+
+def move(key: MachineKey, machine: Machine) -> Iterator[MachineStateChanged | MachineRepaired]:
+    """What follows in triage, once its time has come."""
+    zone, name = machine_parts(key)
+    if machine.state is MachineState.DEBUG:
+        yield MachineRepaired(zone=zone, machine=name)
+        return
+    is_hopeless = machine.visits >= VISITS_MAX
+    state = MachineState.RMA if is_hopeless else MachineState.DEBUG
+    yield MachineStateChanged(zone=zone, machine=name, state=state)

@@ -1,0 +1,58 @@
+"""What the lifecycle service can be told to do otherwise, and how that shows in what it says.
+
+An option changes what is said and never what is folded. So replicas with different options fold the
+same state: those of the one that stored a message count for it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from lifecycle.node import ANSWER_WITHIN
+from lifecycle.template import PRODUCTION, RESERVED, reserved_taint
+from nodepool.contract.events import (
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    CWRegistrationFailedEvent,
+    NodeUpdated,
+)
+from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.model import Taint
+
+E = TypeVar("E", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the lifecycle service.
+
+    answer_within: how long a machine has to answer a cordon or a drain.
+    registration_failed_event: whether `CWRegistrationFailedEvent` is said beside
+        `CWNodeRegistrationFailed`.
+    reserved_taint: whether Nodes in production have the taint of their reservation as well.
+    """
+
+    answer_within: timedelta = ANSWER_WITHIN
+    registration_failed_event: bool = False
+    reserved_taint: bool = False
+
+
+def with_options(event: E, options: Options) -> Iterator[E | CWRegistrationFailedEvent]:
+    """An event as it is said with these options, and what is said beside it."""
+    taints: tuple[Taint, ...] | None = None
+    if options.reserved_taint and isinstance(event, NodeUpdated | CWNodeRegistered):
+        taints = _tainted(event)
+    yield event if taints is None else event.model_copy(update={"taints": taints})
+    if options.registration_failed_event and isinstance(event, CWNodeRegistrationFailed):
+        yield CWRegistrationFailedEvent(
+            **pool_fields(event.key), node=event.node, message=event.message
+        )
+
+
+def _tainted(event: NodeUpdated | CWNodeRegistered) -> tuple[Taint, ...]:
+    """The taints of a Node in production with that of its reservation."""
+    if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
+        return event.taints
+    kind, *rest = event.taints
+    return (kind, reserved_taint(event.labels[RESERVED]), *rest)

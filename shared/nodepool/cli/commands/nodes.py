@@ -1,0 +1,165 @@
+"""`nodepool cordon`, `uncordon`, `drain` and `reboot`: what is asked for a Node."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import click
+
+from nodepool.cli.documents import Document, condition, field, labels
+from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.names import NODE, parse_required_names
+from nodepool.cli.options import objects_argument, seconds
+from nodepool.cli.output import print_text
+from nodepool.cli.settings import Command, Settings
+from nodepool.cli.tables import POOL_LABEL
+
+if TYPE_CHECKING:
+    from nodepool.client import Client, ReadingClient
+    from nodepool.contract.messages import Command as Message
+
+METAVAR = "NODE... | node NAME..."
+RESTARTING = ("rebooting", "verifying")
+Commands = Callable[["Client", str, str], "Message"]
+"""Makes the command about a Node, from its NodePool and its name."""
+
+
+def parse_nodes(words: Sequence[str]) -> list[str]:
+    """The names of Nodes in `NODE...`, `node NAME...` or `node/NAME...`."""
+    is_typed = words and ("/" in words[0] or words[0].lower() in NODE.spellings)
+    _, names = parse_required_names(words if is_typed or not words else ("node", *words), (NODE,))
+    return names
+
+
+@click.command(cls=Command)
+@objects_argument((NODE,), METAVAR)
+@click.option("--reason", default="AdminCordon", metavar="TEXT", help="The cause that is shown.")
+@click.pass_obj
+def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
+    """Cordon Nodes: nothing new is scheduled there."""
+
+    def command(client: "Client", pool: str, node: str) -> "Message":
+        from nodepool.contract.commands import CordonNode
+
+        return CordonNode(**client.fields_of(pool), node=node, reason=reason)
+
+    return settings.run(lambda client: _each(client, parse_nodes(what), command, "cordoned"))
+
+
+@click.command(cls=Command)
+@objects_argument((NODE,), METAVAR)
+@click.pass_obj
+def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
+    """Take back a cordon, a drain or a reboot that waits."""
+
+    def command(client: "Client", pool: str, node: str) -> "Message":
+        from nodepool.contract.commands import UncordonNode
+
+        return UncordonNode(**client.fields_of(pool), node=node)
+
+    return settings.run(lambda client: _each(client, parse_nodes(what), command, "uncordoned"))
+
+
+@click.command(cls=Command)
+@objects_argument((NODE,), METAVAR)
+@click.option("--force", is_flag=True, help="End also Pods that would block the drain.")
+@click.option("--reason", default="AdminDrain", metavar="TEXT", help="The cause that is shown.")
+@click.option(
+    "--timeout",
+    default="0s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to wait until nothing runs there; 0 for no limit.",
+)
+@click.pass_obj
+def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, timeout: str) -> int:
+    """Cordon Nodes and end what runs there; wait until that is done.
+
+    A Node that is unhealthy is then rebooted or replaced.
+    """
+    names, timeout_s = parse_nodes(what), seconds("--timeout", timeout) or None
+
+    def command(client: "Client", pool: str, node: str) -> "Message":
+        from nodepool.contract.commands import DrainNode
+
+        return DrainNode(**client.fields_of(pool), node=node, reason=reason, force=force)
+
+    async def work(client: "Client") -> int:
+        return await _each(client, names, command, "cordoned", timeout_s=timeout_s, waits=True)
+
+    return settings.run(work)
+
+
+@click.command(cls=Command)
+@objects_argument((NODE,), METAVAR)
+@click.option("--force", is_flag=True, help="Reset the power at once, whatever runs there.")
+@click.pass_obj
+def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
+    """Reboot Nodes in their NodePool, each once nothing runs there that blocks it."""
+
+    def command(client: "Client", pool: str, node: str) -> "Message":
+        from nodepool.contract.commands import RebootNode
+
+        return RebootNode(**client.fields_of(pool), node=node, force=force)
+
+    verb = "power reset" if force else "reboot pending"
+    return settings.run(lambda client: _each(client, parse_nodes(what), command, verb))
+
+
+async def _each(
+    client: "Client",
+    names: Sequence[str],
+    command: Commands,
+    verb: str,
+    *,
+    timeout_s: float | None = None,
+    waits: bool = False,
+) -> int:
+    """Sends the command about each Node and reports it; returns the exit code."""
+    from nodepool.client import ClientError
+
+    code = DONE
+    for name in names:
+        try:
+            document = await client.get("nodes", name)
+            if document is None:
+                raise CliError(f"not found in {client.org}/{client.cluster}")
+            pool = labels(document).get(POOL_LABEL, "")
+            outcome = await client.send(command(client, pool, name))
+            print_text(f"{NODE.full}/{name} {verb if outcome.result == 'done' else 'unchanged'}")
+            if waits:
+                await _drained(client, name, _reboots(document), timeout_s)
+                print_text(f"{NODE.full}/{name} drained")
+        except (ClientError, CliError) as error:
+            code = report(error, f'node "{name}"')
+    return code
+
+
+async def _drained(
+    client: "ReadingClient", name: str, reboots: int, timeout_s: float | None
+) -> None:
+    """Waits until nothing runs on a Node, or it is rebooted or gone."""
+    import asyncio
+
+    from nodepool.client.errors import TimedOut
+
+    work = ""
+    try:
+        async with asyncio.timeout(timeout_s), aclosing(client.follow("nodes", name)) as all:
+            async for document in all:
+                if document is None or _is_drained(document, reboots):
+                    return
+                work = condition(document, "CWActive", "message")
+    except TimeoutError:
+        raise TimedOut(f"timed out waiting for the drain: {work}") from None
+
+
+def _is_drained(document: Document, reboots: int) -> bool:
+    phase, active = field(document, "status", "phase"), condition(document, "CWActive", "status")
+    is_cordoned = phase == "cordoned" and active != "True"
+    return is_cordoned or phase in RESTARTING or _reboots(document) > reboots
+
+
+def _reboots(document: Document) -> int:
+    count = field(document, "status", "reboots")
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,140 @@
+"""The preemptions of a cluster's spot Nodes, put together from the messages of the log."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from nodepool.contract.decode import decode
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    NodePreempted,
+    NodePreemptionRequested,
+    PreemptionInProgress,
+    PreemptionPending,
+)
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope, Message, OfNode
+from nodepool.contract.subjects import address_of
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
+
+PREEMPTIONS_MAX: Final = 20_000
+"""How many preemptions are kept while the log is read: the newest."""
+REQUESTED: Final = "Requested"
+"""The cause of a preemption that a command has asked for."""
+Kind = (
+    type[NodePreemptionRequested]
+    | type[PreemptionPending]
+    | type[NodePreempted]
+    | type[PreemptionInProgress]
+    | type[CWNodeDeleted]
+)
+KINDS: Final[dict[str, Kind]] = {
+    kind.__name__: kind
+    for kind in (
+        NodePreemptionRequested,
+        PreemptionPending,
+        NodePreempted,
+        PreemptionInProgress,
+        CWNodeDeleted,
+    )
+}
+"""The messages that preemptions are made of, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The preemption of one Node.
+
+    node, pool: the Node, and its NodePool.
+    position: where in the log it began.
+    began: when it was warned; or when it was told to go at once, where it has no timetable.
+    has_timetable: whether it is warned first. A Node that boots or leaves already is not.
+    cause: `Requested`, `Reclaimed` or `DefaultPoolShort`.
+    beneficiary: the NodePool that was short, if it is of the same organisation.
+    drained: when its drain began; None before that.
+    gone: when it had left; None before that.
+    lost: how many of its Pods still ran when its time was over.
+    """
+
+    node: str
+    pool: str
+    position: int
+    began: datetime
+    has_timetable: bool = True
+    cause: str = REQUESTED
+    beneficiary: str = ""
+    drained: datetime | None = None
+    gone: datetime | None = None
+    lost: int = 0
+
+    @property
+    def drain_late(self) -> timedelta | None:
+        """How late the drain began; None before that, and where it was asked for earlier."""
+        return _late(self.began + DRAIN_AFTER, self.drained if self.has_timetable else None)
+
+    @property
+    def end_late(self) -> timedelta | None:
+        """How late it left; None before that, and where it left before the time was over."""
+        return _late(self.began + GONE_AFTER, self.gone if self.has_timetable else None)
+
+
+def _late(due: datetime, came: datetime | None) -> timedelta | None:
+    return came - due if came is not None and came >= due else None
+
+
+class Preemptions:
+    """Preemptions while the log is read, oldest first; of too many, the newest."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], Preemption] = {}
+        self._requests: dict[tuple[str, int], NodePreemptionRequested] = {}
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Takes messages in the order of the log; any other message changes nothing."""
+        for entry in entries:
+            address = address_of(entry.subject)
+            kind = KINDS.get(address.name) if address is not None else None
+            if kind is None:
+                continue
+            envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+            if isinstance(envelope, Envelope):
+                self._take(envelope.data, entry)
+
+    def all(self) -> list[Preemption]:
+        """The preemptions, in the order in which they began."""
+        return list(self._known.values())
+
+    def _take(self, event: Message, entry: Entry) -> None:
+        match event:
+            case NodePreemptionRequested():
+                self._requests[event.node, event.assignment] = event
+            case PreemptionPending(since=since):
+                self._begin(event, Preemption(event.node, event.pool, entry.position, since))
+            case NodePreempted():
+                begun = Preemption(event.node, event.pool, entry.position, entry.time)
+                self._begin(event, replace(begun, has_timetable=False))
+            case PreemptionInProgress():
+                known = self._known.get((event.node, event.assignment))
+                if known is not None:
+                    self._known[event.node, event.assignment] = replace(known, drained=entry.time)
+            case CWNodeDeleted(lost=lost):
+                self._requests.pop((event.node, event.assignment), None)
+                known = self._known.get((event.node, event.assignment))
+                if known is not None:
+                    gone = replace(known, gone=entry.time, lost=lost)
+                    self._known[event.node, event.assignment] = gone
+
+    def _begin(self, event: OfNode, preemption: Preemption) -> None:
+        """Takes a preemption, or the timetable of one that began without."""
+        key = (event.node, event.assignment)
+        request = self._requests.pop(key, None)
+        if request is not None:
+            beneficiary = request.beneficiary
+            preemption = replace(preemption, cause=request.cause, beneficiary=beneficiary)
+        elif key in self._known:
+            before = self._known.pop(key)
+            preemption = replace(preemption, cause=before.cause, beneficiary=before.beneficiary)
+        self._known[key] = preemption
+        if len(self._known) > PREEMPTIONS_MAX:
+            del self._known[next(iter(self._known))]

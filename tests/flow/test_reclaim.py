@@ -1,0 +1,248 @@
+"""An operator reclaims machines: they are held back from all NodePools until they are returned."""
+
+import pytest
+
+from support.constants import H100, ZONE
+from support.harness import Harness
+from support.services import NAMES
+from support.world_harness import WorldHarness
+
+
+def given_spot(world: Harness, nodes: int, machines: int) -> None:
+    """A spot NodePool of so many Nodes in a data center of so many machines; recording starts."""
+    world.given_data_center(machines=machines)
+    world.apply("cheap", nodes, computeClass="spot")
+    world.start_recording()
+
+
+def counts(world: Harness, kind: str = H100) -> tuple[object, object, object]:
+    """How many machines are free, assigned and reclaimed."""
+    item = world.documents("capacity")[f"{ZONE}/{kind}"]
+    return item["free"], item["assigned"], item["reclaimed"]
+
+
+def test_free_machines_are_reclaimed_first(harness: Harness) -> None:
+    given_spot(harness, 1, machines=3)
+
+    command = harness.reclaim(2)
+
+    assert harness.outcomes(command) == ["done"]
+    assert counts(harness) == (0, 1, 2)
+    assert harness.events("cheap") == []
+
+
+def test_a_reclaimed_machine_is_listed_and_belongs_to_no_pool(harness: Harness) -> None:
+    given_spot(harness, 1, machines=2)
+
+    harness.reclaim(1)
+
+    statuses = [str(document["status"]) for document in harness.documents("machines").values()]
+    assert "{'state': 'Reclaimed'}" in statuses
+
+
+def test_spot_nodes_are_preempted_for_the_rest_and_their_machines_held_back(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 3, machines=4)
+
+    world.reclaim(3)
+    at_once = counts(world)
+    world.pass_time(minutes=8)
+
+    assert at_once == (0, 3, 1)
+    assert counts(world) == (0, 1, 3)
+    assert world.nodes("cheap") == ["n1"]
+    assert world.timed_events("cheap")[:2] == [
+        "0:00 PreemptionPending n3",
+        "0:00 PreemptionPending n2",
+    ]
+
+
+def test_the_pool_that_lost_a_machine_does_not_take_it_again(world: WorldHarness) -> None:
+    given_spot(world, 2, machines=2)
+    world.reclaim(1)
+    world.pass_time(minutes=8)
+
+    world.scale("cheap", 5)
+    world.apply("train", 1)
+    world.pass_time(minutes=30)
+
+    assert counts(world) == (0, 1, 1)
+    assert world.nodes("cheap") == []
+    assert world.nodes("train") == ["n1"]
+
+
+def test_what_is_returned_goes_to_those_that_wait(world: WorldHarness) -> None:
+    given_spot(world, 2, machines=2)
+    world.reclaim(2)
+    world.pass_time(minutes=8)
+
+    some = world.give_back(1)
+    after_some = counts(world)
+    world.give_back(1)
+
+    assert world.outcomes(some) == ["done"]
+    assert after_some == (0, 1, 1)
+    assert counts(world) == (0, 2, 0)
+    assert world.node_counts("cheap") == (2, 0, 2)
+
+
+def test_what_is_returned_before_it_is_held_is_no_longer_waited_for(world: WorldHarness) -> None:
+    given_spot(world, 2, machines=2)
+    world.reclaim(2)
+    world.pass_time(minutes=1)
+
+    world.give_back(2)
+    world.pass_time(minutes=8)
+
+    # then the preemptions that had begun are carried out, and the NodePool refills
+    assert counts(world) == (0, 2, 0)
+    assert world.node_counts("cheap") == (2, 0, 2)
+
+
+def test_an_operator_comes_before_a_default_pool(world: WorldHarness) -> None:
+    given_spot(world, 1, machines=1)
+    world.apply("train", 1)
+
+    world.reclaim(1)
+    world.pass_time(minutes=8)
+
+    assert world.nodes() == []
+    assert counts(world) == (0, 0, 1)
+
+
+def test_a_booting_spot_node_is_reclaimed_at_once(world: WorldHarness) -> None:
+    world.given_data_center(machines=1, boot_s=600)
+    world.apply("cheap", 1, computeClass="spot")
+
+    world.reclaim(1)
+
+    assert counts(world) == (0, 0, 1)
+
+
+def test_a_machine_that_goes_to_triage_is_made_up_for(world: WorldHarness) -> None:
+    # given a Node that is to leave, whose machine does not answer
+    given_spot(world, 2, machines=2)
+    world.break_machines("n2", fault="hang")
+    world.scale("cheap", 1)
+
+    # when one is reclaimed, for which that would be enough
+    world.reclaim(1)
+    world.pass_time(minutes=29)
+    waiting = world.nodes("cheap")
+    world.pass_time(minutes=10)
+
+    # then another one goes once the first is given up
+    assert waiting == ["n1", "n2"]
+    assert counts(world) == (0, 0, 1)
+    assert world.nodes("cheap") == []
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, "Invalid count"),
+        (-1, "Invalid count"),
+        (
+            4,
+            f"Invalid count: 4 is more than the 3 machines of {H100} in {ZONE} that can be "
+            "reclaimed: 1 free and 2 spot Nodes",
+        ),
+    ],
+)
+def test_a_count_that_cannot_be_is_refused(harness: Harness, count: int, expected: str) -> None:
+    given_spot(harness, 2, machines=3)
+
+    command = harness.reclaim(count)
+
+    assert harness.outcomes(command)[0].startswith(expected)
+    assert counts(harness) == (1, 2, 0)
+    assert harness.events("cheap") == []
+
+
+def test_what_is_still_to_be_reclaimed_cannot_be_reclaimed_again(world: WorldHarness) -> None:
+    given_spot(world, 2, machines=2)
+    world.reclaim(1)
+
+    command = world.reclaim(2)
+
+    assert world.outcomes(command) == [
+        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} that can be reclaimed: "
+        "0 free and 2 spot Nodes, less 1 still to be reclaimed"
+    ]
+
+
+def test_nodes_of_default_pools_are_not_reclaimed(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+
+    command = world.reclaim(1)
+
+    assert world.outcomes(command)[0].startswith("Invalid count: 1 is more than the 0 machines")
+
+
+def test_an_unknown_type_or_zone_is_refused(world: WorldHarness) -> None:
+    world.given_data_center()
+
+    commands = [
+        world.reclaim(1, "gd-9xh100"),
+        world.reclaim(1, zone="MOON-01A"),
+        world.reclaim(1, "gd-4xgb200"),
+        world.give_back(1, "gd-9xh100"),
+    ]
+
+    outcomes = [world.outcomes(command)[0] for command in commands]
+    assert [text.partition(":")[0] for text in outcomes] == [
+        "Invalid instanceType",
+        "Invalid zone",
+        "Invalid instanceType",
+        "Invalid instanceType",
+    ]
+
+
+def test_more_than_is_held_back_cannot_be_returned(world: WorldHarness) -> None:
+    given_spot(world, 0, machines=2)
+    world.reclaim(1)
+
+    command = world.give_back(2)
+
+    assert world.outcomes(command) == [
+        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} held back"
+    ]
+    assert counts(world) == (1, 0, 1)
+
+
+def test_a_repeated_command_reclaims_once(world: WorldHarness) -> None:
+    given_spot(world, 0, machines=3)
+    command = world.reclaim(1)
+
+    world.resend(command)
+
+    assert counts(world) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_restart_in_between_changes_nothing(world: WorldHarness, name: str) -> None:
+    given_spot(world, 3, machines=4)
+    world.reclaim(3)
+    world.restart(name)
+    world.pass_time(minutes=1)
+
+    world.restart(name)
+    world.pass_time(minutes=8)
+    world.restart(name)
+    world.give_back(1)
+
+    assert counts(world) == (0, 2, 2)
+    assert sum("PreemptionPending" in line for line in world.events("cheap")) == 2
+
+
+def test_a_reclaim_of_more_than_one_decision_can_hold_is_completed(world: WorldHarness) -> None:
+    world.given_data_center(machines=1_200, quota=1_200)
+
+    world.reclaim(1_200)
+    all_held = counts(world)
+    world.give_back(1_200)
+
+    assert all_held == (0, 0, 1_200)
+    assert counts(world) == (1_200, 0, 0)

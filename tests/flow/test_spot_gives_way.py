@@ -1,0 +1,305 @@
+"""Spot Nodes give way: to `default` NodePools that are short, just as many as are needed."""
+
+import pytest
+
+from support.constants import A100, H100, PREFER_IDLE, RACK, ZONE
+from support.harness import Harness
+from support.services import NAMES
+from support.world_harness import WorldHarness
+
+
+def given_spot(world: Harness, nodes: int = 3, machines: int = 0) -> None:
+    """A spot NodePool of so many Nodes in a data center of so many machines; recording starts."""
+    world.given_data_center(machines=machines or nodes)
+    world.apply("cheap", nodes, computeClass="spot")
+    world.start_recording()
+
+
+def preempted(world: Harness, pool: str = "cheap") -> list[str]:
+    """The Nodes of a NodePool of which the preemption was announced since recording started."""
+    return [
+        line.removeprefix("PreemptionPending ")
+        for line in world.events(pool)
+        if line.startswith("PreemptionPending")
+    ]
+
+
+def test_as_many_spot_nodes_are_preempted_as_a_default_pool_lacks(world: WorldHarness) -> None:
+    given_spot(world, 3, machines=4)
+
+    world.apply("train", 3)
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n3", "n2"]
+    assert world.nodes("train") == ["n2", "n3", "n4"]
+    assert world.node_counts("cheap") == (3, 0, 1)
+
+
+def test_the_timetable_of_a_node_that_gives_way_is_the_documented_one(world: WorldHarness) -> None:
+    given_spot(world, 1)
+    world.run_pod("n1", graceS=3600)
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    assert world.timed_events("cheap")[:5] == [
+        "0:00 PreemptionPending n1",
+        "2:00 PreemptionInProgress n1",
+        "2:00 CWDrainNode n1",
+        "7:00 CWNodeDeleted n1",
+        "7:00 DeletedForPreemption n1",
+    ]
+    assert "7:00 CWNodeAssigned n1" in world.timed_events("train")
+
+
+def test_idle_nodes_go_before_active_ones_and_newer_ones_first(world: WorldHarness) -> None:
+    given_spot(world, 4)
+    world.run_pod("n4")
+
+    world.apply("train", 2)
+
+    assert preempted(world) == ["n3", "n2"]
+
+
+def test_nodes_of_the_pool_with_the_lowest_priority_go_first(world: WorldHarness) -> None:
+    # given an idle Node of a NodePool that matters more, and an active one of another
+    world.given_data_center(machines=2)
+    world.apply("dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+    world.apply("cheap", 1, computeClass="spot", schedulingPriority={"value": -5})
+    world.run_pod("n2")
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world, "dear") == []
+    assert preempted(world, "cheap") == ["n2"]
+
+
+def test_several_pools_at_once_are_served_in_the_order_in_which_they_wait(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 2)
+
+    with world.sent_together():
+        world.apply("first", 1)
+        world.apply("second", 1)
+        world.apply("urgent", 1, schedulingPriority={"value": 9})
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n2", "n1"]
+    assert len(world.nodes("urgent")) == 1
+    assert len(world.nodes("first")) == 1
+    assert world.nodes("second") == []
+
+
+def test_a_node_that_is_preempted_already_counts(world: WorldHarness) -> None:
+    given_spot(world, 3)
+    world.preempt("cheap", "n1")
+
+    world.apply("train", 1)
+
+    assert preempted(world) == ["n1"]
+
+
+def test_a_node_that_leaves_a_default_pool_counts(world: WorldHarness) -> None:
+    # given a Node that still drains
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n2", interruption="graceful", graceS=60)
+    world.delete("old")
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.pass_time(minutes=2)
+
+    assert preempted(world) == []
+    assert world.nodes("train") == ["n2"]
+
+
+def test_a_spot_node_whose_removal_waits_for_a_pod_goes_first(world: WorldHarness) -> None:
+    # given a scale-down that a Pod blocks
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1", graceS=60)
+    world.run_pod("n2", graceS=60)
+    world.scale("cheap", 1)
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.pass_time(minutes=2)
+
+    # then no other Node has to go, and the Pod blocks no longer
+    assert world.nodes("cheap") == ["n1"]
+    assert world.nodes("train") == ["n2"]
+    assert world.timed_events("cheap")[:2] == ["0:00 CWDrainNode n2", "1:00 CWNodeDeleted n2"]
+
+
+def test_a_booting_spot_node_gives_way_at_once(world: WorldHarness) -> None:
+    world.given_data_center(machines=1, boot_s=600)
+    world.apply("cheap", 1, computeClass="spot")
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert world.timed_events("cheap")[0] == "0:00 CWNodeDeleted n1"
+    assert "0:00 CWNodeAssigned n1" in world.timed_events("train")
+
+
+def test_only_nodes_that_fit_the_affinity_give_way(world: WorldHarness) -> None:
+    # given one Node in the rack that is wanted, and a newer one elsewhere
+    world.given_data_center(machines=0)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.given_machines(1, labels={RACK: "r2"})
+    world.apply("cheap", 2, computeClass="spot")
+    world.start_recording()
+
+    world.apply("train", 2, affinity=affinity_to_rack("r1"))
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n1"]
+    assert world.nodes("train") == ["n1"]
+    assert world.nodes("cheap") == ["n2"]
+
+
+def affinity_to_rack(rack: str) -> dict[str, object]:
+    """A node affinity that only machines of this rack satisfy."""
+    expression = {"key": RACK, "operator": "In", "values": [rack]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_spot_nodes_of_another_type_or_zone_stay(world: WorldHarness) -> None:
+    given_spot(world, 1)
+    world.given_quota(5, A100)
+
+    world.apply("train", 1, A100)
+
+    assert preempted(world) == []
+
+
+def test_a_spot_pool_that_is_short_takes_nothing_from_another(world: WorldHarness) -> None:
+    given_spot(world, 1)
+
+    world.apply("other", 1, computeClass="spot", schedulingPriority={"value": 9})
+
+    assert preempted(world) == []
+
+
+def test_a_pool_beyond_its_quota_takes_only_what_it_is_granted(world: WorldHarness) -> None:
+    world.given_data_center(machines=3, quota=4)
+    world.apply("cheap", 3, computeClass="spot")
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.scale("train", 3)
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n3"]
+    assert world.nodes("train") == ["n3"]
+
+
+def test_spot_nodes_of_another_organisation_give_way_too(world: WorldHarness) -> None:
+    given_spot(world, 1)
+    world.given_cluster("edge", org="globex")
+    world.given_quota(1, org="globex")
+
+    world.apply("globex/edge/train", 1)
+    world.pass_time(minutes=8)
+
+    assert world.nodes("globex/edge/train") == ["n1"]
+
+
+def test_a_preemption_that_has_begun_goes_on_when_the_pool_wants_less(world: WorldHarness) -> None:
+    given_spot(world, 2)
+    world.apply("train", 2)
+    world.pass_time(minutes=1)
+
+    world.scale("train", 1)
+    world.pass_time(minutes=8)
+
+    # then the spot NodePool refills by itself
+    assert len(world.nodes("train")) == 1
+    assert world.node_counts("cheap") == (2, 0, 1)
+
+
+def test_a_machine_that_fails_is_made_up_for_by_another(world: WorldHarness) -> None:
+    given_spot(world, 2)
+    world.break_machines("n2", fault="boot")
+
+    world.apply("train", 1)
+    world.pass_time(minutes=20)
+
+    assert preempted(world) == ["n2", "n1"]
+    assert world.nodes("train") == ["n1"]
+
+
+def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarness) -> None:
+    given_spot(world, 3)
+
+    world.apply("train", 2)
+    during = world.condition("train", "Capacity")
+    world.pass_time(minutes=8)
+    world.apply("more", 5)
+
+    assert during == (
+        f"False NoneAvailable: none of 2 wanted Nodes of {H100} can be had in {ZONE} now; "
+        "2 spot Nodes are being preempted for it"
+    )
+    assert world.condition("more", "Capacity") == (
+        f"False NoneAvailable: none of 5 wanted Nodes of {H100} can be had in {ZONE} now; "
+        "1 spot Node is being preempted for it"
+    )
+    assert world.conditions("train")["Capacity"] == "Sufficient"
+
+
+def test_a_spot_pool_at_zero_lives_on_and_refills(world: WorldHarness) -> None:
+    given_spot(world, 2)
+    world.apply("train", 2)
+    world.pass_time(minutes=8)
+    empty = world.node_counts("cheap"), world.conditions("cheap")["Validated"]
+
+    world.scale("train", 0)
+    world.pass_time(minutes=1)
+
+    assert empty == ((2, 0, 0), "Valid")
+    assert world.node_counts("cheap") == (2, 0, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_restart_of_any_service_preempts_no_further_node(world: WorldHarness, name: str) -> None:
+    given_spot(world, 3)
+    world.run_pod("n3", graceS=240)
+    world.run_pod("n2", graceS=240)
+    world.apply("train", 2)
+    world.restart(name)
+    world.pass_time(minutes=3)
+
+    world.restart(name)
+    world.pass_time(minutes=8)
+
+    assert sorted(preempted(world)) == ["n1", "n3"]
+    assert world.nodes("train") == ["n1", "n3"]
+
+
+@pytest.mark.parametrize("name", ["allocator", "preemption", "lifecycle"])
+def test_a_service_that_is_late_preempts_no_further_node(world: WorldHarness, name: str) -> None:
+    given_spot(world, 3)
+
+    with world.paused(name):
+        world.apply("train", 1)
+        world.pass_time(minutes=1)
+        world.scale("train", 2)
+    world.pass_time(minutes=8)
+
+    assert sorted(preempted(world)) == ["n2", "n3"]
+    assert world.nodes("train") == ["n2", "n3"]
+
+
+def test_a_default_pool_takes_a_spot_node_on_a_real_server(harness: Harness) -> None:
+    given_spot(harness, 2)
+
+    harness.apply("train", 1)
+
+    assert preempted(harness) == ["n2"]
+    assert harness.node_conditions("n2")["CWNodeRemoval"] == "True Preempted"

@@ -1,0 +1,67 @@
+"""The simulation finds each fault that is put into autoscaling on purpose."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from autoscaler.decide import SERVICE as AUTOSCALER
+from autoscaler.pool import Pool
+from nodepool.contract.events import NodePoolAutoscaled, PodChanged
+from support.simulation.faults import Plant, hearing, violation_of, without_wakes
+from support.simulation.profile import AUTOSCALED
+from validator.decide import SERVICE as VALIDATOR
+
+PROFILE = replace(AUTOSCALED, steps=3_000)
+
+
+def of_any_generation(state: Any, message: Any) -> Any:
+    """A target for an earlier generation, taken as if it were for the one that is stored."""
+    pool = state.pools.get(getattr(message, "key", ""))
+    if not isinstance(message, NodePoolAutoscaled) or pool is None:
+        return message
+    return message.model_copy(update={"generation": pool.stored.generation})
+
+
+def without_pods(_state: Any, message: Any) -> Any:
+    """Pods that never wait."""
+    return None if isinstance(message, PodChanged) else message
+
+
+PLANTS = {
+    "a target that is for another generation": Plant(
+        "that the autoscaler did not have for it", PROFILE, (hearing(VALIDATOR, of_any_generation),)
+    ),
+    "a command that does not stand": Plant(
+        "was set by a command just before",
+        PROFILE,
+        functions={"autoscaler.target.DELAY_AFTER_COMMAND": timedelta()},
+    ),
+    "a target that is lowered right after it was raised": Plant(
+        "was raised just before",
+        PROFILE,
+        functions={
+            "autoscaler.target.DELAY_AFTER_ADD": timedelta(),
+            "autoscaler.target.UNNEEDED_AFTER": timedelta(minutes=1),
+        },
+    ),
+    "bounds that do not hold": Plant(
+        "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
+    ),
+    "Pods that are not heard of": Plant(
+        "waits, and", PROFILE, (hearing(AUTOSCALER, without_pods),)
+    ),
+    "a moment that is forgotten": Plant("is idle, and", PROFILE, (without_wakes(AUTOSCALER),)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_of_autoscaling_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    assert plant.text in violation_of(plant, monkeypatch)
+
+
+def test_the_bounds_that_a_plant_takes_away_are_there() -> None:
+    assert isinstance(Pool.bounds, property)

@@ -1,0 +1,114 @@
+"""Rules for autoscaling: in bounds, never against a command, and not before cool-downs are over."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated, PodChanged
+from nodepool.contract.messages import Message
+from nodepool.contract.model import NodePhase, NodePoolSpec
+from nodepool.contract.pods import Pod
+from support.audit.facts import Facts, Origin, Violation
+from support.audit.facts import Pool as PoolFacts
+
+COOL_DOWN = timedelta(minutes=10)
+"""How long a target stands that a command has set, or the autoscaler has raised."""
+
+
+def check(facts: Facts, message: Message, origin: Origin) -> None:
+    """Checks and notes a target of the autoscaler, what becomes of it, and the Pods that wait."""
+    match message:
+        case NodePoolAutoscaled():
+            _advised(facts, message, origin)
+        case NodePoolValidated():
+            _stored(facts, message)
+        case PodChanged():
+            _pod_changed(facts, message)
+
+
+def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
+    pool = facts.pools[event.uid]
+    known = [version for version in _versions(pool) if version.generation == event.generation]
+    if not known:
+        raise Violation(f"{pool.key} has no generation {event.generation} yet")
+    spec = known[0].spec
+    kind = INSTANCE_TYPES[spec.instance_type]
+    if not spec.autoscaling or kind.rack_size:
+        raise Violation(f"{pool.key} is not autoscaled")
+    if not (spec.min_nodes or 0) <= event.target <= (spec.max_nodes or 0):
+        raise Violation(f"{pool.key} may not have {event.target} Nodes")
+    if event.target == spec.target:
+        raise Violation(f"{pool.key} has that target already")
+    now = facts.times[origin.cause]
+    commanded, raised = _last_changes(facts, pool, origin.cause)
+    if commanded is not None and now - commanded < COOL_DOWN:
+        raise Violation(f"the target of {pool.key} was set by a command just before")
+    if event.target < spec.target and raised is not None and now - raised < COOL_DOWN:
+        raise Violation(f"the target of {pool.key} was raised just before")
+    facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
+
+
+def _last_changes(
+    facts: Facts, pool: PoolFacts, position: int
+) -> tuple[datetime | None, datetime | None]:
+    """When a command changed the target last, and when the autoscaler raised it, up to there."""
+    commanded = raised = None
+    before: int | None = None
+    for at, version in pool.versions.entries():
+        if at > position:
+            break
+        after = version.spec.target
+        if before is not None and after != before:
+            if not version.autoscaled:
+                commanded = facts.times[at]
+            elif after > before:
+                raised = facts.times[at]
+        before = after
+    return commanded, raised
+
+
+def _versions(pool: PoolFacts) -> Iterator[NodePoolValidated]:
+    return (version for _, version in pool.versions.entries())
+
+
+def _stored(facts: Facts, event: NodePoolValidated) -> None:
+    """A target that is not a command's was said by the autoscaler for the generation before."""
+    versions = list(_versions(facts.pools[event.uid]))
+    before = versions[-2] if len(versions) > 1 else None
+    if before is None or before.spec.target == event.spec.target or not event.autoscaled:
+        return
+    said = facts.advice.get((event.uid, before.generation), set())
+    if event.generation != before.generation + 1 or event.spec.target not in said:
+        raise Violation(f"{event.key} has a target that the autoscaler did not have for it")
+
+
+def _pod_changed(facts: Facts, event: PodChanged) -> None:
+    pool = facts.pools[event.uid]
+    if event.phase != "Pending":
+        pool.waiting.pop(event.name, None)
+    elif event.spec is not None:
+        pool.waiting[event.name] = event.spec
+
+
+def _fits(pod: Pod, spec: NodePoolSpec) -> bool:
+    """Whether an empty Node with this spec takes a Pod, its type being one with GPUs."""
+    room = INSTANCE_TYPES[spec.instance_type].gpus
+    is_open = pod.repelled(spec.node_taints, "NoSchedule", "NoExecute") is None
+    return is_open and max(pod.gpus, pod.accelerators) <= room
+
+
+def faults(facts: Facts) -> Iterator[str]:
+    """What the autoscaler has left undone, once all is quiet."""
+    for pool in facts.existing_pools():
+        version = pool.versions.last
+        spec = version.spec
+        if not spec.autoscaling or version.reason is not Validated.VALID or pool.deleting_since:
+            continue
+        waiting = [name for name, pod in pool.waiting.items() if _fits(pod, spec)]
+        stays = [stay for stay in facts.stays_in(pool) if stay.phase is NodePhase.PRODUCTION]
+        if waiting and len(stays) >= spec.target < (spec.max_nodes or 0):
+            yield f"{waiting[0]} waits, and {pool.key} wants {spec.target} Nodes and no more"
+        idle = [stay for stay in stays if not stay.working]
+        if not waiting and idle and spec.target > (spec.min_nodes or 0):
+            yield f"{idle[0].machine} is idle, and {pool.key} wants {spec.target} Nodes"
