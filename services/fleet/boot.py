@@ -77,6 +77,8 @@ def powered_off(machine: Machine) -> Machine:
         machine,
         boots_at=None,
         joined=False,
+        pool=None,
+        taints=(),
         unschedulable=False,
         lock=0,
         reported=False,

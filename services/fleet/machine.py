@@ -28,7 +28,7 @@ class Machine:
     fault_cause: the cause that it reports then.
     gpus: how many GPUs it has, which both names of GPUs stand for.
     assignment: which stay it is in, or was in last; 0 before the first.
-    pool: the NodePool of that stay; None before the first.
+    pool: the NodePool that it is in; None between two stays.
     taints: those of its Node that keep Pods away.
     failing: how it fails in this stay.
     boots_at: when its boot is over; None where none is under way, or will never be.

@@ -64,7 +64,7 @@ class State(WithWork[MachineKey | PoolKey]):
     pools: Map[PoolKey, Pool] = Map()
 
     def pool_of(self, machine: Machine) -> Pool | None:
-        """The NodePool that a machine is in, or was in last."""
+        """The NodePool that a machine is in."""
         return None if machine.pool is None else self.pools.get(machine.pool)
 
     def node_of(self, pod: PoolPod) -> Machine | None:
@@ -152,14 +152,15 @@ def _stored(
     before, due = state.machines.get(key), machine.due
     work = state.work.drop(key) if due is None else state.work.put_at(key, due)
     state = replace(state, machines=state.machines.set(key, machine), work=work)
-    pool = state.pools.get(machine.pool) if machine.pool is not None else None
-    if machine.pool is None or pool is None:
+    of = machine.pool or (before.pool if before is not None else None)
+    pool = state.pools.get(of) if of is not None else None
+    if of is None or pool is None:
         return state
     after = waiting.with_node(pool, key, before, machine)
     if after is not pool:
-        state = replace(state, pools=state.pools.set(machine.pool, after))
+        state = replace(state, pools=state.pools.set(of, after))
     if after.pods and not is_placement and concerns_pods(before, machine):
-        state = replace(state, work=state.work.put(machine.pool))
+        state = replace(state, work=state.work.put(of))
     return state
 
 

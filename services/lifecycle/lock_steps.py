@@ -23,10 +23,11 @@ def granted(template: NodeTemplate, node: Node, now: datetime) -> LockSteps:
     """The Node as it is after the next step of its lock, if that is pending.
 
     It is held once the last Pod that does not tolerate it is gone. Where the Node is not in
-    production any more, no job begins; where it goes only if it is idle, the job keeps it.
+    production any more, no job begins; where it goes only if it is idle, the job keeps it. One that
+    is kept after all first returns to production.
     """
     lock = node.lock
-    if lock is None or lock.is_held:
+    if lock is None or lock.is_held or node.is_kept:
         return node
     if node.phase is not NodePhase.PRODUCTION and not _is_kept_by_work(node):
         if node.removal is None:

@@ -263,6 +263,20 @@ def test_a_lock_taken_while_a_node_is_chosen_keeps_it(world: WorldHarness) -> No
     assert lock_of(world, "n1") == "locked"
 
 
+def test_a_pending_lock_outlives_a_removal_that_is_cancelled(world: WorldHarness) -> None:
+    given_node(world)
+    world.run_pod("n1", graceS=60)
+
+    with world.paused("lifecycle"):
+        world.lock("train", "n1")
+        world.scale("train", 0)
+        world.scale("train", 1)
+    world.pass_time(seconds=60)
+
+    assert world.nodes("train") == ["n1"]
+    assert world.lock_changes("train") == ["n1 pending 42", "n1 locked 42"]
+
+
 def test_a_lock_does_not_delay_a_preemption(world: WorldHarness) -> None:
     world.given_data_center(machines=1)
     world.apply("spot", 1, computeClass="spot")

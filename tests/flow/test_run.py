@@ -21,13 +21,13 @@ PATIENCE_S = 60
 
 
 class Program:
-    """A `nodepool run` that was started; its output and its error output are read together."""
+    """A `nodepool` command that was started; its output and its error output are read together."""
 
     def __init__(self, url: str, *arguments: str) -> None:
         others = {name: text for name, text in os.environ.items() if "NODEPOOL" not in name}
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nodepool.cli", "run", *arguments],
+            [sys.executable, "-m", "nodepool.cli", *arguments],
             env={
                 **others,
                 "PYTHONPATH": os.pathsep.join(sys.path),
@@ -72,13 +72,13 @@ def run(live: LiveHarness, server: NatsServer) -> Iterator[Run]:
     started: list[Program] = []
 
     def start(*arguments: str) -> Program:
-        started.append(Program(server.url, *arguments))
+        started.append(Program(server.url, "run", *arguments))
         return started[-1]
 
     yield start
     for each in started:
         each.process.kill()
-        each.process.wait()
+        each.process.communicate()
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -169,9 +169,9 @@ def test_a_program_starts_again_on_the_next_node_until_it_is_done(
 ) -> None:
     live.apply("batch", 1)
     once = (
-        "import pathlib, sys, time; first = not (p := pathlib.Path('done')).exists(); p.touch();"
-        f" {READY}; time.sleep(99 if first else 0)"
-    ).replace("'done'", repr(str(tmp_path / "done")))
+        f"import pathlib, time; p = pathlib.Path({str(tmp_path / 'done')!r});"
+        f" first = not p.exists(); p.touch(); {READY}; time.sleep(99 if first else 0)"
+    )
     program = run("--pool", "batch", "--name", "job", "--restart", *python(once))
     program.until("ready")
 
@@ -180,6 +180,107 @@ def test_a_program_starts_again_on_the_next_node_until_it_is_done(
     assert program.code == 0
     assert [line for line in program.lines if line == "ready"] == ["ready", "ready"]
     assert phases(live).count("Running n1") == 2
+
+
+def test_two_preemptions_lose_no_step_of_a_training_run(
+    live: LiveHarness, run: Run, server: NatsServer, tmp_path: Path
+) -> None:
+    live.apply("batch", 1, computeClass="spot")
+    file = str(tmp_path / "train.json")
+    options = ("--steps", "200", "--step-seconds", "0.05", "--every", "999", "--checkpoint", file)
+    program = run("--pool", "batch", "--restart", "--", sys.executable, str(TRAIN), *options)
+
+    nodes = [program.until("runs on Node").rpartition(" ")[2]]
+    for _ in range(2):
+        program.until("step ")
+        program.until("step ")
+        live.preempt("batch", *live.nodes("batch"))
+        program.until("is being preempted")
+        acknowledged = Program(server.url, "ack", nodes[-1])
+        assert acknowledged.code == 0
+        assert acknowledged.lines == [f"node/{nodes[-1]} acknowledged"]
+        program.until("asked to end after")
+        nodes.append(program.until("runs on Node").rpartition(" ")[2])
+
+    assert program.code == 0
+    steps = [line for line in program.lines if line.startswith("step ")]
+    assert steps == [f"step {number}" for number in range(1, 201)]
+    assert len(set(nodes)) == 3
+    assert [change for change in phases(live) if "Terminating" in change] == [
+        "Terminating n1 Evicted",
+        "Terminating n2 Evicted",
+    ]
+
+
+def test_a_program_that_ends_before_its_time_gives_its_node_back_at_once(
+    live: LiveHarness, run: Run, tmp_path: Path
+) -> None:
+    live.apply("batch", 1, computeClass="spot")
+    program = run("--pool", "batch", *python(until_asked(tmp_path)))
+    program.until("ready")
+    live.preempt("batch", "n1")
+    program.until("is being preempted")
+
+    (tmp_path / "end").touch()
+
+    assert program.code == 9
+    assert program.lines[-1] == f"Node {live.machine_name('n1')} is given back"
+    assert "DeletedForPreemption n1" in all_events(live)
+
+
+def test_a_program_that_is_not_alone_on_its_node_leaves_it_to_the_others(
+    live: LiveHarness, run: Run, tmp_path: Path
+) -> None:
+    live.apply("batch", 1, computeClass="spot")
+    program = run("--pool", "batch", *python(until_asked(tmp_path)))
+    program.until("ready")
+    live.run_pod("n1", "other", graceS=600)
+    live.preempt("batch", "n1")
+    program.until("is being preempted")
+
+    (tmp_path / "end").touch()
+
+    assert program.code == 9
+    assert all_events(live)[-1] == "PreemptionPending n1"
+
+
+def until_asked(folder: Path) -> str:
+    """A Python program that ends with 9 once there is a file `end` in a folder."""
+    end = str(folder / "end")
+    return (
+        f"import os, sys, time\n{READY}\nwhile not os.path.exists({end!r}): time.sleep(0.01)\n"
+        "sys.exit(9)"
+    )
+
+
+def all_events(live: LiveHarness) -> list[str]:
+    """What users see of the NodePool `batch`, once all is idle."""
+    live.run_until_idle()
+    return live.events("batch")
+
+
+def test_a_program_goes_on_without_a_server_and_hears_later_what_it_missed(
+    live: LiveHarness, run: Run, server: NatsServer
+) -> None:
+    live.apply("batch", 1)
+    listening = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(4));"
+        f" {READY}; time.sleep(99)"
+    )
+    program = run("--pool", "batch", "--name", "job", *python(listening))
+    program.until("ready")
+
+    server.stop()
+    gone = program.until("the server at")
+    server.start()
+    back = program.until("the server at")
+    live.run_until_idle()
+    live.delete_pod("batch", "job")
+
+    assert gone.endswith("is gone; the program goes on")
+    assert back.endswith("is back")
+    assert program.code == 4
+    assert phases(live)[-1] == "Gone n1 Deleted"
 
 
 def test_a_program_that_fails_by_itself_is_not_started_again(live: LiveHarness, run: Run) -> None:
@@ -210,6 +311,42 @@ def test_what_cannot_be_is_refused(
 
     assert (program.code, len(program.lines)) == (code, 1)
     assert error in program.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("ack", "gffffff"), 'error: node "gffffff": not found in acme/prod'),
+        (("ack", "node", "gffffff"), 'error: node "gffffff": not found in acme/prod'),
+        (("ack", "nodepool/batch"), "error: TYPE: 'nodepool' is not supported here"),
+    ],
+)
+def test_only_a_node_that_exists_is_given_back(
+    live: LiveHarness, server: NatsServer, words: tuple[str, ...], error: str
+) -> None:
+    live.given_data_center()
+
+    program = Program(server.url, *words)
+
+    assert program.code in (1, 2)
+    assert program.lines[0].startswith(error)
+
+
+def test_a_node_that_is_not_being_preempted_is_not_given_back(
+    live: LiveHarness, server: NatsServer
+) -> None:
+    live.given_data_center()
+    live.apply("batch", 1, computeClass="spot")
+    node = live.machine_name("n1")
+    live.node("n1")
+
+    program = Program(server.url, "ack", node)
+
+    assert program.code == 1
+    assert program.lines == [
+        f'error: node "{node}": node: {node} is no Node of NodePool batch that is being preempted'
+        " (NotFound)"
+    ]
 
 
 @pytest.mark.parametrize(

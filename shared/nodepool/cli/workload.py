@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodepool.cli import INTERRUPTED
+from nodepool.cli.documents import condition
 from nodepool.cli.errors import REFUSED
 from nodepool.cli.explained import read_facts
 from nodepool.cli.output import print_note
@@ -266,9 +267,12 @@ class Runner:
         """Deletes the Pod, if it may be there, and hands its Node back if that is to go."""
         if not self._may_exist or self._state.phase == "Gone":
             return
+        is_early = self._state.is_preempted and not self._state.ends
         pool, name = self._workload.pool, self._name
         try:
             await self._client.delete_pod(pool, name, grace_s=0)
+            if is_early:
+                await self._acknowledge()
         except Refused as error:
             if error.reason != "NotFound":
                 print_note(f"Pod {name} is not deleted: {error}")
@@ -278,3 +282,18 @@ class Runner:
                 f" 'nodepool fleet delete-pod {pool} {name}'"
             )
         self._may_exist = False
+
+    async def _acknowledge(self) -> None:
+        """Gives the preempted Node back at once, unless something else still runs on it."""
+        pod = self._state.pod
+        assert pod is not None, "the Node of a Pod was preempted"
+        with suppress(TimeoutError, ClientError):
+            async with asyncio.timeout(IDLE_S):
+                async with aclosing(self._client.follow("nodes", pod.node)) as documents:
+                    async for document in documents:
+                        if document is None:
+                            return
+                        if condition(document, "CWActive", "status") == "False":
+                            break
+                await self._client.acknowledge_preemption(self._workload.pool, pod.node)
+                print_note(f"Node {pod.node} is given back")

@@ -159,6 +159,30 @@ class Pool:
 
 
 @dataclass
+class Lock:
+    """A lock of a Node.
+
+    job, number: the Slurm job, and the position of the command that took it.
+    is_held: whether the Node was said to be locked.
+    reports: the reports of its machine that know of it: position, and whether no Pod was left that
+        does not tolerate it.
+    """
+
+    job: str
+    number: int
+    is_held: bool = False
+    reports: list[tuple[int, bool]] = field(default_factory=list)
+
+
+class PodFact(NamedTuple):
+    """A Pod of a NodePool as it was said last: its number, its phase, and its Node's assignment."""
+
+    number: int
+    phase: str
+    assignment: int = 0
+
+
+@dataclass
 class Stay:
     """One machine's time in one NodePool, from its assignment until it leaves.
 
@@ -174,6 +198,9 @@ class Stay:
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
     drained: whether its drain has begun, and was not cancelled.
+    lock: the lock of a Slurm job; None without one.
+    lock_ended: where the last lock that was held was released.
+    ended: the position at which it was deleted; 0 while it is not.
     """
 
     pool: Pool
@@ -191,6 +218,9 @@ class Stay:
     overdue: bool = False
     working: bool = False
     drained: bool = False
+    lock: Lock | None = None
+    lock_ended: Origin | None = None
+    ended: int = 0
 
     def is_preempted(self, position: int) -> bool:
         """Whether it had been warned at this position."""
@@ -218,6 +248,7 @@ class Facts:
     outcomes: the outcome of each command, by path, name and id.
     times: when each entry was stored, by position.
     advice: the targets that the autoscaler has said, by uid and generation.
+    pods: the Pods of NodePools that exist, by NodePool and name.
     """
 
     def __init__(self) -> None:
@@ -229,6 +260,7 @@ class Facts:
         self.outcomes: dict[tuple[str, str, str], str] = {}
         self.times: dict[int, datetime] = {}
         self.advice: dict[tuple[str, int], set[int]] = {}
+        self.pods: dict[tuple[str, str], PodFact] = {}
 
     def pool_at(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 
 from nodepool.engine.world import World
 from support.audit.facts import Facts
-from support.reference import capacity, conditions, departures, events, idle, nodes, quota, remains
+from support.reference import (
+    capacity,
+    conditions,
+    departures,
+    events,
+    idle,
+    nodes,
+    pods,
+    quota,
+    remains,
+)
 from support.reference.history import History
 from support.reference.pools import expected
 
@@ -18,6 +28,7 @@ def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
     yield from quota.faults(quotas)
     yield from capacity.faults(machines)
     yield from nodes.faults(nodes.NodesModel(history))
+    yield from pods.faults(world, history)
     yield from idle.faults(world)
     yield from remains.faults(world, wanted, facts)
     yield from conditions.faults(world, wanted, quotas, machines, facts)

@@ -29,6 +29,7 @@ from support.simulation.profile import Profile, profile_of
 from support.simulation.reading import sharing
 from support.simulation.replicas import Replicas
 from support.simulation.sender import Sender
+from support.simulation.slurm import Slurm
 
 QUIET_PERIOD = timedelta(hours=2)
 """All is quiet once nothing happens for so long, which is longer than any deadline."""
@@ -140,6 +141,7 @@ class Simulation:
     def _actions(self) -> Mapping[str, Callable[[], None]]:
         """What may happen from outside, by the name that profiles have for it."""
         customers, machines, batches = self.customers, self.machines, self.customers.batches
+        slurm = Slurm(self.random, self.auditor.facts, self.sender)
         return {
             "apply": customers.apply,
             "scale": customers.scale,
@@ -168,6 +170,10 @@ class Simulation:
             "autoscale": self.autoscaling.autoscale,
             "request_pod": self.autoscaling.request_pod,
             "withdraw_pod": self.autoscaling.withdraw_pod,
+            "create_pod": slurm.create_pod,
+            "delete_pod": slurm.delete_pod,
+            "lock": slurm.lock,
+            "unlock": slurm.unlock,
             "want_racks": machines.racks.want,
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,

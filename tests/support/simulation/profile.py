@@ -33,6 +33,10 @@ ACTIONS: Mapping[str, int] = {
     "autoscale": 0,
     "request_pod": 0,
     "withdraw_pod": 0,
+    "create_pod": 0,
+    "delete_pod": 0,
+    "lock": 0,
+    "unlock": 0,
     "want_racks": 0,
     "add_racks": 0,
     "break_rack": 0,
@@ -168,6 +172,24 @@ AUTOSCALED = Profile(
 """NodePools follow Pods that wait and Nodes that are idle."""
 
 
+SLURM = Profile(
+    faults=("boot", "registration", "hang"),
+    limits=(6, 9, 12),
+    actions={
+        "create_pod": 40,
+        "delete_pod": 14,
+        "lock": 30,
+        "unlock": 24,
+        "run_pod": 12,
+        "break_one": 3,
+        "preempt": 10,
+        "batch": 2,
+        "bug": 2,
+    },
+)
+"""Pods wait for Nodes, and Slurm jobs lock them."""
+
+
 ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
 
@@ -185,8 +207,10 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
+    of_nodes = {0: SLURM, 1: ORDINARY}
     recent = {0: AUTOSCALED, 1: NVLINK}
     often = {
+        1: of_nodes[seed // 10 % 2],
         3: CROWDED,
         4: recent[seed // 10 % 2],
         5: SPOT,

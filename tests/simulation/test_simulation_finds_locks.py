@@ -1,0 +1,104 @@
+"""The simulation finds each fault in how Pods wait for Nodes, and in how jobs lock them."""
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from fleet.machine import Machine
+from fleet.placement import Free
+from lifecycle.decide import SERVICE as LIFECYCLE
+from lifecycle.node import Node, Workload
+from lifecycle.state import State as LifecycleState
+from lifecycle.template import NodeTemplate
+from nodepool.contract.events import NodeObserved
+from nodepool.contract.messages import Message
+from nodepool.contract.pods import Pod
+from support.simulation.faults import Plant, hearing, violation_of
+from support.simulation.profile import SLURM
+
+Events = Iterable[Message]
+LOCKED = replace(SLURM, steps=3_000)
+SHRINKING = replace(
+    LOCKED,
+    faults=("boot",),
+    actions={**SLURM.actions, "scale": 40, "lock": 40, "unlock": 6, "preempt": 0},
+)
+"""NodePools shrink while jobs hold their Nodes."""
+SILENT = replace(LOCKED, faults=("hang",), actions={**SLURM.actions, "break_one": 20})
+
+
+def _with_older_reports(state: LifecycleState, message: Message) -> Message:
+    """A report of a machine, which is taken to know of the lock."""
+    if isinstance(message, NodeObserved) and message.machine_key in state.nodes:
+        lock = state.nodes[message.machine_key].lock
+        return message.model_copy(update={"lock": lock.number if lock else 0})
+    return message
+
+
+def _open_to_all(machine: Machine, _pod: Pod) -> bool:
+    return machine.joined and machine.answers and not machine.unschedulable
+
+
+def _without(room: Free, pod: Pod) -> Free:
+    return Free(room.pods - 1, room.gpus - pod.gpus, room.accelerators)
+
+
+def _no_pods(_before: Machine | None, _after: Machine) -> bool:
+    return False
+
+
+def _as_they_are(
+    _templates: object, _nodes: object, events: Iterable[Message]
+) -> Iterator[Message]:
+    yield from events
+
+
+def _never(_template: NodeTemplate, node: Node, _now: datetime) -> Generator[Message, None, Node]:
+    yield from ()
+    return node
+
+
+def _pods_alone(node: Node) -> tuple[Workload, ...]:
+    return node.workloads
+
+
+PLANTS = {
+    "an old report for one that knows of the lock": Plant(
+        "is locked before its Pods were gone",
+        LOCKED,
+        services=(hearing(LIFECYCLE, _with_older_reports),),
+    ),
+    "a Pod on a Node whose taint it does not tolerate": Plant(
+        "is locked, and", LOCKED, functions={"fleet.placement.is_open": _open_to_all}
+    ),
+    "more accelerators than a Node has": Plant(
+        "more than fit", LOCKED, functions={"fleet.placement.Free.without": _without}
+    ),
+    "a Pod that is forgotten": Plant(
+        "could take it", LOCKED, functions={"fleet.state.concerns_pods": _no_pods}
+    ),
+    "a lock that outlives its Node": Plant(
+        "is deleted with the lock",
+        LOCKED,
+        functions={"lifecycle.decide.with_lock_ends": _as_they_are},
+    ),
+    "a lock that waits for a silent machine for ever": Plant(
+        "still pending", SILENT, functions={"lifecycle.decide.given_up": _never}
+    ),
+    "a scale-down that takes a Node from a job": Plant(
+        "is taken from a job",
+        SHRINKING,
+        functions={"lifecycle.node.Node.holding": property(_pods_alone)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    violation = violation_of(plant, monkeypatch)
+
+    assert plant.text in violation
