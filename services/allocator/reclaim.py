@@ -77,7 +77,10 @@ def held_back(
     if surplus > 0:
         for key in islice(state.inventory.reclaimed[offering], surplus):
             yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
-    size, count = INSTANCE_TYPES[kind].rack_size, state.outstanding(offering)
+    count = state.outstanding(offering)
+    if not count:
+        return  # Such as of a type that is not in the catalog.
+    size = INSTANCE_TYPES[kind].rack_size
     keys = take_racks(free, None, size, count, Map()) if size else free.take(None, count)
     for key in keys:
         yield MachineReclaimed(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from bench.neighbours import neighbours
 from bench.pipeline import bare, control_plane
+from bench.preemption import preemptions
 from bench.reading import reading_costs
 from bench.restart import restart
 from nodepool.engine.waiting import WAITING_MAX
@@ -86,19 +87,33 @@ def _restart(options: argparse.Namespace) -> None:
     print(f"  beyond an empty one, us a message {each_us:,.1f}   (snapshots included, one run)")
 
 
+def _preemption(options: argparse.Namespace) -> None:
+    measured = preemptions(options.preempted)
+    print(f"{measured.nodes} Nodes preempted within {measured.begun_within:.2f} s")
+    for name, delays in (("drains", measured.drain), ("ends", measured.end)):
+        shown = f"{delays.median:.2f} ({delays.first:.2f} to {delays.last:.2f})"
+        print(f"  {name} late by, s   {shown}   (budget: none early, at most 1.00)")
+    print(f"  Pods ended at seven minutes    {measured.lost}")
+
+
 ROWS: dict[str, Callable[[argparse.Namespace], None]] = {
     "pipeline": _pipeline,
     "nodes": _nodes,
     "reading": _reading,
     "neighbours": _neighbours,
     "restart": _restart,
+    "preemption": _preemption,
 }
+LONG = ("preemption",)
+"""What is measured only where it is asked for, because it takes minutes whatever the machine."""
 
 
 def main() -> None:
     """Prints one line for each measure."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument(
+        "--only", nargs="+", choices=ROWS, default=[name for name in ROWS if name not in LONG]
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--commands", type=int, default=5_000)
     parser.add_argument("--window", type=int, default=512)
@@ -107,6 +122,7 @@ def main() -> None:
     parser.add_argument("--subjects", type=int, default=40_000, help="messages of a log to read")
     parser.add_argument("--flood", type=int, default=20_000, help="unacknowledged commands")
     parser.add_argument("--messages", type=int, default=50_000, help="in the log at the restart")
+    parser.add_argument("--preempted", type=int, default=750, help="Nodes preempted at once")
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, {options.runs} runs, medians (lowest to highest)")
     for name in options.only:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from nodepool.state.racks import NVLINK_DOMAIN
 from support.constants import H100, ZONE
 from support.harness import Harness
 from support.services import NAMES
 from support.world_harness import WorldHarness
+
+RACK_ZONE, RACK_TYPE = "US-EAST-01A", "gb200-4x"
 
 
 def given_spot(world: Harness, nodes: int, machines: int) -> None:
@@ -246,3 +249,17 @@ def test_a_reclaim_of_more_than_one_decision_can_hold_is_completed(world: WorldH
 
     assert all_held == (0, 0, 1_200)
     assert counts(world) == (1_200, 0, 0)
+
+
+def test_whole_racks_are_reclaimed_and_returned(world: WorldHarness) -> None:
+    world.given_machines(18, RACK_TYPE, zone=RACK_ZONE, labels={NVLINK_DOMAIN: "d1"})
+    world.given_machines(17, RACK_TYPE, zone=RACK_ZONE, labels={NVLINK_DOMAIN: "d2"})
+
+    part = world.reclaim(17, RACK_TYPE, zone=RACK_ZONE)
+    world.reclaim(18, RACK_TYPE, zone=RACK_ZONE)
+    item = world.documents("capacity")[f"{RACK_ZONE}/{RACK_TYPE}"]
+
+    assert world.outcomes(part)[0].startswith("Invalid count: 17 is not a multiple of 18")
+    assert (item["free"], item["reclaimed"]) == (17, 18)
+    held = [str(each) for each in world.documents("machines").values() if "Reclaimed" in str(each)]
+    assert all("'d1'" in each for each in held)

@@ -90,6 +90,8 @@ class Capacity(TypedDict):
     free: int
     assigned: int
     triage: int
+    reclaimed: int
+    toReclaim: int
 
 
 def documents_of(world: World, bucket: str) -> dict[str, Document]:

@@ -1,5 +1,6 @@
 """Rules for capacity and assignment: free machines that fit, in order of rank, within grants."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from nodepool.contract.affinity import machine_labels
@@ -58,7 +59,8 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
     before = facts.reserved(pool.ledger)
     machine.holder = pool.uid
     pool.assigned += 1
-    facts.stays[message.assignment] = Stay(pool, name, facts.times[origin.position])
+    stay = Stay(pool, name, facts.times[origin.position], number=message.assignment)
+    facts.stays[message.assignment] = stay
     check_limit(facts, pool, before, f"{pool.key} is given {name}")
 
 
@@ -94,6 +96,15 @@ def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, 
             continue
         if rank(*waiting, other.key) < own:
             raise Violation(f"{pool.key} is served before {other.key}, which has a higher rank")
+
+
+def waiting(pool: Pool, cause: int) -> Iterator[tuple[NodePoolSpec, int]]:
+    """The spec of a NodePool and how many Nodes it waits for; nothing where it waits for none."""
+    found, grant = _waiting(pool, cause), pool.grants.as_of(cause)
+    if found is not None and grant is not None:
+        missing = min(grant.granted, found[0].target) - pool.held_as_of(cause)
+        if missing > 0:
+            yield found[0], missing
 
 
 def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:

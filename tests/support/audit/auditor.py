@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from nodepool.contract import commands, events
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.decode import Unreadable, decode
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message
@@ -24,6 +25,7 @@ from support.audit import (
     preemption,
     quota,
     racks,
+    spot,
 )
 from support.audit.facts import Facts, Origin, Violation
 from support.reference.history import History, Stored
@@ -38,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     nodes.check,
     pods.check,
     preemption.check,
+    spot.check,
     autoscaling.check,
     racks.check,
 )
@@ -109,6 +112,8 @@ class Auditor:
             if not isinstance(envelope, Unreadable):
                 position, time, id = entry.position, entry.time, envelope.id
                 self.history.add(Stored(position, time, 0, "cmd", id, envelope.data))
+                if isinstance(envelope.data, AcknowledgePreemption):
+                    self.facts.acknowledgements.add(position)
 
     def _note_failure(self, entry: Entry) -> None:
         """A failure of a service, unless it is about what only a test has stored."""

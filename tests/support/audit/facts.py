@@ -18,6 +18,8 @@ Ledger = tuple[str, str, str]
 """Organisation, zone and instance type: what one limit is for."""
 TRIAGE = "triage"
 """The holder of a machine that failed and is not repaired yet."""
+RECLAIMED = "reclaimed"
+"""The holder of a machine that is held back."""
 
 
 class Violation(AssertionError):
@@ -76,6 +78,11 @@ class History(Generic[T]):
         return self._values[max(0, bisect_right(self._positions, position) - 1) :]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no value was ever stated."""
+        return not self._values
+
+    @property
     def last(self) -> T:
         """The newest value; IndexError where there is none."""
         return self._values[-1]
@@ -83,7 +90,7 @@ class History(Generic[T]):
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, or empty for a free machine."""
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty."""
 
     zone: str
     instance_type: str
@@ -201,6 +208,8 @@ class Stay:
     lock: the lock of a Slurm job; None without one.
     lock_ended: where the last lock that was held was released.
     ended: the position at which it was deleted; 0 while it is not.
+    number: the number of the assignment.
+    left: the position at which it left, for whatever reason; 0 before that.
     """
 
     pool: Pool
@@ -221,6 +230,12 @@ class Stay:
     lock: Lock | None = None
     lock_ended: Origin | None = None
     ended: int = 0
+    number: int = 0
+    left: int = 0
+
+    def has_left(self, position: int) -> bool:
+        """Whether it had left at this position."""
+        return 0 < self.left <= position
 
     def is_preempted(self, position: int) -> bool:
         """Whether it had been warned at this position."""
@@ -247,6 +262,10 @@ class Facts:
     limits: how many Nodes a ledger may have.
     outcomes: the outcome of each command, by path, name and id.
     times: when each entry was stored, by position.
+    to_reclaim: how many machines of an offering are to be held back.
+    giving_way: the Nodes that have to give way, by assignment, those that have left included.
+    activity: whether each Node was active, by assignment.
+    acknowledgements: where the commands lie that acknowledge preemptions.
     advice: the targets that the autoscaler has said, by uid and generation.
     pods: the Pods of NodePools that exist, by NodePool and name.
     """
@@ -259,6 +278,10 @@ class Facts:
         self.limits: dict[Ledger, int] = {}
         self.outcomes: dict[tuple[str, str, str], str] = {}
         self.times: dict[int, datetime] = {}
+        self.to_reclaim: dict[Offering, int] = {}
+        self.giving_way: dict[int, Stay] = {}
+        self.activity: dict[int, History[bool]] = {}
+        self.acknowledgements: set[int] = set()
         self.advice: dict[tuple[str, int], set[int]] = {}
         self.pods: dict[tuple[str, str], PodFact] = {}
 

@@ -114,4 +114,5 @@ def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:
 def _leave(facts: Facts, stay: Stay, origin: Origin, *, holder: str) -> None:
     stay.phase = NodePhase.DELETED
     stay.pool.departures.append(origin.position)
+    stay.left = origin.position
     facts.machines[stay.machine].holder = holder

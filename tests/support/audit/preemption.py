@@ -28,7 +28,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             stay.preempted = (origin.position, facts.times[origin.cause])
         case PreemptionInProgress():
             stay = facts.stay(message)
-            _check_time(facts, stay, origin, WARNING)
+            if origin.cause not in facts.acknowledgements:
+                _check_time(facts, stay, origin, WARNING)
             stay.in_progress = True
         case PreemptionOverdue():
             stay = facts.stay(message)

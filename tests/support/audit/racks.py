@@ -2,7 +2,7 @@
 
 from nodepool.contract.events import CWNodeAssigned
 from nodepool.contract.messages import Message
-from support.audit.facts import TRIAGE, Facts, Machine, Origin, Violation, machine_key
+from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Violation, machine_key
 from support.reference.racks import DOMAIN, size_of
 
 
@@ -15,7 +15,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
     if not size or not domain:
         return
     rack = _rack(facts, machine)
-    others = {each.holder for each in rack} - {"", TRIAGE, message.uid}
+    others = {each.holder for each in rack} - {"", RECLAIMED, TRIAGE, message.uid}
     if others and len(rack) <= size:
         raise Violation(f"{message.key} is given {message.node} of a rack that {others} hold")
 
@@ -30,7 +30,10 @@ def racks_of(facts: Facts) -> dict[tuple[str, str], list[str]]:
     """The Nodes of each NodePool in each rack that has no more machines than it needs."""
     racks: dict[tuple[str, str], list[str]] = {}
     for key, machine in facts.machines.items():
-        domain, is_held = machine.labels.get(DOMAIN, ""), machine.holder not in ("", TRIAGE)
+        domain, is_held = (
+            machine.labels.get(DOMAIN, ""),
+            machine.holder not in ("", RECLAIMED, TRIAGE),
+        )
         if not is_held or not domain or not size_of(machine.instance_type):
             continue
         if len(_rack(facts, machine)) <= size_of(machine.instance_type):

@@ -28,9 +28,12 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodeRegistrationFailed,
     MachineAdded,
+    MachineReclaimed,
     MachineRepaired,
+    MachineReturned,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreemptionRequested,
     QuotaChecked,
 )
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -39,17 +42,22 @@ from support.reference import racks
 from support.reference.history import History, Stored
 
 TRIAGE = "triage"
+RECLAIMED = "reclaimed"
 
 
 @dataclass
 class Machine:
-    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, or empty where it is free."""
+    """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
+
+    gives_way: whether it is a spot Node that gives way to a NodePool that is short.
+    """
 
     name: str
     zone: str
     kind: str
     labels: dict[str, str]
     holder: str = ""
+    gives_way: bool = False
 
 
 @dataclass
@@ -195,6 +203,12 @@ class CapacityModel:
             case MachineRepaired(machine_key=key):
                 if self.machines[key].holder == TRIAGE:
                     self.machines[key].holder = ""
+            case MachineReclaimed(machine_key=key):
+                self.machines[key].holder = RECLAIMED
+            case MachineReturned(machine_key=key):
+                self.machines[key].holder = ""
+            case NodePreemptionRequested(machine_key=key, cause=cause):
+                self.machines[key].gives_way = cause == "DefaultPoolShort"
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
                 self.demands[message.uid].held += 1
@@ -202,6 +216,7 @@ class CapacityModel:
                 is_dead = isinstance(message, CWNodeRegistrationFailed)
                 is_dead = is_dead or getattr(message, "triage", False)
                 self.machines[key].holder = TRIAGE if is_dead else ""
+                self.machines[key].gives_way = False
                 if message.uid in self.demands:
                     self.demands[message.uid].held -= 1
             case _:
@@ -215,6 +230,15 @@ class CapacityModel:
         demand.granted, demand.checked = verdict.granted, verdict.generation
         if demand.since is None or not before or demand.missing > before:
             demand.since = stored.time
+
+    def _giving_way(self, demand: Demand) -> int:
+        """How many Nodes give way to such NodePools of its type and zone; none to one of spot."""
+        if demand.spec.compute_class is ComputeClass.SPOT:
+            return 0
+        machines = self.machines.values()
+        return sum(
+            each.gives_way and (each.zone, each.kind) == demand.offering for each in machines
+        )
 
     def _checked(self, demand: Demand | None, verdict: CapacityChecked, stored: Stored) -> None:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
@@ -232,22 +256,30 @@ class CapacityModel:
         ]
         if any(each.spec.affinity is not None or each.since is None for each in rivals):
             return
-        free = self._left_for(demand, sorted(rivals, key=rank))
+        free, giving_way = self._left_for(demand, sorted(rivals, key=rank))
         available = free.total()
         size = racks.size_of(demand.spec.instance_type)
         if size and demand.wanted:
             available = racks.given(size, demand.goal, self.held_in(demand), free).total()
         reason = self.reason(demand, available, available)
         text = self.message(demand, reason, available, free)
+        count = min(giving_way, demand.wanted - min(available, demand.wanted))
+        if count and reason is not Capacity.SUFFICIENT:
+            verb = " is" if count == 1 else "s are"
+            text += f"; {count} spot Node{verb} being preempted for it"
         if (verdict.reason, verdict.message) != (reason, text):
             self.faults.append(
                 f"the capacity of {demand.key} is {verdict.reason} ({verdict.message}) at "
                 f"{stored.position}, and has to be {reason} ({text})"
             )
 
-    def _left_for(self, demand: Demand, rivals: list[Demand]) -> Counter[str]:
-        """How many machines of each domain those leave it that are served before it."""
+    def _left_for(self, demand: Demand, rivals: list[Demand]) -> tuple[Counter[str], int]:
+        """What those leave it that are served before it.
+
+        How many machines of each domain, and how many that spot Nodes give way for.
+        """
         free = racks.by_domain(each.labels for each in self.free(demand, fitting=False))
+        giving_way = self._giving_way(demand)
         for ahead in rivals:
             if ahead is demand:
                 break
@@ -255,9 +287,10 @@ class CapacityModel:
             if size:
                 free -= racks.given(size, ahead.goal, self.held_in(ahead), free)
                 continue
-            rest = max(0, free.total() - ahead.wanted)
-            free = Counter({"": rest})
-        return free
+            taken = min(free.total(), ahead.wanted)
+            free = Counter({"": free.total() - taken})
+            giving_way -= min(giving_way, ahead.wanted - taken)
+        return free, giving_way
 
 
 def rank(demand: Demand) -> tuple[bool, int, datetime, str]:
@@ -287,3 +320,22 @@ def faults(model: CapacityModel) -> Iterator[str]:
                 f"{demand.key} wants {demand.wanted} more of {demand.granted} granted Nodes, "
                 f"while {free} machines that it could have are free"
             )
+        spot = spot_nodes(model, demand) if demand.wanted else []
+        if spot and demand.spec.compute_class is not ComputeClass.SPOT:
+            yield f"{demand.key} wants {demand.wanted} Nodes, while the spot Nodes {spot} stay"
+
+
+def spot_nodes(model: CapacityModel, demand: Demand) -> list[str]:
+    """The machines of spot Nodes that a NodePool could have instead."""
+    holders = {
+        uid
+        for uid, each in model.demands.items()
+        if each.spec.compute_class is ComputeClass.SPOT and not each.deleting
+    }
+    return [
+        machine.name
+        for machine in model.machines.values()
+        if machine.holder in holders
+        and (machine.zone, machine.kind) == demand.offering
+        and accepts(demand.spec, machine)
+    ]

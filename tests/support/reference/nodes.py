@@ -33,6 +33,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodePreemptionRequested,
     NodeRemovalCancelled,
     PreemptionPending,
     QuotaChecked,
@@ -155,7 +156,7 @@ class NodesModel:
                 member.active = active
             case NodeKept(request=request) if request == member.request:
                 member.chosen = None
-            case PreemptionPending() | NodePreempted():
+            case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
                 member.preempted = True
                 member.counted = member.counted or group.removed is not None
             case _:
@@ -180,6 +181,8 @@ class NodesModel:
                 self._assigned(self.groups[uid], message)
             case CWNodeDeletionRequestSuccess():
                 self._requested(message)
+            case NodePreemptionRequested():
+                self._member_changed(stored)
             case NodeRemovalCancelled():
                 _, member = self._member(message)
                 if member is not None:

@@ -27,6 +27,7 @@ from support.simulation.machines import Machines
 from support.simulation.noise import noise
 from support.simulation.profile import Profile, profile_of
 from support.simulation.reading import sharing
+from support.simulation.reclaims import Reclaims
 from support.simulation.replicas import Replicas
 from support.simulation.sender import Sender
 from support.simulation.slurm import Slurm
@@ -72,6 +73,7 @@ class Simulation:
         self.machines = Machines(self.random, facts, self.sender, profile)
         self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
         self.autoscaling = Autoscaling(self.random, facts, self.sender)
+        self.reclaims = Reclaims(self.random, facts, self.sender)
         self.attacker = Attacker(
             Random(f"{self.seed} attacks"),
             self.world,
@@ -174,6 +176,9 @@ class Simulation:
             "delete_pod": slurm.delete_pod,
             "lock": slurm.lock,
             "unlock": slurm.unlock,
+            "reclaim": self.reclaims.reclaim,
+            "give_back": self.reclaims.give_back,
+            "acknowledge": self.reclaims.acknowledge,
             "want_racks": machines.racks.want,
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,

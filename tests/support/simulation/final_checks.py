@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar, cast
 
-from nodepool.contract.model import NodePhase
+from nodepool.contract.model import ComputeClass, NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
 from support.audit import autoscaling
-from support.audit.facts import TRIAGE, Facts, Pool, Violation
+from support.audit.facts import RECLAIMED, TRIAGE, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
@@ -86,20 +86,39 @@ class FinalChecks:
     def _machines_add_up(self) -> None:
         capacity = cast("Mapping[str, Capacity]", documents_of(self.world, "capacity"))
         shown = {
-            key: (count["free"], count["assigned"], count["triage"])
+            key: (count["free"], count["assigned"], count["triage"], count["reclaimed"])
             for key, count in capacity.items()
         }
         offerings = {machine.offering for machine in self.facts.machines.values()}
         counted = {
             "/".join(offering): (
                 sum(not holder for holder in holders),
-                sum(holder not in ("", TRIAGE) for holder in holders),
+                sum(holder not in ("", TRIAGE, RECLAIMED) for holder in holders),
                 holders.count(TRIAGE),
+                holders.count(RECLAIMED),
             )
             for offering in offerings
             for holders in (self._holders(offering),)
         }
         _compare("machines", shown, counted)
+        self._reclaims_are_carried_out(capacity)
+
+    def _reclaims_are_carried_out(self, capacity: Mapping[str, Capacity]) -> None:
+        """Machines are held back as many as were asked for, unless there are no more to take."""
+        for key, count in capacity.items():
+            zone, _, kind = key.partition("/")
+            asked = self.facts.to_reclaim.get((zone, kind), 0)
+            spot = [
+                stay.machine
+                for stay in self.facts.stays.values()
+                if "/".join(stay.pool.offering) == key
+                and stay.phase != NodePhase.DELETED
+                and stay.pool.spec.compute_class is ComputeClass.SPOT
+            ]
+            if count["toReclaim"] != asked or count["reclaimed"] > asked:
+                raise Violation(f"{count} of {key} are reclaimed, and {asked} are asked for")
+            if count["reclaimed"] < asked and (count["free"] or spot):
+                raise Violation(f"{count} of {key} are reclaimed, though {spot} could be")
 
     def _holders(self, offering: tuple[str, str]) -> list[str]:
         machines = self.facts.machines.values()

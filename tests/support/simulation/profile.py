@@ -37,6 +37,9 @@ ACTIONS: Mapping[str, int] = {
     "delete_pod": 0,
     "lock": 0,
     "unlock": 0,
+    "reclaim": 0,
+    "give_back": 0,
+    "acknowledge": 0,
     "want_racks": 0,
     "add_racks": 0,
     "break_rack": 0,
@@ -171,6 +174,25 @@ AUTOSCALED = Profile(
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
 
+GIVING_WAY = Profile(
+    machines=8,
+    faults=("boot", "registration", "silence", "hang"),
+    limits=(6, 9, 12),
+    targets=(0, 1, 2, 3, 4, 6),
+    actions={
+        "reclaim": 14,
+        "give_back": 12,
+        "acknowledge": 14,
+        "scale": 30,
+        "run_pod": 30,
+        "preempt": 8,
+        "batch": 4,
+        "shrink_and_preempt": 6,
+        "bug": 1,
+    },
+)
+"""Spot Nodes give way to NodePools that are short, and to an operator."""
+
 
 SLURM = Profile(
     faults=("boot", "registration", "hang"),
@@ -208,11 +230,11 @@ def profile_of(seed: int) -> Profile:
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     of_nodes = {0: SLURM, 1: ORDINARY}
-    recent = {0: AUTOSCALED, 1: NVLINK}
+    recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK}
     often = {
         1: of_nodes[seed // 10 % 2],
         3: CROWDED,
-        4: recent[seed // 10 % 2],
+        4: recent[seed // 10 % 3],
         5: SPOT,
         7: FAILING,
         8: CROWDED,
