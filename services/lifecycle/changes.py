@@ -78,7 +78,7 @@ def changed(  # noqa: C901  # It lists the messages.
         case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned() | CWNodeUncordoned():
             return replace(node, health=_health(node.health, message, now))
         case CWNodeRegistered(phase=phase):
-            return replace(node, phase=phase, health=health.registered(node.health, phase, now))
+            return _restarting(replace(node, phase=phase), now)
         case NodeUpdated():
             return _updated(node, message, now)
         case AnswerAwaited():
@@ -141,20 +141,29 @@ def _reported(
 
 
 def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
-    begins = event.cordon > node.cordon
+    begins, before = event.cordon > node.cordon, node.phase
     node = replace(
         node,
         phase=event.phase,
         removal=event.removal,
         cordon=event.cordon,
-        health=health.updated(node.health, node.phase, event, now),
+        health=health.updated(node.health, event),
     )
     if node.phase is NodePhase.REBOOTING:
         node = replace(node, workloads=(), lock=None)
+    if node.restarts:
+        return node if node.phase is before else _restarting(node, now)
     if not node.cordoned or not node.is_awaited:
         return replace(node, forced=False, ask_after=None, answer_by=None)
     is_asked = node.has_answered or node.ask_after is not None or node.answer_by is not None
     return _asked(node, now) if begins or not is_asked else node
+
+
+def _restarting(node: Node, now: datetime) -> Node:
+    """The Node, whose reboot or verification begins, if it is in such a phase; see `_asked`."""
+    if not node.restarts:
+        return node
+    return replace(node, forced=False, ask_after=now + USUALLY, answer_by=None)
 
 
 def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:

@@ -13,7 +13,7 @@ from nodepool.contract.events import (
     NodeVerified,
 )
 from nodepool.contract.health import BY_TYPE, Remedy, is_problem
-from nodepool.contract.model import NodeAction, NodePhase
+from nodepool.contract.model import NodeAction
 
 REBOOT_MAX = timedelta(minutes=30)
 """How long a reboot of a Node may take."""
@@ -61,7 +61,6 @@ class Health:
         while that is under way.
     verifying: whether its machine is verified after its last boot.
     verified, verification_fault: whether it has passed, None while that is not known, or why not.
-    deadline: when a reboot or a verification that has begun has to be over.
     rack: the NVLink domain of its rack, while it is cordoned for the others in there.
     """
 
@@ -77,7 +76,6 @@ class Health:
     verifying: bool = False
     verified: bool | None = None
     verification_fault: str = ""
-    deadline: datetime | None = None
     rack: str = ""
 
     @property
@@ -201,8 +199,8 @@ def verified(health: Health, event: NodeVerified) -> Health:
     return replace(health, verified=event.passed, verification_fault=event.cause)
 
 
-def updated(health: Health, before: NodePhase, event: NodeUpdated, now: datetime) -> Health:
-    """The health after it was published what the Node looks like; it was in phase `before`."""
+def updated(health: Health, event: NodeUpdated) -> Health:
+    """The health after it was published what the Node looks like."""
     is_agreed = event.reserved == health.asked.reserved_desired
     asked = replace(health.asked, reserved_desired="") if is_agreed else health.asked
     if event.boot > health.boot:
@@ -218,23 +216,10 @@ def updated(health: Health, before: NodePhase, event: NodeUpdated, now: datetime
             verifying=False,
             verified=None,
             verification_fault="",
-            deadline=now + REBOOT_MAX,
             reserved=event.reserved,
         )
-    deadline = None
-    if event.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING):
-        deadline = health.deadline if event.phase is before else now + VERIFY_MAX
-    after = replace(
-        health, asked=asked, action=event.action, reserved=event.reserved, deadline=deadline
-    )
+    after = replace(health, asked=asked, action=event.action, reserved=event.reserved)
     return HEALTHY if after == HEALTHY else after
-
-
-def registered(health: Health, phase: NodePhase, now: datetime) -> Health:
-    """The health of a Node that joined its cluster."""
-    if phase is not NodePhase.VERIFYING:
-        return health
-    return replace(health, deadline=now + VERIFY_MAX)
 
 
 def rack_changed(health: Health, domain: str) -> Health:

@@ -157,11 +157,7 @@ class Node:
     @property
     def due(self) -> datetime | None:
         """When its machine or its lock is given up, or its time to answer begins; or never."""
-        if self.booting:
-            return self.boot_by
-        own = self.health.deadline if self.restarts else self.answer_by or self.ask_after
-        lock = None if self.lock is None else self.lock.due
-        return min((moment for moment in (own, lock) if moment is not None), default=None)
+        return self.boot_by if self.booting else self.answer_by or self.ask_after
 
 
 def is_cordoned(phase: NodePhase) -> bool:

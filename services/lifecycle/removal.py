@@ -135,10 +135,11 @@ def overdue(
     """
     now = context.time
     if node.restarts:
-        if node.health.deadline is not None and node.health.deadline <= now:
+        patience = REBOOT_MAX if node.phase is NodePhase.REBOOTING else VERIFY_MAX
+    if node.answer_by is not None:
+        if node.answer_by <= now and node.restarts:
             yield replaced(template, node, too_late(node))
-    elif node.answer_by is not None:
-        if node.answer_by <= now:
+        elif node.answer_by <= now:
             yield unanswered(template, node)
             is_healthy = node.removal not in (None, RemovalReason.UNHEALTHY)
             yield deleted(template, node, triage=True) if is_healthy else replaced(template, node)

@@ -435,6 +435,7 @@ def test_a_new_node_is_verified_before_production(world: WorldHarness) -> None:
     assert [text for text in world.messages("train") if " n1" in text] == [
         "CWNodeAssigned n1",
         "CWNodeRegistered n1",
+        "AnswerAwaited n1",
         "NodeUpdated n1 production",
     ]
     assert standing(world, "n1") == ("production", "acme", [])
@@ -475,6 +476,7 @@ def test_a_node_is_verified_again_after_a_reboot(world: WorldHarness) -> None:
         "CWDrainNode n1",
         "NodeUpdated n1 rebooting",
         "NodeUpdated n1 verifying",
+        "AnswerAwaited n1",
         "NodeUpdated n1 production",
         "CWNodeUncordoned n1",
     ]

@@ -2,9 +2,11 @@
 
 import pytest
 
+from allocator.decide import SERVICE
 from allocator.state import State
-from nodepool.contract.events import CWNodePoolDeleted
+from nodepool.contract.events import AllocationFailed, AllocationRecovered, CWNodePoolDeleted
 from nodepool.engine.bounds import OUTPUTS_MAX
+from nodepool.service import Context
 from unit.allocator_service import (
     OF,
     POOL,
@@ -170,3 +172,18 @@ def test_a_pool_of_an_unknown_type_leaves_nothing_behind() -> None:
     allocator.hears(CWNodePoolDeleted(**OF, uid=UID, message=""))
 
     assert allocator.state == State()
+
+
+def test_a_pool_of_an_unknown_type_recovers_from_a_failure() -> None:
+    allocator = AllocatorService()
+    event = specified(1, 2, reason="Invalid", fault="InstanceType")
+    spec = event.spec.model_copy(update={"instance_type": "h1000"})
+    allocator.hears(event.model_copy(update={"spec": spec}))
+    failed, context = AllocationFailed(**OF, uid=UID, message="late"), Context(9, event.created)
+    reconciler = SERVICE.reconciler
+    assert reconciler is not None
+
+    state = SERVICE.evolve(allocator.state, failed, context)
+
+    events = list(reconciler.reconcile(state, event.key, context))
+    assert events == [AllocationRecovered(**OF, uid=UID)]

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from nodepool.contract.events import CapacityChecked, NodePoolValidated, QuotaChecked
+from nodepool.contract.events import (
+    CapacityChecked,
+    NodeActionRequested,
+    NodePoolValidated,
+    QuotaChecked,
+)
 from nodepool.contract.messages import OfMachine, OfPool
 from nodepool.contract.model import NodePhase, NodePoolSpec
 from nodepool.contract.pods import Pod
@@ -205,6 +210,12 @@ class Stay:
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
     drained: whether its drain has begun, and was not cancelled.
+    problems: whether it has each problem that was reported of it.
+    was_unhealthy, was_asked: whether it ever had a problem, or a command asked anything for it.
+    asked_for: what commands asked for it last.
+    failed_again: whether a reboot or a verification of it failed.
+    was_forced: whether it was rebooted by command, whatever ran there.
+    restarting_since: when its last reboot or verification began.
     lock: the lock of a Slurm job; None without one.
     lock_ended: where the last lock that was held was released.
     ended: the position at which it was deleted; 0 while it is not.
@@ -227,6 +238,13 @@ class Stay:
     overdue: bool = False
     working: bool = False
     drained: bool = False
+    problems: History[dict[str, bool]] = field(default_factory=History)
+    was_unhealthy: bool = False
+    was_asked: bool = False
+    asked_for: NodeActionRequested | None = None
+    failed_again: bool = False
+    was_forced: bool = False
+    restarting_since: datetime | None = None
     lock: Lock | None = None
     lock_ended: Origin | None = None
     ended: int = 0
@@ -236,6 +254,10 @@ class Stay:
     def has_left(self, position: int) -> bool:
         """Whether it had left at this position."""
         return 0 < self.left <= position
+
+    def has_problem(self, position: int) -> bool:
+        """Whether it had a problem at this position."""
+        return any((self.problems.as_of(position) or {}).values())
 
     def is_preempted(self, position: int) -> bool:
         """Whether it had been warned at this position."""

@@ -23,7 +23,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
                 machine.holder = ""
         case MachineBooted():
             facts.reported_stay(message, message.assignment).booted = True
-        case MachineFailed():
+        case MachineFailed(boot=0):
             facts.reported_stay(message, message.assignment).failed = True
         case NodeObserved():
             _observed(facts, message)
@@ -39,6 +39,8 @@ def _added(facts: Facts, message: MachineAdded) -> None:
 def _observed(facts: Facts, message: NodeObserved) -> None:
     stay = facts.reported_stay(message, message.assignment)
     working = any(not (pod.daemon_set or pod.verification) for pod in message.pods)
-    if working and stay.phase == NodePhase.DELETED and not stay.overdue:
+    if stay.phase == NodePhase.REBOOTING:
+        working = False  # They end with the reboot.
+    if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working

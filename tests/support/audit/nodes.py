@@ -12,7 +12,8 @@ from nodepool.contract.events import (
     NodeUpdated,
 )
 from nodepool.contract.messages import Message
-from nodepool.contract.model import NodePhase
+from nodepool.contract.model import NodePhase, RemovalReason
+from support.audit import health
 from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
 
 BOOT_MAX = timedelta(minutes=30)
@@ -24,28 +25,41 @@ CORDON_REASON = "node.coreweave.cloud/cordonReason"
 """The annotation of a Node that is cordoned for a cause of its own, and stays."""
 
 
-def check(facts: Facts, message: Message, origin: Origin) -> None:
+def check(  # noqa: C901  # It lists the messages.
+    facts: Facts, message: Message, origin: Origin
+) -> None:
     """Checks and notes an event about a Node."""
+    health.note(facts, message, origin)
     match message:
         case CWNodeDeletionRequestSuccess():
             facts.stay(message).removals.add(origin.position, True)
         case NodeRemovalCancelled():
             facts.stay(message).removals.add(origin.position, False)
         case CWNodeRegistered():
-            _registered(facts.current_stay(message))
+            _registered(facts.current_stay(message), message.phase)
+            facts.stay(message).restarting_since = facts.times[origin.position]
         case CWNodeRegistrationFailed():
             _registration_failed(facts, facts.current_stay(message), origin)
         case NodeUpdated():
-            _updated(facts.current_stay(message), message, origin)
+            health.check_update(facts, facts.current_stay(message), message, origin)
             stay = facts.stay(message)
+            _updated(stay, message.phase)
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
         case CWDrainNode():
             _drained(facts.current_stay(message), origin)
             facts.stay(message).asked = facts.times[origin.position]
+        case CWNodeDeleted(removal=RemovalReason.UNHEALTHY):
+            stay = facts.current_stay(message)
+            health.check_replaced(facts, stay, message, origin)
+            stay.overdue = True
+            _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted(triage=True):
             stay = facts.current_stay(message)
-            _check_silence(facts, stay, origin)
+            if stay.has_problem(origin.cause) and not _is_silent(facts, stay, origin):
+                _check_deletion(stay, origin, registered=message.registered)
+            else:
+                _check_silence(facts, stay, origin)
             _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted():
             stay = facts.current_stay(message)
@@ -53,10 +67,12 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _leave(facts, stay, origin, holder="")
 
 
-def _registered(stay: Stay) -> None:
+def _registered(stay: Stay, phase: NodePhase) -> None:
     if stay.phase != NodePhase.BOOTING or not stay.booted:
         raise Violation(f"{stay.machine} is registered when {stay.phase}")
-    stay.phase = NodePhase.PRODUCTION
+    if phase not in (NodePhase.PRODUCTION, NodePhase.VERIFYING):
+        raise Violation(f"{stay.machine} is registered as {phase}")
+    stay.phase = phase
 
 
 def _registration_failed(facts: Facts, stay: Stay, origin: Origin) -> None:
@@ -67,12 +83,9 @@ def _registration_failed(facts: Facts, stay: Stay, origin: Origin) -> None:
     _leave(facts, stay, origin, holder=TRIAGE)
 
 
-def _updated(stay: Stay, event: NodeUpdated, origin: Origin) -> None:
-    phase, has_cause = event.phase, CORDON_REASON in event.annotations
+def _updated(stay: Stay, phase: NodePhase) -> None:
     if stay.phase == NodePhase.BOOTING:
         raise Violation(f"{stay.machine} is updated before it is registered")
-    if phase == NodePhase.CORDONED and not (has_cause or stay.is_leaving(origin.cause)):
-        raise Violation(f"{stay.machine} is cordoned without a request to remove it")
     stay.phase = phase
     stay.drained = stay.drained and phase == NodePhase.DRAINING
 
@@ -91,9 +104,13 @@ def _check_silence(facts: Facts, stay: Stay, origin: Origin) -> None:
     """A machine is given up for not answering only after all the time that it has for that."""
     if not stay.is_leaving(origin.cause):
         raise Violation(f"{stay.machine} is deleted without a request to remove it")
-    if stay.asked is None or facts.times[origin.cause] - stay.asked < ANSWER_MAX:
-        raise Violation(f"{stay.machine} is given up early, asked at {stay.asked:%H:%M:%S}")
+    if not _is_silent(facts, stay, origin):
+        raise Violation(f"{stay.machine} is given up early, asked at {stay.asked}")
     stay.overdue = True
+
+
+def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
+    return stay.asked is not None and facts.times[origin.cause] - stay.asked >= ANSWER_MAX
 
 
 def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:
@@ -101,13 +118,14 @@ def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:
         raise Violation(f"{stay.machine} is deleted without a request to remove it")
     if registered is (stay.phase == NodePhase.BOOTING):
         raise Violation(f"{stay.machine} is deleted as registered={registered} when {stay.phase}")
-    if registered and stay.phase != NodePhase.DRAINING and not stay.overdue:
+    restarts = stay.phase in health.RESTARTING
+    if registered and stay.phase != NodePhase.DRAINING and not (stay.overdue or restarts):
         raise Violation(f"{stay.machine} is deleted when {stay.phase}")
     # A Node that was being drained when it was warned may leave as soon as it is empty.
-    begun = stay.in_progress or stay.overdue or stay.drained
+    begun = stay.in_progress or stay.overdue or stay.drained or restarts
     if stay.is_preempted(origin.cause) and not begun:
         raise Violation(f"{stay.machine} is deleted for preemption early")
-    if stay.working and not stay.overdue:
+    if stay.working and not (stay.overdue or restarts):
         raise Violation(f"{stay.machine} is deleted while Pods run on it")
 
 

@@ -35,7 +35,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     PreemptionPending,
 )
-from nodepool.contract.model import ComputeClass, RemovalReason
+from nodepool.contract.model import ComputeClass, NodePhase, RemovalReason
 from support.reference.history import History, Stored
 
 GROWTH = (CWNodeRequestQueued, CWNodePoolScaledUp, CWNodePoolScaledDown, CWNodeDeliverFail)
@@ -114,10 +114,13 @@ class Deletions:
 def _reasons(history: History) -> Iterator[str]:
     chosen: dict[int, RemovalReason] = {}
     shown: dict[int, RemovalReason | None] = {}
+    at_once: dict[int, bool] = {}
     for stored in history.seen_by("lifecycle"):
         event = stored.message
         if isinstance(event, CWNodeRegistered | NodeUpdated):
             shown[event.assignment] = getattr(event, "removal", None)
+            restarts = event.phase in (NodePhase.REBOOTING, NodePhase.VERIFYING)
+            at_once[event.assignment] = restarts
             taints = Counter((taint.key, taint.effect) for taint in event.taints)
             for taint, count in taints.items():
                 if count > 1:
@@ -127,7 +130,8 @@ def _reasons(history: History) -> Iterator[str]:
         elif isinstance(event, CWNodeDeleted) and event.registered:
             reason = shown.get(event.assignment)
             is_deleted = chosen.get(event.assignment) is RemovalReason.POOL_DELETED
-            if is_deleted and reason in (None, RemovalReason.SCALE_DOWN):
+            goes_at_once = at_once.get(event.assignment, False)
+            if is_deleted and not goes_at_once and reason in (None, RemovalReason.SCALE_DOWN):
                 yield f"{event.node} at {stored.position} goes with its NodePool and shows {reason}"
 
 

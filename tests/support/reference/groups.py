@@ -15,6 +15,7 @@ class Member:
     """A Node of a NodePool.
 
     chosen: why it was chosen to leave; None while it was not.
+    cordoned: whether it is cordoned and stays.
     counted: whether it counts in the removal under way if it leaves.
     """
 
@@ -22,6 +23,7 @@ class Member:
     assignment: int
     registered: bool = False
     active: bool = False
+    cordoned: bool = False
     chosen: RemovalReason | None = None
     request: int = 0
     preempted: bool = False
@@ -41,7 +43,8 @@ class Member:
     @property
     def cost(self) -> tuple[int, int, str]:
         """Its place among those that may leave, cheapest first."""
-        return 0 if not self.registered else 1 + self.active, -self.assignment, self.node
+        useful = 1 if self.cordoned else 2 + self.active
+        return useful if self.registered else 0, -self.assignment, self.node
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 * A scale-down asks for a Node only while more stay than are wanted; a Node that is leaving for
   whatever reason, a preemption included, does not stay. Those that cost least go first: Nodes that
-  have not joined, then idle ones, then, with PreferIdle only, active ones; the newest first.
+  have not joined, then cordoned ones, then idle ones, then active ones; the newest
+  first, and active ones with PreferIdle only.
 * While fewer stay than are wanted, a Node that leaves for a scale-down alone is spared, at once.
 * A removal is announced, counts the Nodes that left in it, and ends.
 * A Node is assigned because it was requested, or because another one was lost.
@@ -17,6 +18,7 @@ from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -27,6 +29,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeRequestQueued,
+    CWNodeUncordoned,
     GrantAcknowledged,
     NodeActivityChanged,
     NodeKept,
@@ -154,6 +157,8 @@ class NodesModel:
                 member.registered = True
             case NodeActivityChanged(active=active):
                 member.active = active
+            case CWNodeCordoned() | CWNodeUncordoned():
+                member.cordoned = isinstance(message, CWNodeCordoned)
             case NodeKept(request=request) if request == member.request:
                 member.chosen = None
             case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
@@ -216,7 +221,8 @@ class NodesModel:
             idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
             if member.registered and member.active and idle_only:
                 self._fault(group, f"removes {member.node}, which is active")
-            if not group.rack_size and any(other.cost < member.cost for other in staying):
+            may_go = (each for each in staying if not (idle_only and each.active))
+            if not group.rack_size and any(other.cost < member.cost for other in may_go):
                 self._fault(group, f"removes {member.node}, and others cost less")
         member.chosen, member.request, member.counted = message.removal, message.request, True
 

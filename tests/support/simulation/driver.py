@@ -23,6 +23,7 @@ from support.simulation.bounded import bounded
 from support.simulation.bugs import Bugs
 from support.simulation.customers import Customers
 from support.simulation.final_checks import FinalChecks
+from support.simulation.health import Health
 from support.simulation.machines import Machines
 from support.simulation.noise import noise
 from support.simulation.profile import Profile, profile_of
@@ -74,6 +75,7 @@ class Simulation:
         self.customers = Customers(self.random, facts, self.sender, self.machines, profile)
         self.autoscaling = Autoscaling(self.random, facts, self.sender)
         self.reclaims = Reclaims(self.random, facts, self.sender)
+        self.health = Health(self.random, facts, self.sender)
         self.attacker = Attacker(
             Random(f"{self.seed} attacks"),
             self.world,
@@ -179,6 +181,9 @@ class Simulation:
             "reclaim": self.reclaims.reclaim,
             "give_back": self.reclaims.give_back,
             "acknowledge": self.reclaims.acknowledge,
+            "ask": self.health.ask,
+            "fail": self.health.fail,
+            "allow": self.health.allow,
             "want_racks": machines.racks.want,
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,

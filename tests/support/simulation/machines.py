@@ -50,12 +50,14 @@ class Machines:
 
     def _add(self, zone: str, instance_type: str, count: int) -> None:
         has_rack = self.random.random() < 0.5
-        content = {
+        content: dict[str, object] = {
             "instanceType": instance_type,
             "count": count,
             "labels": {RACK: self.random.choice(("r1", "r2"))} if has_rack else {},
             "bootSeconds": self.random.choice(self.profile.boot_s),
         }
+        if self.profile.verify_s:
+            content |= {"verifySeconds": self.profile.verify_s, "repairSeconds": 3_600}
         self.sender.send("AddMachines", zone_path(zone), content)
 
     def break_one(self) -> None:

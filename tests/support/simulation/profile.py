@@ -40,6 +40,9 @@ ACTIONS: Mapping[str, int] = {
     "reclaim": 0,
     "give_back": 0,
     "acknowledge": 0,
+    "ask": 0,
+    "fail": 0,
+    "allow": 0,
     "want_racks": 0,
     "add_racks": 0,
     "break_rack": 0,
@@ -66,6 +69,7 @@ class Profile:
     hurries: how likely it is in a step that all services catch up, but for one at most.
     late: the services that this may be; all of them where none is named.
     autoscaled: whether the autoscaler runs.
+    verify_s: how long machines are verified after a boot, in seconds.
     """
 
     steps: int = 4_500
@@ -83,6 +87,7 @@ class Profile:
     hurries: float = 0.0
     late: tuple[str, ...] = ()
     autoscaled: bool = False
+    verify_s: int = 0
 
     def weight(self, action: str) -> int:
         """How likely an action is."""
@@ -173,6 +178,12 @@ AUTOSCALED = Profile(
     },
 )
 """NodePools follow Pods that wait and Nodes that are idle."""
+UNHEALTHY = Profile(
+    faults=("boot", "registration", "verification"),
+    verify_s=60,
+    actions={"ask": 30, "fail": 40, "allow": 20, "bug": 1, "batch": 2, "repair_one": 16},
+)
+"""Nodes have problems, and commands ask for them."""
 
 GIVING_WAY = Profile(
     machines=8,
@@ -229,7 +240,7 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    of_nodes = {0: SLURM, 1: ORDINARY}
+    of_nodes = {0: SLURM, 1: UNHEALTHY}
     recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK}
     often = {
         1: of_nodes[seed // 10 % 2],

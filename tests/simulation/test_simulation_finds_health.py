@@ -1,0 +1,60 @@
+"""The simulation finds each fault that is put into the care of unhealthy Nodes on purpose."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from allocator.decide import SERVICE as ALLOCATOR
+from lifecycle.decide import SERVICE as LIFECYCLE
+from lifecycle.health import Health, Plan, plan
+from nodepool.contract.events import CWNodeCordoned, NodeObserved
+from support.simulation.faults import Plant, hearing, violation_of
+from support.simulation.profile import UNHEALTHY
+
+PROFILE = replace(UNHEALTHY, steps=3_000)
+
+
+def without_pods(_state: Any, message: Any) -> Any:
+    """Nodes on which nothing is ever observed to run."""
+    if not isinstance(message, NodeObserved):
+        return message
+    return message.model_copy(update={"pods": ()})
+
+
+def without_cordons(_state: Any, message: Any) -> Any:
+    """Nodes that are never cordoned."""
+    return None if isinstance(message, CWNodeCordoned) else message
+
+
+def always_evicting(health: Health, *, evicts: bool) -> Plan:
+    """What is to become of a Node, whatever its NodePool allows."""
+    return plan(health, evicts=True)
+
+
+PLANTS = {
+    "Pods that are not heard of": Plant(
+        "while Pods run on it", PROFILE, (hearing(LIFECYCLE, without_pods),)
+    ),
+    "NodePools whose setting is not followed": Plant(
+        "which its NodePool does not allow",
+        PROFILE,
+        functions={"lifecycle.appearance.plan": always_evicting},
+    ),
+    "a verification that is not waited for": Plant(
+        "is replaced and has no problem",
+        PROFILE,
+        functions={"lifecycle.removal.VERIFY_MAX": timedelta(seconds=10)},
+    ),
+    "cordons that are not heard of": Plant(
+        "others cost less", PROFILE, (hearing(ALLOCATOR, without_cordons),)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_of_health_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    assert plant.text in violation_of(plant, monkeypatch)

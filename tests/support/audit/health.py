@@ -1,0 +1,91 @@
+"""Rules for the health of Nodes: none is cordoned, rebooted or replaced without a cause.
+
+* A Node moves on to a phase that may follow on the one it is in.
+* One that stays is cordoned for a problem that was reported, or because a command asked for it.
+* It is rebooted once nothing runs there, unless a command forces it.
+* It is replaced for a problem where its NodePool or a command allows that, or because a reboot or a
+  verification failed or took too long, or it did not answer for as long as any machine may take.
+"""
+
+from datetime import timedelta
+
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    MachineFailed,
+    NodeActionRequested,
+    NodeConditionChanged,
+    NodeUpdated,
+    NodeVerified,
+)
+from nodepool.contract.health import is_problem
+from nodepool.contract.messages import Message
+from nodepool.contract.model import NodePhase
+from nodepool.contract.node_states import may_follow
+from support.audit.facts import Facts, Origin, Stay, Violation
+
+ANSWER_MAX = timedelta(minutes=30)
+"""How long a machine may take to answer a cordon or a drain, or to reboot."""
+RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
+"""The phases in which a Node runs no work."""
+
+
+def note(facts: Facts, message: Message, origin: Origin) -> None:
+    """Notes what is reported of the health of a Node, and what was asked for it."""
+    match message:
+        case NodeConditionChanged():
+            stay = facts.reported_stay(message, message.assignment)
+            problems = dict(stay.problems.as_of(origin.position) or {})
+            problems[message.type] = is_problem(message.type, message.status)
+            stay.problems.add(origin.position, problems)
+            stay.was_unhealthy = stay.was_unhealthy or problems[message.type]
+        case NodeActionRequested():
+            facts.stay(message).asked_for = message
+            facts.stay(message).was_asked = True
+        case MachineFailed(boot=boot) if boot:
+            facts.reported_stay(message, message.assignment).failed_again = True
+        case NodeVerified(passed=False):
+            facts.reported_stay(message, message.assignment).failed_again = True
+        case _:
+            pass
+
+
+def check_update(facts: Facts, stay: Stay, event: NodeUpdated, origin: Origin) -> None:
+    """Checks a Node that is to look otherwise from now on."""
+    phase = event.phase
+    if not may_follow(stay.phase, phase):
+        raise Violation(f"{stay.machine} goes from {stay.phase} to {phase}")
+    is_leaving = stay.is_leaving(origin.cause)
+    # Whether the others of its rack are a cause is checked once all is quiet.
+    of_rack = any("RackUnavailable" in text for text in event.annotations.values())
+    has_cause = is_leaving or stay.was_unhealthy or stay.was_asked or of_rack
+    if phase is NodePhase.CORDONED and not has_cause:
+        raise Violation(f"{stay.machine} is cordoned without a cause")
+    if phase is NodePhase.REBOOTING and stay.phase is not phase:
+        asked = stay.asked_for
+        if stay.working and not (asked is not None and asked.reboot == "forced"):
+            raise Violation(f"{stay.machine} is rebooted while Pods run on it")
+        if not (asked is not None and asked.reboot) and not stay.has_problem(origin.cause):
+            raise Violation(f"{stay.machine} is rebooted without a cause")
+        stay.working, stay.was_forced = False, stay.was_forced or bool(asked and asked.reboot)
+    if phase in RESTARTING and stay.phase is not phase:
+        stay.restarting_since = facts.times[origin.position]
+
+
+def check_replaced(facts: Facts, stay: Stay, event: CWNodeDeleted, origin: Origin) -> None:
+    """Checks a Node that is deleted as unhealthy."""
+    now = facts.times[origin.cause]
+    if stay.failed_again:
+        return
+    since = stay.restarting_since if stay.phase in RESTARTING else stay.asked
+    if since is not None and now - since >= ANSWER_MAX:
+        return
+    version = stay.pool.versions.as_of(origin.cause)
+    assert version is not None, "a Node has a NodePool"
+    evicts = not version.spec.lifecycle.disable_unhealthy_node_eviction
+    is_asked = stay.asked_for is not None and bool(stay.asked_for.drain)
+    if not stay.has_problem(origin.cause):
+        raise Violation(f"{stay.machine} is replaced and has no problem: {event.message}")
+    if not (evicts or is_asked):
+        raise Violation(f"{stay.machine} is replaced, which its NodePool does not allow")
+    if stay.working:
+        raise Violation(f"{stay.machine} is replaced while Pods run on it")
