@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from nodepool.cli.app import run
-from nodepool.cli.names import EVENT, KINDS
+from nodepool.cli.names import EVENT, KINDS, PREEMPTION
 from support.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
@@ -256,6 +256,45 @@ def test_a_spot_node_is_preempted_once(nodepool: Nodepool) -> None:
     assert nodepool("preempt", node).out == f"{node} unchanged\n"
     missing = nodepool("preempt", "node", "nosuch")
     assert missing == (1, "", 'error: node "nosuch": not found in demo/demo\n')
+    listed = nodepool("get", "preemptions", "--since", "168h", "--no-headers").out
+    name = node.removeprefix("node/")
+    assert re.split(r"\s{2,}", listed)[:4] == [name, "batch", "Pending", "Requested"]
+    mixed = nodepool("get", "nodes", "--since", "1h")
+    assert mixed.err.startswith("error: --since: nodes are those of now; leave it out")
+
+
+def test_the_documented_watch_finds_a_preemption(nodepool: Nodepool, up: Up) -> None:
+    selector = "compute.coreweave.com/node-pool=batch"
+    for node in nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[:1]:
+        nodepool("preempt", node)
+
+    with started(up.port, "events", "--types=Warning", "--watch") as watch:
+        found = subprocess.run(
+            ["grep", "-m1", "Reason: Preemption pending"],
+            stdin=watch.stdout,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        watch.kill()
+
+    assert "Preemption pending" in found.stdout
+
+
+def test_machines_are_reclaimed_and_returned(nodepool: Nodepool) -> None:
+    before = nodepool("get", "capacity", f"{ZONE}.{H100}", "-o", "jsonpath={.free}").out
+
+    reclaimed = nodepool("reclaim", ZONE, H100, "1")
+    too_many = nodepool("reclaim", ZONE, H100, "5000")
+    returned = nodepool("return", ZONE, H100, "1")
+    again = nodepool("return", ZONE, H100, "1")
+
+    assert int(before) > 1
+    assert reclaimed == (0, f"capacity/{ZONE}.{H100} 1 reclaimed\n", "")
+    assert too_many.err.startswith("error: count: 5000 is more than the ")
+    assert returned == (0, f"capacity/{ZONE}.{H100} 1 returned\n", "")
+    assert again.err.startswith("error: count: 1 is more than the 0 machines")
 
 
 def test_a_node_is_cordoned_drained_and_rebooted(nodepool: Nodepool) -> None:
@@ -608,7 +647,7 @@ def test_the_present_state_is_read_even_with_no_time_to_wait(nodepool: Nodepool)
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"get {kind.plural}" for kind in KINDS if kind is not EVENT),
+        *(f"get {kind.plural}" for kind in KINDS if kind not in (EVENT, PREEMPTION)),
         "wait np batch --for condition=AtTarget",
         "rollout status np/batch",
         "__complete -- get np b",

@@ -145,6 +145,7 @@ def _machines(capacity: object, machines: Iterable[object]) -> Machines | None:
         assigned=_number(capacity, "assigned"),
         triage=_number(capacity, "triage"),
         broken=tuple(broken),
+        reclaimed=_number(capacity, "reclaimed"),
         position=_number_in_text(capacity, "resourceVersion"),
     )
 

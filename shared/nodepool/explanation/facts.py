@@ -68,6 +68,7 @@ class Machines:
 
     broken: some of those in triage: name, cause, and where in the log each changed last.
     position: where in the log the counts changed last.
+    reclaimed: how many an operator holds back.
     """
 
     free: int
@@ -75,6 +76,7 @@ class Machines:
     triage: int
     broken: tuple[tuple[str, str, int], ...] = ()
     position: int = 0
+    reclaimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

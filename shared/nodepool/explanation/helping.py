@@ -64,6 +64,8 @@ def capacity_details(facts: Facts) -> Iterator[str]:
         f"of {facts.instance_type}{_in_zone(facts)} {machines.free} are free, "
         f"{machines.assigned} are assigned and {machines.triage} are in triage"
     )
+    if machines.reclaimed:
+        yield f"{machines.reclaimed} more {_are(machines.reclaimed)} reclaimed by an operator"
     own = sum(peer.held for peer in facts.peers)
     yield from _holders("other NodePools hold", own, [(peer, peer.held) for peer in facts.peers])
     foreign = machines.assigned - own - facts.held
@@ -85,6 +87,8 @@ def capacity_helps(facts: Facts, reason: str) -> Iterator[str]:
         lacking = _up_to_racks(facts, max(1, missing - machines.free))
         if 0 < lacking <= machines.triage:
             yield f"repair {lacking} of the {machines.triage} machines in triage"
+        if 0 < lacking <= machines.reclaimed:
+            yield f"return {lacking} of the {machines.reclaimed} reclaimed machines"
         yield f"add {lacking} machine{'' if lacking == 1 else 's'} of the type to the zone"
     yield from _as_it_is(facts)
     yield "wait: it is served when machines become free"
@@ -154,6 +158,10 @@ def _rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
     more = f" and {len(names) - HOLDERS_MAX} more" if len(names) > HOLDERS_MAX else ""
     verb = "waits" if len(names) == 1 else "wait"
     yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for the same {what}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _largest(holders: list[tuple[Peer, int]]) -> list[Peer]:
