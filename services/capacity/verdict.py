@@ -65,7 +65,7 @@ def _racks(pool: Pool, share: Share) -> str:
     if len(parts) > DOMAINS_MAX:
         causes.append(f"{len(parts) - DOMAINS_MAX} more domains lack some")
     lacked = sum(part.machines for part in lacking(size, pool.domains))
-    others = {domain: count for domain, count in share.free.items() if domain}
+    others = {domain: count for domain, count in share.free.items() if domain and count}
     if pool.shortfall > lacked and others:
         most = max(others.values())
         causes.append(f"of {sum(others.values())} free at most {most} share an NVLink domain")

@@ -14,7 +14,7 @@ from immutables import Map
 from lifecycle.health import own_causes, rack_changed
 from lifecycle.node import Node
 from nodepool.contract.keys import MachineKey, PoolKey
-from nodepool.contract.model import RemovalReason
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.state.racks import domain_of
 
 UNAVAILABLE_MAX: Final = 2
@@ -42,6 +42,13 @@ def is_unavailable(node: Node) -> bool:
     """Whether a Node is unavailable for a cause of its own."""
     is_rebooted = node.restarts and node.health.boot > 0
     return is_rebooted or node.removal is RemovalReason.UNHEALTHY or bool(own_causes(node.health))
+
+
+def awaits_cordon(node: Node | None) -> bool:
+    """Whether a Node that stays has joined a rack that was to be cordoned already."""
+    if node is None or node.phase is not NodePhase.PRODUCTION:
+        return False
+    return bool(node.health.rack) and node.removal is None
 
 
 def followed(

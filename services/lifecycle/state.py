@@ -9,7 +9,7 @@ from immutables import Map
 from lifecycle import Hears, Says
 from lifecycle.changes import NodeChange, changed, is_expected
 from lifecycle.node import Node
-from lifecycle.racks import Racks, followed
+from lifecycle.racks import Racks, awaits_cordon, followed
 from lifecycle.requests import NodeCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
 from lifecycle.unhealthy import with_problems
@@ -281,7 +281,8 @@ def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> Sta
         return state
     is_lost = isinstance(message, CWNodeRegistrationFailed) or getattr(message, "triage", False)
     racks, nodes = followed(state.racks, state.nodes, key, seen, size, is_lost=is_lost)
-    work = state.work if nodes is state.nodes else state.work.put(seen.pool)
+    is_step_missing = nodes is not state.nodes or awaits_cordon(nodes.get(key))
+    work = state.work.put(seen.pool) if is_step_missing else state.work
     return replace(state, racks=racks, nodes=nodes, work=work)
 
 

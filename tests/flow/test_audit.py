@@ -34,11 +34,11 @@ def right_log() -> Log:
     world.given_data_center(machines=3, quota=9)
     world.apply("train", 2)
     world.apply("spot", 1, computeClass="spot")
+    world.run_pod("n3", graceS=3600)
+    world.preempt("spot", "n3")
     world.apply("serve", 1)
     world.apply("batch", 1)
     world.scale("train", 1)
-    world.run_pod("n3", graceS=3600)
-    world.preempt("spot", "n3")
     world.pass_time(minutes=8)
     world.break_machines("n3", fault="boot")
     for pool in ("train", "serve", "batch", "spot"):
@@ -199,11 +199,11 @@ WRONG: Mapping[str, tuple[Change, str]] = {
     ),
     "a Node is not registered": (
         without("CWNodeRegistered", "train"),
-        "is updated before it is registered",
+        "goes from booting to cordoned",
     ),
     "a cordon was not requested": (
         without("CWNodeDeletionRequestSuccess", "train"),
-        "is cordoned without a request to remove it",
+        "is cordoned without a cause",
     ),
     "a deletion was not requested": (
         without("CWNodeDeletionRequestSuccess", "train"),

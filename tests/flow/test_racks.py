@@ -472,6 +472,19 @@ def test_machines_in_triage_count_as_unavailable_until_they_are_back(world: Worl
     assert cordon_reasons(world) == {}
 
 
+def test_a_node_that_joins_a_rack_that_is_cordoned_is_cordoned_too(world: WorldHarness) -> None:
+    world.given_cluster(zone=EAST)
+    world.given_quota(18, GB200, zone=EAST)
+    add(world, {"count": 3, "labels": {DOMAIN: "a"}})
+    add(world, {"count": 15, "labels": {DOMAIN: "a"}, "bootSeconds": 60})
+    break_boot(world, "n1", "n2", "n3")
+    want(world, 1)
+
+    world.pass_time(minutes=1)
+
+    assert cordon_reasons(world) == {"RackUnavailable a": 15}
+
+
 def test_work_goes_on_in_a_rack_that_is_cordoned(world: WorldHarness) -> None:
     given_racks(world, 1)
     want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})

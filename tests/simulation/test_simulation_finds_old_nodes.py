@@ -11,6 +11,7 @@ from allocator.decide import SERVICE as ALLOCATOR_SERVICE
 from allocator.members import Member
 from allocator.pool import Pool, Stage
 from allocator.state import State as AllocatorState
+from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Condition, deprecated
 from nodepool.contract.events import (
     CWNodeAssigned,
@@ -21,11 +22,14 @@ from nodepool.contract.events import (
     NodePreempted,
     PreemptionPending,
 )
+from nodepool.contract.keys import MachineKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import RemovalReason
 from nodepool.engine import bounds
 from nodepool.engine.folded import Folded
 from nodepool.service import AnyService, Context
+from nodepool.state.inventory import FreeMachines
+from nodepool.state.racks import Counts
 from preemption.decide import SERVICE as PREEMPTION
 from support.simulation.faults import Plant, hearing, saying, unconcerned, violation_of
 from support.simulation.planted import (
@@ -60,6 +64,15 @@ def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
         return True
     pool = state.pools[event.key]
     return pool.scaled is None or pool.target < pool.scaled
+
+
+def in_part(
+    free: FreeMachines, affinity: Affinity | None, _size: int, goal: int, held: Counts
+) -> list[MachineKey]:
+    """As many machines as are wanted, of whichever racks."""
+    missing = goal - sum(held.values())
+    counts = free.by_domain(affinity)
+    return [key for domain in sorted(counts) for key in free.take_of(domain, affinity, missing)]
 
 
 def spared(member: Member) -> Member:
@@ -238,7 +251,7 @@ PLANTS: Mapping[str, Plant] = {
         "which are no whole racks",
         replace(RACKS, steps=3_000),
         (),
-        {"allocator.grow.in_whole_racks": lambda _kind, _held, count: count},
+        {"allocator.grow.take_racks": in_part},
         seed=3,
     ),
 }

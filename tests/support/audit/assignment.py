@@ -12,6 +12,7 @@ from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
 from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation, machine_key
 from support.audit.quota import check_limit
+from support.reference.racks import DOMAIN
 
 Rank = tuple[bool, int, datetime, str]
 """The place of a NodePool among those that wait; the lowest is served first."""
@@ -79,7 +80,10 @@ def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:
 
 
 def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, cause: int) -> None:
-    """Checks that no other NodePool of higher rank waits for this machine."""
+    """Checks that no other NodePool of higher rank waits for this machine.
+
+    One of a rack may be of no use to it; the reference model says to which NodePool a rack goes.
+    """
     capacity = pool.checks.as_of(cause)
     if capacity is None:
         raise Violation(f"{pool.key} is given a Node before its capacity was checked")
@@ -88,7 +92,7 @@ def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, 
         if other is pool or other.offering != pool.offering:
             continue
         waiting = _waiting(other, cause)
-        if waiting is None or not fits(waiting[0], machine):
+        if waiting is None or not fits(waiting[0], machine) or DOMAIN in machine.labels:
             continue
         if rank(*waiting, other.key) < own:
             raise Violation(f"{pool.key} is served before {other.key}, which has a higher rank")

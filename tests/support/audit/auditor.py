@@ -24,6 +24,7 @@ from support.audit import (
     pods,
     preemption,
     quota,
+    racks,
     spot,
 )
 from support.audit.facts import Facts, Origin, Violation
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     preemption.check,
     spot.check,
     autoscaling.check,
+    racks.check,
 )
 """Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {

@@ -55,7 +55,10 @@ def check_update(facts: Facts, stay: Stay, event: NodeUpdated, origin: Origin) -
     if not may_follow(stay.phase, phase):
         raise Violation(f"{stay.machine} goes from {stay.phase} to {phase}")
     is_leaving = stay.is_leaving(origin.cause)
-    if phase is NodePhase.CORDONED and not (is_leaving or stay.was_unhealthy or stay.was_asked):
+    # Whether the others of its rack are a cause is checked once all is quiet.
+    of_rack = any("RackUnavailable" in text for text in event.annotations.values())
+    has_cause = is_leaving or stay.was_unhealthy or stay.was_asked or of_rack
+    if phase is NodePhase.CORDONED and not has_cause:
         raise Violation(f"{stay.machine} is cordoned without a cause")
     if phase is NodePhase.REBOOTING and stay.phase is not phase:
         asked = stay.asked_for

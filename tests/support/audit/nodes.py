@@ -21,6 +21,8 @@ BOOT_MAX = timedelta(minutes=30)
 
 ANSWER_MAX = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain before it is given up."""
+CORDON_REASON = "node.coreweave.cloud/cordonReason"
+"""The annotation of a Node that is cordoned for a cause of its own, and stays."""
 
 
 def check(  # noqa: C901  # It lists the messages.

@@ -12,7 +12,8 @@ NodePool with an affinity is given is not laid down; verdicts on the way are onl
 NodePool of the offering has one.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,6 +38,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
+from support.reference import racks
 from support.reference.history import History, Stored
 
 TRIAGE = "triage"
@@ -85,9 +87,14 @@ class Demand:
         return self.version.zone, self.spec.instance_type
 
     @property
+    def goal(self) -> int:
+        """How many Nodes it may have in all."""
+        return min(self.granted, self.spec.target)
+
+    @property
     def missing(self) -> int:
         """How many Nodes it has not got of those that it was granted."""
-        return max(0, min(self.granted, self.spec.target) - self.held)
+        return max(0, self.goal - self.held)
 
     @property
     def wanted(self) -> int:
@@ -129,16 +136,39 @@ class CapacityModel:
             return Capacity.NONE_AVAILABLE_NODE_AFFINITY
         return Capacity.NONE_AVAILABLE
 
-    def message(self, demand: Demand, reason: Capacity, available: int) -> str:
-        """The message of its condition Capacity."""
+    def held_in(self, demand: Demand) -> Counter[str]:
+        """How many of its machines are of which NVLink domain."""
+        uid = demand.version.uid
+        machines = self.machines.values()
+        return racks.by_domain(each.labels for each in machines if each.holder == uid)
+
+    def available(self, demand: Demand, *, fitting: bool = True) -> int:
+        """How many of the free machines it could be given."""
+        free, size = self.free(demand, fitting=fitting), racks.size_of(demand.spec.instance_type)
+        if not size or not demand.wanted:
+            return len(free)
+        counts = racks.by_domain(each.labels for each in free)
+        return racks.given(size, demand.goal, self.held_in(demand), counts).total()
+
+    def message(
+        self,
+        demand: Demand,
+        reason: Capacity,
+        available: int,
+        free: Mapping[str, int] | None = None,
+    ) -> str:
+        """The message of its condition Capacity; `free` counts the machines by their domain."""
         if reason is Capacity.SUFFICIENT:
             return HEALTHY[reason]
         zone, kind = demand.offering
-        size = INSTANCE_TYPES[kind].rack_size
+        size = racks.size_of(kind)
+        if free is None:
+            free = racks.by_domain(each.labels for each in self.free(demand))
+        in_racks = racks.why(size, demand.wanted, self.held_in(demand), free) if size else ""
         which = " that satisfy the node affinity" if reason.endswith("NodeAffinity") else ""
         return (
             f"{available or 'none'} of {demand.wanted} wanted Nodes of {kind}{which} "
-            f"can be had in {zone} now{f', in racks of {size}' if size else ''}"
+            f"can be had in {zone} now{in_racks}"
         )
 
     def _take(self, stored: Stored) -> None:
@@ -226,17 +256,13 @@ class CapacityModel:
         ]
         if any(each.spec.affinity is not None or each.since is None for each in rivals):
             return
-        free = len(self.free(demand, fitting=False))
-        giving_way = self._giving_way(demand)
-        for ahead in sorted(rivals, key=rank):
-            if ahead is demand:
-                break
-            taken = in_racks(ahead, min(free, ahead.wanted))
-            free -= taken
-            giving_way -= min(giving_way, ahead.wanted - taken)
-        available = in_racks(demand, free)
+        free, giving_way = self._left_for(demand, sorted(rivals, key=rank))
+        available = free.total()
+        size = racks.size_of(demand.spec.instance_type)
+        if size and demand.wanted:
+            available = racks.given(size, demand.goal, self.held_in(demand), free).total()
         reason = self.reason(demand, available, available)
-        text = self.message(demand, reason, available)
+        text = self.message(demand, reason, available, free)
         count = min(giving_way, demand.wanted - min(available, demand.wanted))
         if count and reason is not Capacity.SUFFICIENT:
             verb = " is" if count == 1 else "s are"
@@ -247,18 +273,31 @@ class CapacityModel:
                 f"{stored.position}, and has to be {reason} ({text})"
             )
 
+    def _left_for(self, demand: Demand, rivals: list[Demand]) -> tuple[Counter[str], int]:
+        """What those leave it that are served before it.
+
+        How many machines of each domain, and how many that spot Nodes give way for.
+        """
+        free = racks.by_domain(each.labels for each in self.free(demand, fitting=False))
+        giving_way = self._giving_way(demand)
+        for ahead in rivals:
+            if ahead is demand:
+                break
+            size = racks.size_of(ahead.spec.instance_type)
+            if size:
+                free -= racks.given(size, ahead.goal, self.held_in(ahead), free)
+                continue
+            taken = min(free.total(), ahead.wanted)
+            free = Counter({"": free.total() - taken})
+            giving_way -= min(giving_way, ahead.wanted - taken)
+        return free, giving_way
+
 
 def rank(demand: Demand) -> tuple[bool, int, datetime, str]:
     """The place of a NodePool among those that wait for machines; the lowest is served first."""
     spec, since = demand.spec, demand.since
     assert since is not None
     return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, demand.key
-
-
-def in_racks(demand: Demand, count: int) -> int:
-    """How many of so many machines a NodePool can be given, if its type comes in whole racks."""
-    size = INSTANCE_TYPES[demand.spec.instance_type].rack_size
-    return max(0, count - (demand.held + count) % size) if size else count
 
 
 def accepts(spec: NodePoolSpec, machine: Machine) -> bool:
@@ -275,8 +314,8 @@ def faults(model: CapacityModel) -> Iterator[str]:
     """What was wrong on the way, and machines that are idle in the end though they are wanted."""
     yield from model.faults
     for demand in model.demands.values():
-        free = len(model.free(demand))
-        if demand.wanted and in_racks(demand, min(free, demand.wanted)):
+        free = model.available(demand)
+        if demand.wanted and free:
             yield (
                 f"{demand.key} wants {demand.wanted} more of {demand.granted} granted Nodes, "
                 f"while {free} machines that it could have are free"

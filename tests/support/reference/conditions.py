@@ -11,10 +11,11 @@ from typing import Any
 from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
 from nodepool.contract.model import NodePhase
 from nodepool.engine.world import World
+from nodepool.explanation.documents import target_of
 from nodepool.service import Context
 from support.audit.facts import Facts, Pool
 from support.documents import documents_of
-from support.reference.capacity import CapacityModel, in_racks
+from support.reference.capacity import CapacityModel
 from support.reference.history import History
 from support.reference.pools import Desired, Expected
 from support.reference.quota import QuotaModel
@@ -58,7 +59,7 @@ def faults(
 
 def _object(pool: Desired, document: Shown) -> Iterator[str]:
     metadata = document["metadata"]
-    shown = (metadata["generation"], document["spec"]["targetNodes"], metadata.get("labels", {}))
+    shown = (metadata["generation"], target_of(document), metadata.get("labels", {}))
     wanted = (pool.generation, pool.spec.target, pool.labels)
     if shown != wanted:
         yield f"{pool.key} shows generation, target and labels {shown}, not {wanted}"
@@ -75,8 +76,8 @@ def _conditions(
         return
     part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
     yield "Quota", (quota.reason(part).value, quota.message(part))
-    available = in_racks(demand, len(capacity.free(demand)))
-    free = in_racks(demand, len(capacity.free(demand, fitting=False)))
+    available = capacity.available(demand)
+    free = capacity.available(demand, fitting=False)
     reason = capacity.reason(demand, available, free)
     yield "Capacity", (reason.value, capacity.message(demand, reason, available))
 

@@ -1,10 +1,13 @@
 """The Nodes of a NodePool as the reference model counts them, and the removals of some of them."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.model import NodePoolSpec, RemovalReason
+from support.reference import racks
 
 
 @dataclass
@@ -27,11 +30,17 @@ class Member:
     preempted: bool = False
     counted: bool = False
     awaited: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stays(self) -> bool:
         """Whether it is not leaving."""
         return self.chosen is None and not self.preempted
+
+    @property
+    def domain(self) -> str:
+        """The NVLink domain of its machine; empty for one without."""
+        return self.labels.get(racks.DOMAIN, "")
 
     @property
     def cost(self) -> tuple[int, int, str]:
@@ -47,7 +56,9 @@ class Group:
     level: the target that it was last scaled to; None before the first time.
     removed: how many Nodes left in the removal under way; None while there is none.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
-    grown: whether the step under way has assigned it a Node.
+    grown: the NVLink domains of the Nodes that the step under way has assigned it.
+    shrunk: of a type that comes in racks, how many Nodes of each NVLink domain stayed before the
+        step under way chose the first to leave; None where it has chosen none.
     failing: whether the allocator failed on it and is still to try again.
     unfinished: whether the last step with something to say of it was stopped at its bound.
     """
@@ -60,7 +71,8 @@ class Group:
     level: int | None = None
     places: int = 0
     within_quota: bool = False
-    grown: bool = False
+    grown: set[str] = field(default_factory=set)
+    shrunk: Counter[str] | None = None
     failing: bool = False
     unfinished: bool = False
 
@@ -91,7 +103,39 @@ class Group:
         What an invalid spec wants is not known.
         """
         wants = self.valid and not self.deleting
+        if self.rack_size:
+            held = racks.by_domain(each.labels for each in self.members.values())
+            return wants and racks.racks(self.rack_size, held) <= self.spec.target // self.rack_size
         return wants and len(self.members) <= self.spec.target
+
+    @property
+    def rack_size(self) -> int:
+        """How many of its Nodes are a rack; 0 where they come one by one."""
+        return racks.size_of(self.spec.instance_type)
+
+    @property
+    def staying_in(self) -> Counter[str]:
+        """How many of the Nodes that are not leaving are of which NVLink domain."""
+        return racks.by_domain(member.labels for member in self.staying)
+
+    @property
+    def grown_members(self) -> list[Member]:
+        """Its Nodes of the domains of which it was assigned some."""
+        return [member for member in self.members.values() if member.domain in self.grown]
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether more Nodes stay than it wants, or Nodes of more racks."""
+        if self.rack_size:
+            return racks.surplus(self.rack_size, self.spec.target, self.staying_in) > 0
+        return len(self.staying) > self.spec.target
+
+    @property
+    def surplus(self) -> int:
+        """How many Nodes that stay are too many."""
+        if self.rack_size:
+            return racks.surplus(self.rack_size, self.spec.target, self.staying_in)
+        return len(self.staying) - self.spec.target
 
     @property
     def is_silent(self) -> bool:
@@ -117,7 +161,15 @@ class Group:
         One that gives way to another NodePool is replaced when its preemption begins: what makes it
         give way is a decision about the machines of an offering, not about this NodePool.
         """
-        lacks = len(self.staying) < self.spec.target
+        lacks = self._lacks_racks if self.rack_size else len(self.staying) < self.spec.target
         may_grow = self.valid and not self.deleting and not self.failing
         is_due = not any(member.awaited for member in self.members.values())
         return may_grow and lacks and is_due and bool(self.spareable)
+
+    @property
+    def _lacks_racks(self) -> bool:
+        """Whether fewer racks stay than it wants, or a part of one while others of it leave."""
+        staying, size = self.staying_in, self.rack_size
+        leaving = racks.by_domain(member.labels for member in self.spareable)
+        is_split = any(staying[domain] % size for domain in leaving)
+        return is_split or racks.racks(size, staying) < self.spec.target // size

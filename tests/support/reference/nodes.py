@@ -15,7 +15,6 @@ From the log: what the allocator had read when it decided.
 
 from collections.abc import Iterator
 
-from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.events import (
     AllocationFailed,
     AllocationRecovered,
@@ -47,6 +46,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import OfPool
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 from nodepool.engine import bounds
+from support.reference import racks
 from support.reference.groups import Group, Member
 from support.reference.history import History, Stored
 
@@ -80,11 +80,8 @@ class NodesModel:
         if step is None or is_cut:
             return
         for group in self.groups.values():
-            kind = INSTANCE_TYPES.get(group.spec.instance_type)
-            size = kind.rack_size if kind is not None else 0
-            if group.grown and size and len(group.members) % size:
-                self._fault(group, f"is given {len(group.members)} Nodes, which are no whole racks")
-            group.grown = False
+            self._in_racks(group)
+            group.grown, group.shrunk = set(), None
             if group.is_down and not group.removed and not group.victims:
                 group.removed = None
             if group.key == about and group.is_silent and not group.unfinished:
@@ -92,6 +89,31 @@ class NodesModel:
                 group.removed = None
             if group.key == about and group.owes and not group.unfinished:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
+
+    def _in_racks(self, group: Group) -> None:
+        """What was given or is to leave in a step is whole racks, and no more than it has to be."""
+        size = group.rack_size
+        held = racks.by_domain(member.labels for member in group.grown_members)
+        parts = {domain: count for domain, count in held.items() if size and count % size}
+        if parts:
+            self._fault(group, f"is given Nodes of {parts}, which are no whole racks")
+        if not size or group.shrunk is None:
+            return
+        staying, before = group.staying_in, group.shrunk
+        parts = {
+            domain: staying[domain]
+            for domain, count in before.items()
+            if staying[domain] < count and staying[domain] % size
+        }
+        if parts:
+            self._fault(group, f"gives up a part of a rack and keeps {parts}")
+        removed, most = (
+            before.total() - staying.total(),
+            racks.surplus(size, group.spec.target, before),
+        )
+        idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
+        if removed > most or (removed < most and not idle_only):
+            self._fault(group, f"gives up {removed} Nodes in racks, and {most} are too many")
 
     def _fault(self, group: Group, text: str) -> None:
         self.faults.append(f"{group.key} {text}")
@@ -180,8 +202,9 @@ class NodesModel:
                 pass
 
     def _assigned(self, group: Group, message: CWNodeAssigned) -> None:
-        group.members[message.assignment] = Member(message.node, message.assignment)
-        group.grown = True
+        member = Member(message.node, message.assignment, labels=message.labels)
+        group.members[message.assignment] = member
+        group.grown.add(member.domain)
         count = len(group.members)
         if count > group.places:
             self._fault(group, f"is assigned Node {count}, but only {group.places} were requested")
@@ -192,13 +215,16 @@ class NodesModel:
             return
         if message.removal is RemovalReason.SCALE_DOWN:
             staying, target = group.staying, group.spec.target
-            if len(staying) <= target or not group.valid:
+            if group.rack_size and group.shrunk is None:
+                group.shrunk = group.staying_in
+            is_down = not group.rack_size and len(staying) <= target
+            if is_down or not group.valid:
                 self._fault(group, f"removes {member.node} and keeps {len(staying)} of {target}")
             idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
             if member.registered and member.active and idle_only:
                 self._fault(group, f"removes {member.node}, which is active")
             may_go = (each for each in staying if not (idle_only and each.active))
-            if any(other.cost < member.cost for other in may_go):
+            if not group.rack_size and any(other.cost < member.cost for other in may_go):
                 self._fault(group, f"removes {member.node}, and others cost less")
         member.chosen, member.request, member.counted = message.removal, message.request, True
 
@@ -236,8 +262,7 @@ class NodesModel:
             group.places, group.removed = min(group.places, after), None
 
     def _begun(self, group: Group, count: int) -> None:
-        surplus = len(group.staying) - group.spec.target
-        expected = {len(group.members), len(group.staying)} if group.deleting else {surplus}
+        expected = {len(group.members), len(group.staying)} if group.deleting else {group.surplus}
         if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
         for member in group.members.values():
@@ -260,7 +285,7 @@ def faults(model: NodesModel) -> Iterator[str]:
             if member.awaited:
                 yield f"{member.node} was to give way, and its preemption has not begun"
         leaving, target = len(group.members) - len(group.staying), group.spec.target
-        if not group.valid or group.deleting or leaving or len(group.staying) > target:
+        if not group.valid or group.deleting or leaving or group.has_surplus:
             continue
         if group.removed:
             yield f"{group.key} has removed {group.removed} Nodes, and does not say so"

@@ -102,7 +102,10 @@ def _accepted(result: Expected, command: Message) -> None:
             _applied(result, command)
         case ScaleNodePool():
             pool = result.pools[command.key]
-            _changed(pool, pool.spec.model_copy(update={"target_nodes": command.target_nodes}))
+            target: dict[str, int] = {"target_nodes": command.target_nodes}
+            if pool.spec.target_racks is not None:
+                target = {"target_racks": command.target_nodes // pool.spec.rack_size}
+            _changed(pool, pool.spec.model_copy(update=target))
         case DeleteNodePool():
             result.pools[command.key].deleting = True
 

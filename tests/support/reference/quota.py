@@ -243,7 +243,8 @@ class QuotaModel:
             part.place = None
         elif part.place is not None:
             smaller = version.spec.target < before.spec.target
-            alike = {"target_nodes": version.spec.target}
+            wanted = version.spec
+            alike = {"target_nodes": wanted.target_nodes, "target_racks": wanted.target_racks}
             same = before.spec.model_copy(update=alike) == version.spec
             alone = (
                 same

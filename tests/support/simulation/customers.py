@@ -12,8 +12,9 @@ from support.constants import A100, H100, WEST, ZONE
 from support.manifests import rack_affinity
 from support.paths import cluster_path, org_path, pool_path
 from support.simulation.batches import Batches, affinity_with, spec_of
-from support.simulation.machines import RACK_TYPE, RACK_ZONE, Machines
+from support.simulation.machines import Machines
 from support.simulation.profile import Profile
+from support.simulation.racks import RACK_TYPE, RACK_ZONE
 from support.simulation.sender import Sender
 
 CLUSTERS: Mapping[tuple[str, str], str] = {

@@ -184,6 +184,10 @@ class Simulation:
             "ask": self.health.ask,
             "fail": self.health.fail,
             "allow": self.health.allow,
+            "want_racks": machines.racks.want,
+            "add_racks": machines.racks.add,
+            "break_rack": machines.racks.break_some,
+            "repair_rack": machines.racks.repair_some,
         }
 
     def _send_malformed(self) -> None:

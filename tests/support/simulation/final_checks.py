@@ -10,6 +10,8 @@ from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
 from support.audit import autoscaling
 from support.audit.facts import RECLAIMED, TRIAGE, Facts, Pool, Violation
+from support.audit.nodes import CORDON_REASON
+from support.audit.racks import missing_in, racks_of
 from support.documents import POOL_LABEL, ZONE_LABEL, Capacity, Node, NodePool, Quota, documents_of
 from support.reference.comparison import differences
 from support.reference.history import History
@@ -37,6 +39,7 @@ class FinalChecks:
         self._machines_add_up()
         self._quotas_add_up()
         self._pods_have_nodes()
+        self._racks_are_cordoned()
         self._all_is_as_computed()
         self._replay_is_the_same()
 
@@ -138,6 +141,21 @@ class FinalChecks:
     def _pods_have_nodes(self) -> None:
         for fault in autoscaling.faults(self.facts):
             raise Violation(fault)
+
+    def _racks_are_cordoned(self) -> None:
+        """The Nodes of a rack are cordoned where more than two machines of it are in triage."""
+        nodes = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        cordoned = {
+            _machine_of(node)
+            for node in nodes.values()
+            if "RackUnavailable" in node["metadata"]["annotations"].get(CORDON_REASON, "")
+        }
+        for (uid, domain), keys in racks_of(self.facts).items():
+            missing, triage = missing_in(self.facts, keys[0])
+            down = [key for key in keys if key in cordoned]
+            if (triage > 2 and len(down) < len(keys)) or (down and missing <= 2):
+                text = f"{len(down)} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
+                raise Violation(f"{text}, while {triage} of {missing} missing are in triage")
 
     def _all_is_as_computed(self) -> None:
         texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))

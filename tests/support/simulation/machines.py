@@ -9,11 +9,11 @@ from support.audit.facts import Facts, Stay
 from support.constants import A100, H100, RACK, WEST, ZONE
 from support.paths import machine_path, zone_path
 from support.simulation.profile import Profile
+from support.simulation.racks import RACK_TYPE, RACK_ZONE, Racks
 from support.simulation.sender import Sender
 
 FIRST_MACHINES = ((ZONE, A100, 3), (WEST, H100, 3))
 """Zone, type and number of the machines that are there at first, beside the common ones."""
-RACK_ZONE, RACK_TYPE = "US-EAST-01A", "gb200-4x"
 
 
 @dataclass
@@ -25,6 +25,9 @@ class Machines:
     sender: Sender
     profile: Profile
 
+    def __post_init__(self) -> None:
+        self.racks = Racks(self.random, self.facts, self.sender, self.profile)
+
     def add_first(self) -> None:
         """Adds the machines that are there from the beginning."""
         for zone, instance_type, count in FIRST_MACHINES:
@@ -32,12 +35,14 @@ class Machines:
         at_once = self.profile.outputs_max - 2  # Each is an output, beside the outcome.
         for first in range(0, self.profile.machines, at_once):
             self._add(ZONE, H100, min(at_once, self.profile.machines - first))
-        if self.profile.racks:
+        if self.profile.domains:
+            self.racks.add_first()
+        elif self.profile.racks:
             self._add(RACK_ZONE, RACK_TYPE, self.random.choice((20, 30)))
 
     def add(self) -> None:
         """Adds one or two machines."""
-        if self.profile.racks and self.random.random() < 0.5:
+        if self.profile.racks and not self.profile.domains and self.random.random() < 0.5:
             self._add(RACK_ZONE, RACK_TYPE, self.random.choice((1, 7, 18)))
             return
         zone, instance_type = self.random.choice(((ZONE, H100), (ZONE, A100), (WEST, H100)))

@@ -43,6 +43,10 @@ ACTIONS: Mapping[str, int] = {
     "ask": 0,
     "fail": 0,
     "allow": 0,
+    "want_racks": 0,
+    "add_racks": 0,
+    "break_rack": 0,
+    "repair_rack": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -57,6 +61,7 @@ class Profile:
     machines: how many machines of the common type there are at first.
     reads: how many entries a replica reads in one step.
     racks: whether there is a cluster whose machines come in racks.
+    domains: whether those racks have an NVLink domain each.
     outputs_max: how many outputs of one input the engine stores at most.
     faults: in which ways machines fail.
     boot_s: how long machines take to boot, in seconds.
@@ -74,6 +79,7 @@ class Profile:
     machines: int = 9
     reads: tuple[int, ...] = (1, 2, 5, 20, 60)
     racks: bool = False
+    domains: bool = False
     outputs_max: int = OUTPUTS_MAX
     faults: tuple[str, ...] = ("boot", "registration", "silence", "hang")
     boot_s: tuple[int, ...] = (0, 0, 30, 400)
@@ -116,6 +122,20 @@ FAILING = Profile(actions={"bug": 20, "break_one": 16, "repair_one": 12, "change
 """Checks fail, and machines."""
 RACKS = Profile(racks=True, steps=6_000, reads=(5, 20, 60, 200))
 """Machines that come in racks of 18."""
+NVLINK = replace(
+    RACKS,
+    domains=True,
+    faults=("boot", "registration"),
+    actions={
+        "want_racks": 40,
+        "add_racks": 2,
+        "break_rack": 12,
+        "repair_rack": 10,
+        "add": 1,
+        "change_limit": 2,
+    },
+)
+"""Racks with an NVLink domain each, which lose machines and get them back."""
 SILENT = Profile(
     faults=("hang",),
     actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete_in_some_phase": 8},
@@ -221,10 +241,11 @@ def profile_of(seed: int) -> Profile:
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     of_nodes = {0: SLURM, 1: UNHEALTHY}
+    recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK}
     often = {
         1: of_nodes[seed // 10 % 2],
         3: CROWDED,
-        4: {0: AUTOSCALED, 1: GIVING_WAY}[seed // 10 % 2],
+        4: recent[seed // 10 % 3],
         5: SPOT,
         7: FAILING,
         8: CROWDED,

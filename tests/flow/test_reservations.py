@@ -1,0 +1,59 @@
+"""What a Node is reserved for: its organisation, the control plane, or nothing while it is away."""
+
+from hashlib import sha256
+
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+STATE, RESERVED = "node.coreweave.cloud/state", "node.coreweave.cloud/reserved"
+DESIRED = "node.coreweave.cloud/reserved-desired"
+
+
+def marks(harness: Harness, node: str) -> dict[str, str]:
+    """The labels of a Node that say its state and its reservation."""
+    labels = harness.node(node)["metadata"]["labels"]
+    return {key: labels[key] for key in (STATE, RESERVED, DESIRED) if key in labels}
+
+
+def taints(harness: Harness, node: str) -> list[object]:
+    """The taints of a Node."""
+    listed = harness.node(node)["spec"]["taints"]
+    assert isinstance(listed, list)
+    return listed
+
+
+def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1")
+
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    pending = marks(harness, "n1"), "unschedulable" in harness.node("n1")["spec"]
+    harness.stop_pod("n1")
+
+    assert pending == (
+        {STATE: "production", RESERVED: "acme", DESIRED: "control-plane"},
+        True,
+    )
+    assert marks(harness, "n1") == {STATE: "production", RESERVED: "control-plane"}
+    assert "unschedulable" not in harness.node("n1")["spec"]
+
+
+def test_a_node_that_is_not_in_production_is_reserved_for_its_state(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=300)
+    world.apply("train", 1)
+    world.pass_time(minutes=5)
+
+    world.command_node("RebootNode", "train", "n1")
+
+    away = "production-reboot"
+    taint = {
+        "key": RESERVED,
+        "value": sha256(away.encode()).hexdigest()[:10],
+        "effect": "NoExecute",
+    }
+    assert marks(world, "n1") == {STATE: away, RESERVED: away}
+    assert taint in taints(world, "n1")
+    world.pass_time(minutes=5)
+    assert marks(world, "n1") == {STATE: "production", RESERVED: "acme"}
+    assert taint not in taints(world, "n1")

@@ -1,0 +1,50 @@
+"""The simulation finds each fault in how racks are given, given up and cordoned, put in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from allocator.choose import victims
+from allocator.members import Member
+from allocator.racks import Surplus
+from nodepool.contract.model import ScaleDownStrategy
+from support.simulation.faults import Plant, violation_of
+from support.simulation.profile import NVLINK
+
+
+def node_by_node(
+    members: Iterable[tuple[str, Member]], size: int, wanted: int, strategy: ScaleDownStrategy
+) -> Surplus:
+    """The Nodes that are too many, whichever racks they are of."""
+    nodes = list(members)
+    count = sum(member.removal is None for _, member in nodes) - wanted * size
+    return Surplus(max(0, count), list(victims(nodes, max(0, count), strategy)))
+
+
+PLANTS: Mapping[str, Plant] = {
+    "a part of a rack is given up": Plant(
+        "gives up a part of a rack",
+        replace(NVLINK, steps=3_000),
+        (),
+        {"allocator.shrink.surplus_racks": node_by_node},
+        seed=1,
+    ),
+    "a rack that lost too many Nodes is used as before": Plant(
+        "are in triage",
+        replace(NVLINK, steps=3_000),
+        (),
+        {"lifecycle.racks.UNAVAILABLE_MAX": 18},
+        seed=3,
+    ),
+}
+"""What is wrong, and how it is put into the services."""
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_in_racks_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    violation = violation_of(plant, monkeypatch)
+
+    assert plant.text in violation

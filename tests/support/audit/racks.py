@@ -1,0 +1,54 @@
+"""Rules for types that come in racks: no rack is shared between NodePools."""
+
+from nodepool.contract.events import CWNodeAssigned
+from nodepool.contract.messages import Message
+from support.audit.facts import RECLAIMED, TRIAGE, Facts, Machine, Origin, Violation, machine_key
+from support.reference.racks import DOMAIN, size_of
+
+
+def check(facts: Facts, message: Message, _origin: Origin) -> None:
+    """Checks an assignment, which has been noted already."""
+    if not isinstance(message, CWNodeAssigned):
+        return
+    machine = facts.machines[machine_key(message.zone, message.node)]
+    size, domain = size_of(machine.instance_type), machine.labels.get(DOMAIN, "")
+    if not size or not domain:
+        return
+    rack = _rack(facts, machine)
+    others = {each.holder for each in rack} - {"", RECLAIMED, TRIAGE, message.uid}
+    if others and len(rack) <= size:
+        raise Violation(f"{message.key} is given {message.node} of a rack that {others} hold")
+
+
+def _is_in(machine: Machine, other: Machine) -> bool:
+    return machine.offering == other.offering and machine.labels.get(
+        DOMAIN, ""
+    ) == other.labels.get(DOMAIN, "")
+
+
+def racks_of(facts: Facts) -> dict[tuple[str, str], list[str]]:
+    """The Nodes of each NodePool in each rack that has no more machines than it needs."""
+    racks: dict[tuple[str, str], list[str]] = {}
+    for key, machine in facts.machines.items():
+        domain, is_held = (
+            machine.labels.get(DOMAIN, ""),
+            machine.holder not in ("", RECLAIMED, TRIAGE),
+        )
+        if not is_held or not domain or not size_of(machine.instance_type):
+            continue
+        if len(_rack(facts, machine)) <= size_of(machine.instance_type):
+            racks.setdefault((machine.holder, domain), []).append(key)
+    return racks
+
+
+def missing_in(facts: Facts, key: str) -> tuple[int, int]:
+    """How many machines of the rack of a Node are no Nodes, and how many of those are in triage."""
+    machine = facts.machines[key]
+    rack = _rack(facts, machine)
+    held = sum(each.holder == machine.holder for each in rack)
+    triage = sum(each.holder == TRIAGE for each in rack)
+    return size_of(machine.instance_type) - held, triage
+
+
+def _rack(facts: Facts, machine: Machine) -> list[Machine]:
+    return [each for each in facts.machines.values() if _is_in(each, machine)]

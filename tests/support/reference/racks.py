@@ -1,0 +1,76 @@
+"""Racks as a second specification: what a NodePool can be given of them, and which may leave.
+
+* A rack is `size` machines of one NVLink domain; machines without a domain have one in common.
+* What a NodePool lacks of a rack comes first, the rack that lacks least before the others, and only
+  all of it together; then whole racks, as many as it has fewer than its goal, by domain.
+* It gives up racks while it has more than its target: those with the fewest Nodes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+
+DOMAIN = "ds.coreweave.com/nvlink.domain"
+
+
+def size_of(instance_type: str) -> int:
+    """How many machines are a rack; 0 for a type that comes one by one, or is unknown."""
+    kind = INSTANCE_TYPES.get(instance_type)
+    return kind.rack_size if kind is not None else 0
+
+
+def by_domain(labels: Iterable[Mapping[str, str]]) -> Counter[str]:
+    """How many machines there are of each domain, from the labels of each."""
+    return Counter(each.get(DOMAIN, "") for each in labels)
+
+
+def given(size: int, goal: int, held: Mapping[str, int], free: Mapping[str, int]) -> Counter[str]:
+    """How many machines of each domain a NodePool can be given that may have `goal` Nodes."""
+    now, left, part = Counter(held), Counter(free), Counter[str]()
+
+    def take(domain: str, count: int) -> None:
+        for counts, change in ((now, count), (left, -count), (part, count)):
+            counts[domain] += change
+
+    lacking = sorted((-count % size, domain) for domain, count in held.items() if count % size)
+    for lack, domain in lacking:
+        if lack <= left[domain] and now.total() + lack <= goal:
+            take(domain, lack)
+    for domain in sorted(left):
+        while (
+            left[domain] >= size and racks(size, now) < goal // size and now.total() + size <= goal
+        ):
+            take(domain, size)
+    return +part
+
+
+def racks(size: int, held: Mapping[str, int]) -> int:
+    """How many racks there are, those included of which machines are missing."""
+    return sum((count + size - 1) // size for count in held.values())
+
+
+def surplus(size: int, target: int, held: Mapping[str, int]) -> int:
+    """How many Nodes the racks have that are too many: the smallest ones."""
+    sizes = sorted(
+        each
+        for count in held.values()
+        for each in ([size] * (count // size) + [count % size] * (count % size > 0))
+    )
+    return sum(sizes[: max(0, len(sizes) - target // size)])
+
+
+def why(size: int, wanted: int, held: Mapping[str, int], free: Mapping[str, int]) -> str:
+    """The end of a message that says why there are not enough racks."""
+    lacking = sorted((-count % size, domain) for domain, count in held.items() if count % size)
+    named = [(lack, domain) for lack, domain in lacking if domain]
+    texts = [
+        f"NVLink domain {domain} lacks {lack} and has {free.get(domain, 0)} free"
+        for lack, domain in named[:3]
+    ]
+    if named[3:]:
+        texts.append(f"{len(named[3:])} more domains lack some")
+    labelled = [count for domain, count in free.items() if domain]
+    if labelled and wanted > sum(lack for lack, _ in lacking):
+        texts.append(f"of {sum(labelled)} free at most {max(labelled)} share an NVLink domain")
+    return f", in racks of {size}" + (f": {'; '.join(texts)}" if texts else "")
