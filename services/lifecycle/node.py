@@ -157,7 +157,11 @@ class Node:
     @property
     def due(self) -> datetime | None:
         """When its machine or its lock is given up, or its time to answer begins; or never."""
-        return self.boot_by if self.booting else self.answer_by or self.ask_after
+        if self.booting:
+            return self.boot_by
+        lock_due = None if self.lock is None else self.lock.due
+        moments = (self.answer_by or self.ask_after, lock_due)
+        return min((moment for moment in moments if moment is not None), default=None)
 
 
 def is_cordoned(phase: NodePhase) -> bool:

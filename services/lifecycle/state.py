@@ -287,10 +287,10 @@ def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> Sta
 
 
 def _stored(state: State, message: OfStay, node: Node) -> State:
-    """The state with this Node, and its deadline in step with it."""
+    """The state with this Node, and its deadline in step with it, even where a `Wake` took it."""
     key, work = message.machine_key, state.work
     before = state.nodes[key]
-    if node.due != before.due:
+    if node.due != work.deadlines.moments.get(key):
         work = work.drop(key) if node.due is None else work.put_at(key, node.due)
     state = replace(state, nodes=state.nodes.set(key, node), work=work)
     has_problems = bool(node.health.problems)

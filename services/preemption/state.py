@@ -228,9 +228,9 @@ def _stored(state: State, key: NodeKey, node: Node) -> State:
 
 def _in_step(state: State, key: NodeKey) -> State:
     """The state with the deadline of a Node in step with it; what is tried again stays so."""
-    if any(state.ended(key)):
-        return state
     node = state.nodes.get(key)
+    if any(state.ended(key)) or (node is not None and state.work.is_retried(key)):
+        return state
     due = node.due if node is not None else None
     work = state.work.drop(key) if due is None else state.work.put_at(key, due)
     return replace(state, work=work)

@@ -1,8 +1,11 @@
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypedDict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from immutables import Map
 
 from lifecycle import Hears, Says
@@ -13,6 +16,8 @@ from lifecycle.node_events import listed
 from lifecycle.options import Options
 from lifecycle.state import BOOT_MAX, State
 from lifecycle.template import NodeTemplate, Standing, first, following, labels, taints
+from nodepool.contract.commands import CordonNode, RebootNode, UncordonNode
+from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AnswerAwaited,
@@ -929,6 +934,118 @@ def test_a_machine_that_comes_back_before_the_next_wake_is_given_its_whole_time(
     assert outputs[-2:] == ["CWNodePoolMetadata", "CWNodeRegistrationFailed late"]
     assert again == []
     assert story.state.work.next() == due
+
+
+def lock(node: str) -> LockNode:
+    """A Slurm job wants a Node for itself."""
+    return LockNode(**OF, node=node, job="7")
+
+
+def evicting(node: str, lock: int, grace_s: int) -> NodeObserved:
+    """A machine knows of the lock of this number, and evicts a Pod."""
+    pod = Pod(name="train-0", grace_s=grace_s, terminating=True)
+    return NodeObserved(**machine(node, 1), unschedulable=False, cordon=0, pods=(pod,), lock=lock)
+
+
+def test_a_lock_that_was_taken_too_late_to_be_answered_in_time_is_given_up() -> None:
+    # given a replica that is so late that the time of a lock is over when it is stored
+    story = Story()
+    story.given_nodes("n1")
+    story.process(lock("n1"))
+    story.now += timedelta(minutes=44)
+
+    outputs = story.wake()
+
+    assert [short(event) for event in outputs] == [
+        "NodeLockChanged n1",
+        "NodeUpdated n1 production",
+        "NodeActivityChanged n1",
+    ]
+    assert story.node("n1").lock is None
+    assert story.state.work.next() is None
+
+
+def test_of_two_deadlines_that_are_over_at_once_neither_is_forgotten() -> None:
+    # given a Node with a lock that waits for a Pod, and then a cordon that is not answered
+    story = Story()
+    story.given_nodes("n1")
+    story.process(lock("n1"))
+    story.process(evicting("n1", story.position, grace_s=600))
+    story.process(requested("n1"))
+    story.now += USUALLY
+    story.wake()
+
+    # when the wake for the answer comes after the end of the lock
+    story.now += timedelta(hours=1)
+    first, second = story.wake(), story.wake()
+
+    # then the lock is released, and the machine is taken for dead right after
+    assert [short(event) for event in first] == [
+        "NodeLockChanged n1",
+        "NodeUpdated n1 cordoned",
+        "NodeActivityChanged n1",
+    ]
+    assert second == [unanswered("cordon"), gone("n1", RemovalReason.SCALE_DOWN)]
+    assert story.state.work.next() is None
+
+
+def seen_now(story: Story, *pods: str) -> NodeObserved:
+    """A machine knows of all that it has been told, and runs these Pods."""
+    return seen("n1", *pods, cordon=story.node("n1").cordon)
+
+
+def evicting_now(story: Story) -> NodeObserved:
+    """A machine knows of the lock that there is, and evicts a Pod for it."""
+    held = story.node("n1").lock
+    return evicting("n1", held.number if held else 0, grace_s=600)
+
+
+def leaving_node(_story: Story) -> CWNodeDeletionRequestSuccess:
+    """A Node goes with its NodePool."""
+    return requested("n1", RemovalReason.POOL_DELETED, idle_only=False)
+
+
+STEPS: dict[str, Callable[[Story], Hears]] = {
+    "lock": lambda _story: lock("n1"),
+    "unlock": lambda _story: UnlockNode(**OF, node="n1", job="7"),
+    "evicting": evicting_now,
+    "idle": seen_now,
+    "active": lambda story: seen_now(story, "train-0"),
+    "reboot": lambda _story: RebootNode(**OF, node="n1"),
+    "cordon": lambda _story: CordonNode(**OF, node="n1", reason="loose cable"),
+    "uncordon": lambda _story: UncordonNode(**OF, node="n1"),
+    "restarted": lambda story: MachineBooted(**machine("n1"), boot=story.node("n1").health.boot),
+    "requested": lambda _story: requested("n1"),
+    "leaving": leaving_node,
+    "cancelled": lambda _story: NodeRemovalCancelled(**of("n1")),
+    "pending": lambda _story: pending("n1"),
+    "in progress": lambda _story: in_progress("n1"),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 50)), max_size=8))
+def test_no_deadline_is_left_behind_however_late_the_wakes_are(
+    moves: list[tuple[str, int]],
+) -> None:
+    # given a Node with a lock, to which things happen, and a wake only after so many minutes
+    story = Story()
+    story.given_nodes("n1")
+    story.process(lock("n1"))
+    for name, minutes in moves:
+        if machine_key(ZONE, "n1") in story.state.nodes:
+            story.process(STEPS[name](story))
+        story.now += timedelta(minutes=minutes)
+        if minutes:
+            story.wake()
+
+    # when the next one is late as well
+    story.now += timedelta(hours=1)
+    story.wake_until_idle()
+
+    for key, node in story.state.nodes.items():
+        moments = (node.due, node.lock.due if node.lock is not None else None)
+        assert all(moment is None or moment > story.now for moment in moments)
+        assert story.state.work.deadlines.moments.get(key) == node.due
 
 
 # Templates and Nodes as values.

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from nodepool.contract.events import (
     DeletedForPreemption,
     NodeKept,
     NodePreempted,
+    NodePreemptionRequested,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
@@ -25,6 +27,7 @@ from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import World
+from nodepool.service import Context
 from preemption import Hears, Says
 from preemption.decide import SERVICE
 from preemption.figures import Figures
@@ -135,6 +138,16 @@ def deleted(
         removal=removal,
         message="",
     )
+
+
+def taken_back() -> NodePreemptionRequested:
+    """The machine of the Node is wanted by others."""
+    return NodePreemptionRequested(**of_node(), cause="Reclaimed")
+
+
+def broken(_state: State, _message: Hears, _context: Context) -> Iterator[Says]:
+    """A decision that fails."""
+    raise ValueError
 
 
 def preempt(name: str = "g1", pool: PoolKey = CHEAP) -> PreemptNode:
@@ -438,6 +451,25 @@ def test_a_node_that_a_scale_down_has_deleted_is_not_said_to_be_preempted() -> N
 
     assert outputs == []
     assert replace(story.state, figures=Figures()) == SERVICE.initial
+
+
+def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_then() -> None:
+    # given a preemption that was requested, and could not begin
+    story = a_spot_node()
+    story.service = replace(SERVICE, decide=broken)
+    failure = story.failure_of(taken_back())
+    story.service = SERVICE
+
+    # when the Node is to leave for a scale-down as well, and is kept, before the next try
+    story.process(requested())
+    story.process(kept())
+    retry = story.due
+    (begun,) = story.wakes(timedelta(minutes=1))
+
+    assert failure is not None
+    assert retry == NOON + timedelta(minutes=1)
+    assert isinstance(begun, PreemptionPending)
+    assert story.due == story.now + TWO
 
 
 def test_a_spot_node_that_never_joins_is_forgotten() -> None:

@@ -45,6 +45,10 @@ class WorkQueue(Generic[K]):
         due = now + RETRY_AFTER[min(before, len(RETRY_AFTER) - 1)]
         return replace(self.put_at(key, due), failures=self.failures.set(key, before + 1))
 
+    def is_retried(self, key: K) -> bool:
+        """Whether `key` failed, and is due to be tried again."""
+        return key in self.failures and key in self.deadlines.moments
+
     def succeeded(self, key: K) -> "WorkQueue[K]":
         """The work queue with the failures of `key` forgotten, and the retry that was due."""
         if key not in self.failures:
