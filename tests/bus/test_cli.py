@@ -312,6 +312,7 @@ def test_a_node_is_cordoned_drained_and_rebooted(nodepool: Nodepool) -> None:
     nodepool("wait", node, "--for", "jsonpath={.status.reboots}=1", "--timeout", "30s")
     assert nodepool("uncordon", name) == (0, f"{node} uncordoned\n", "")
     assert nodepool("uncordon", name).out == f"{node} unchanged\n"
+    nodepool("wait", node, "--for", "jsonpath={.status.phase}=production", "--timeout", "30s")
     refused = nodepool("cordon", name, "--reason", "a,b")
     assert refused.code == 1
     assert refused.err.startswith(f'error: node "{name}": reason: must have no commas')
