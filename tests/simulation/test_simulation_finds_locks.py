@@ -64,6 +64,10 @@ def _pods_alone(node: Node) -> tuple[Workload, ...]:
     return node.workloads
 
 
+def _without_lock(node: Node) -> datetime | None:
+    return node.boot_by if node.booting else node.answer_by or node.ask_after
+
+
 PLANTS = {
     "an old report for one that knows of the lock": Plant(
         "is locked before its Pods were gone",
@@ -86,6 +90,9 @@ PLANTS = {
     ),
     "a lock that waits for a silent machine for ever": Plant(
         "still pending", SILENT, functions={"lifecycle.decide.given_up": _never}
+    ),
+    "a lock of which the time never comes": Plant(
+        "still pending", SILENT, functions={"lifecycle.node.Node.due": property(_without_lock)}
     ),
     "a scale-down that takes a Node from a job": Plant(
         "is taken from a job",
