@@ -47,13 +47,11 @@ def text(pool: Pool, share: Share) -> str:
     return (
         f"{share.available or 'none'} of {pool.shortfall} wanted Nodes of {instance_type}{which} "
         f"can be had in {zone} now{_racks(pool, share) if pool.rack_size else ''}"
-        f"{_preempted(share.preempted)}"
+        f"{_preempted(share.preempted) if share.preempted else ''}"
     )
 
 
 def _preempted(count: int) -> str:
-    if not count:
-        return ""
     return f"; {count} spot Node{' is' if count == 1 else 's are'} being preempted for it"
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from autoscaler.decide import SERVICE as AUTOSCALER
-from autoscaler.pool import Pool
+from autoscaler.pool import Pool, Waiting
+from autoscaler.target import advice, next_change
 from nodepool.contract.events import NodePoolAutoscaled, PodChanged
 from support.simulation.faults import Plant, hearing, violation_of, without_wakes
 from support.simulation.profile import AUTOSCALED
@@ -27,6 +28,16 @@ def of_any_generation(state: Any, message: Any) -> Any:
 def without_pods(_state: Any, message: Any) -> Any:
     """Pods that never wait."""
     return None if isinstance(message, PodChanged) else message
+
+
+def heedless(function: Any) -> Any:
+    """The function, which takes a NodePool for one without Pods where these ask for nothing."""
+
+    def instead(pool: Pool, *arguments: Any) -> Any:
+        right = function(pool, *arguments)
+        return right or function(replace(pool, waiting=Waiting()), *arguments)
+
+    return instead
 
 
 PLANTS = {
@@ -50,7 +61,16 @@ PLANTS = {
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
     ),
     "Pods that are not heard of": Plant(
-        "waits, and", PROFILE, (hearing(AUTOSCALER, without_pods),)
+        "Nodes and no more", PROFILE, (hearing(AUTOSCALER, without_pods),)
+    ),
+    "Pods that wait while idle Nodes are given up": Plant(
+        " goes down to ",
+        PROFILE,
+        functions={
+            "autoscaler.decide.advice": heedless(advice),
+            "autoscaler.target.next_change": heedless(next_change),
+            "autoscaler.state.next_change": heedless(next_change),
+        },
     ),
     "a moment that is forgotten": Plant("is idle, and", PROFILE, (without_wakes(AUTOSCALER),)),
 }

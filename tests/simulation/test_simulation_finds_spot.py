@@ -59,6 +59,11 @@ PLANTS = {
     "no Node gives way": Plant(
         "while the spot Nodes", PROFILE, functions={"allocator.decide.preempted": none_given_way}
     ),
+    "what is to give way stays": Plant(
+        "its preemption has not begun",
+        PROFILE,
+        functions={"preemption.state.Node.is_to_begin": False},
+    ),
     "nothing is held back": Plant(
         "are reclaimed, though", PROFILE, functions={"allocator.decide.held_back": not_held_back}
     ),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoscaler import Hears, Says
 from autoscaler.decide import SERVICE
@@ -348,6 +350,36 @@ def test_nothing_goes_while_a_pod_waits() -> None:
     assert story.says(pod("a", "Gone")) == [
         "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"
     ]
+
+
+NAMES = st.sampled_from(("a", "b"))
+NODES = st.sampled_from(("g1", "g2", "g3"))
+CHANGES = st.one_of(
+    st.builds(joins, NODES),
+    st.builds(leaves, NODES),
+    st.builds(updated, NODES, unschedulable=st.booleans()),
+    st.builds(active, NODES, active=st.booleans()),
+    st.builds(pod, NAMES, st.sampled_from(("Pending", "Running")), gpus=st.sampled_from((4, 8, 9))),
+    st.just(5 * TEN),
+)
+"""What may happen to a NodePool, or that time passes."""
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_whatever_happens_nothing_goes_while_a_pod_waits(
+    changes: Sequence[Hears | timedelta],
+) -> None:
+    story, waiting = Story(targetNodes=2, maxNodes=3), set[str]()
+
+    for change in changes:
+        if isinstance(change, PodChanged):
+            waiting.discard(change.name)
+            waiting |= {change.name} if change.phase == "Pending" and change.gpus <= 8 else set()
+        said = story.passes(change) if isinstance(change, timedelta) else story.says(change)
+
+        while said:
+            assert not waiting or story.last.target > int(str(story.fields["targetNodes"]))
+            said = story.follows()
 
 
 def test_nothing_goes_for_ten_minutes_after_the_autoscaler_added_nodes() -> None:

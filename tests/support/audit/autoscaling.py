@@ -1,6 +1,9 @@
-"""Rules for autoscaling: in bounds, never against a command, and not before cool-downs are over."""
+"""Rules for autoscaling: in bounds, never against a command, and not before cool-downs are over.
 
-from collections.abc import Iterator
+Nothing is given up while a Pod waits that an empty Node would take.
+"""
+
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from nodepool.contract.catalog import INSTANCE_TYPES
@@ -24,7 +27,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
         case NodePoolValidated():
             _stored(facts, message)
         case PodChanged():
-            _pod_changed(facts, message)
+            _pod_changed(facts, message, origin)
 
 
 def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
@@ -46,6 +49,9 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
         raise Violation(f"the target of {pool.key} was set by a command just before")
     if event.target < spec.target and raised is not None and now - raised < COOL_DOWN:
         raise Violation(f"the target of {pool.key} was raised just before")
+    waiting = _waiting(pool.waiting.as_of(origin.cause), spec)
+    if event.target < spec.target and waiting:
+        raise Violation(f"{waiting[0]} waits, and {pool.key} goes down to {event.target} Nodes")
     facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
 
 
@@ -83,12 +89,19 @@ def _stored(facts: Facts, event: NodePoolValidated) -> None:
         raise Violation(f"{event.key} has a target that the autoscaler did not have for it")
 
 
-def _pod_changed(facts: Facts, event: PodChanged) -> None:
+def _pod_changed(facts: Facts, event: PodChanged, origin: Origin) -> None:
     pool = facts.pools[event.uid]
+    waiting = {} if pool.waiting.is_empty else dict(pool.waiting.last)
     if event.phase != "Pending":
-        pool.waiting.pop(event.name, None)
+        waiting.pop(event.name, None)
     elif event.spec is not None:
-        pool.waiting[event.name] = event.spec
+        waiting[event.name] = event.spec
+    pool.waiting.add(origin.position, waiting)
+
+
+def _waiting(pods: Mapping[str, Pod] | None, spec: NodePoolSpec) -> list[str]:
+    """The names of those of these Pods that an empty Node would take."""
+    return [name for name, pod in (pods or {}).items() if _fits(pod, spec)]
 
 
 def _fits(pod: Pod, spec: NodePoolSpec) -> bool:
@@ -105,7 +118,7 @@ def faults(facts: Facts) -> Iterator[str]:
         spec = version.spec
         if not spec.autoscaling or version.reason is not Validated.VALID or pool.deleting_since:
             continue
-        waiting = [name for name, pod in pool.waiting.items() if _fits(pod, spec)]
+        waiting = [] if pool.waiting.is_empty else _waiting(pool.waiting.last, spec)
         stays = [stay for stay in facts.stays_in(pool) if stay.phase is NodePhase.PRODUCTION]
         if waiting and len(stays) >= spec.target < (spec.max_nodes or 0):
             yield f"{waiting[0]} waits, and {pool.key} wants {spec.target} Nodes and no more"

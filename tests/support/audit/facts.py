@@ -1,7 +1,7 @@
 """What is known from a log about NodePools, machines, Nodes and limits; rules check against it."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -121,7 +121,7 @@ class Pool:
     deleting_since: the position at which its deletion began.
     given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
-    waiting: its Pods that wait for a Node.
+    waiting: its Pods that wait for a Node, by name.
     """
 
     key: str
@@ -136,7 +136,7 @@ class Pool:
     deleting_since: int | None = None
     given_back: bool = False
     emptied: bool = False
-    waiting: dict[str, Pod] = field(default_factory=dict)
+    waiting: History[Mapping[str, Pod]] = field(default_factory=History)
 
     @property
     def spec(self) -> NodePoolSpec:

@@ -17,6 +17,7 @@ class Member:
     chosen: why it was chosen to leave; None while it was not.
     cordoned: whether it is cordoned and stays.
     counted: whether it counts in the removal under way if it leaves.
+    awaited: whether it was asked to give way, and its preemption has not begun yet.
     """
 
     node: str
@@ -28,6 +29,7 @@ class Member:
     request: int = 0
     preempted: bool = False
     counted: bool = False
+    awaited: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -154,10 +156,15 @@ class Group:
 
     @property
     def owes(self) -> bool:
-        """Whether Nodes are leaving that it needs."""
+        """Whether Nodes are leaving that it needs.
+
+        One that gives way to another NodePool is replaced when its preemption begins: what makes it
+        give way is a decision about the machines of an offering, not about this NodePool.
+        """
         lacks = self._lacks_racks if self.rack_size else len(self.staying) < self.spec.target
         may_grow = self.valid and not self.deleting and not self.failing
-        return may_grow and lacks and bool(self.spareable)
+        is_due = not any(member.awaited for member in self.members.values())
+        return may_grow and lacks and is_due and bool(self.spareable)
 
     @property
     def _lacks_racks(self) -> bool:

@@ -4,7 +4,8 @@
   whatever reason, a preemption included, does not stay. Those that cost least go first: Nodes that
   have not joined, then cordoned ones, then idle ones, then active ones; the newest
   first, and active ones with PreferIdle only.
-* While fewer stay than are wanted, a Node that leaves for a scale-down alone is spared, at once.
+* While fewer stay than are wanted, a Node that leaves for a scale-down alone is spared, at once;
+  where one is missing that gives way, when the preemption of that one has begun.
 * A removal is announced, counts the Nodes that left in it, and ends.
 * A Node is assigned because it was requested, or because another one was lost.
 * A NodePool that is being deleted gives back its grant at once, and asks for nothing.
@@ -163,6 +164,7 @@ class NodesModel:
                 member.chosen = None
             case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
                 member.preempted = True
+                member.awaited = isinstance(message, NodePreemptionRequested)
                 member.counted = member.counted or group.removed is not None
             case _:
                 pass
@@ -276,9 +278,12 @@ class NodesModel:
 
 
 def faults(model: NodesModel) -> Iterator[str]:
-    """What was wrong on the way, and removals and scalings that have not ended."""
+    """What was wrong on the way, and what has not begun, or not ended: removals and scalings."""
     yield from model.faults
     for group in model.groups.values():
+        for member in group.members.values():
+            if member.awaited:
+                yield f"{member.node} was to give way, and its preemption has not begun"
         leaving, target = len(group.members) - len(group.staying), group.spec.target
         if not group.valid or group.deleting or leaving or group.has_surplus:
             continue
