@@ -20,7 +20,7 @@ Exit codes: 0 done, 1 refused or not found, 2 usage, 3 timeout, 4 no server, 130
 
 COMMANDS = {
     "__complete": ("completion", "complete"),
-    "ack": ("ack", "ack"),
+    "ack": ("preempt", "ack"),
     "annotate": ("label", "annotate"),
     "api-resources": ("api_resources", "api_resources"),
     "api-versions": ("api_resources", "api_versions"),

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.documents import Document, condition, field, labels
-from nodepool.cli.errors import DONE, CliError, report
-from nodepool.cli.names import NODE, parse_required_names
-from nodepool.cli.options import objects_argument, seconds
+from nodepool.cli.names import NODE
+from nodepool.cli.node_verbs import (
+    changed,
+    in_turn,
+    node_document,
+    nodes_argument,
+    parse_nodes,
+    pool_of,
+)
+from nodepool.cli.options import seconds
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
@@ -18,21 +25,13 @@ if TYPE_CHECKING:
     from nodepool.client import Client, ReadingClient
     from nodepool.contract.messages import Command as Message
 
-METAVAR = "NODE... | node NAME..."
 RESTARTING = ("rebooting", "verifying")
 Commands = Callable[["Client", str, str], "Message"]
 """Makes the command about a Node, from its NodePool and its name."""
 
 
-def parse_nodes(words: Sequence[str]) -> list[str]:
-    """The names of Nodes in `NODE...`, `node NAME...` or `node/NAME...`."""
-    is_typed = words and ("/" in words[0] or words[0].lower() in NODE.spellings)
-    _, names = parse_required_names(words if is_typed or not words else ("node", *words), (NODE,))
-    return names
-
-
 @click.command(cls=Command)
-@objects_argument((NODE,), METAVAR)
+@nodes_argument()
 @click.option("--reason", default="AdminCordon", metavar="TEXT", help="The cause that is shown.")
 @click.pass_obj
 def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
@@ -47,7 +46,7 @@ def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
 
 
 @click.command(cls=Command)
-@objects_argument((NODE,), METAVAR)
+@nodes_argument()
 @click.pass_obj
 def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
     """Take back a cordon, a drain or a reboot that waits."""
@@ -61,7 +60,7 @@ def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
 
 
 @click.command(cls=Command)
-@objects_argument((NODE,), METAVAR)
+@nodes_argument()
 @click.option("--force", is_flag=True, help="End also Pods that would block the drain.")
 @click.option("--reason", default="AdminDrain", metavar="TEXT", help="The cause that is shown.")
 @click.option(
@@ -84,14 +83,11 @@ def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, t
 
         return DrainNode(**client.fields_of(pool), node=node, reason=reason, force=force)
 
-    async def work(client: "Client") -> int:
-        return await _each(client, names, command, "cordoned", timeout_s=timeout_s, waits=True)
-
-    return settings.run(work)
+    return settings.run(lambda client: _drain_each(client, names, command, timeout_s))
 
 
 @click.command(cls=Command)
-@objects_argument((NODE,), METAVAR)
+@nodes_argument()
 @click.option("--force", is_flag=True, help="Reset the power at once, whatever runs there.")
 @click.pass_obj
 def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
@@ -106,33 +102,30 @@ def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
     return settings.run(lambda client: _each(client, parse_nodes(what), command, verb))
 
 
-async def _each(
-    client: "Client",
-    names: Sequence[str],
-    command: Commands,
-    verb: str,
-    *,
-    timeout_s: float | None = None,
-    waits: bool = False,
-) -> int:
+async def _each(client: "Client", names: Sequence[str], command: Commands, verb: str) -> int:
     """Sends the command about each Node and reports it; returns the exit code."""
-    from nodepool.client import ClientError
 
-    code = DONE
-    for name in names:
-        try:
-            document = await client.get("nodes", name)
-            if document is None:
-                raise CliError(f"not found in {client.org}/{client.cluster}")
-            pool = labels(document).get(POOL_LABEL, "")
-            outcome = await client.send(command(client, pool, name))
-            print_text(f"{NODE.full}/{name} {verb if outcome.result == 'done' else 'unchanged'}")
-            if waits:
-                await _drained(client, name, _reboots(document), timeout_s)
-                print_text(f"{NODE.full}/{name} drained")
-        except (ClientError, CliError) as error:
-            code = report(error, f'node "{name}"')
-    return code
+    async def sent(name: str) -> str:
+        outcome = await client.send(command(client, await pool_of(client, name), name))
+        return changed(outcome, verb)
+
+    return await in_turn(names, sent)
+
+
+async def _drain_each(
+    client: "Client", names: Sequence[str], command: Commands, timeout_s: float | None
+) -> int:
+    """Sends the command about each Node and waits for its end; returns the exit code."""
+
+    async def drained(name: str) -> str:
+        document = await node_document(client, name)
+        pool = labels(document).get(POOL_LABEL, "")
+        outcome = await client.send(command(client, pool, name))
+        print_text(f"{NODE.full}/{name} {changed(outcome, 'cordoned')}")
+        await _drained(client, name, _reboots(document), timeout_s)
+        return "drained"
+
+    return await in_turn(names, drained)
 
 
 async def _drained(

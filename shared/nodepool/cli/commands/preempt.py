@@ -1,48 +1,48 @@
-"""`nodepool preempt`: preempts spot Nodes."""
+"""`nodepool preempt` and `ack`: take spot Nodes back, and give them back before their time."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.documents import labels
-from nodepool.cli.errors import DONE, CliError, report
-from nodepool.cli.names import NODE, parse_required_names
-from nodepool.cli.options import objects_argument
-from nodepool.cli.output import print_text
+from nodepool.cli.node_verbs import changed, in_turn, nodes_argument, parse_nodes, pool_of
 from nodepool.cli.settings import Command, Settings
-from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
     from nodepool.client import Client
 
 
 @click.command(cls=Command)
-@objects_argument((NODE,), "node NAME...")
+@nodes_argument()
 @click.pass_obj
 def preempt(settings: Settings, what: tuple[str, ...]) -> int:
     """Preempt spot Nodes; each is removed within seven minutes."""
-    _, names = parse_required_names(what, (NODE,))
+    names = parse_nodes(what)
 
     async def work(client: "Client") -> int:
-        from nodepool.client import ClientError
+        async def preempted(name: str) -> str:
+            outcome = await client.preempt(await pool_of(client, name), name)
+            return changed(outcome, "preemption pending")
 
-        code = DONE
-        for name in names:
-            try:
-                outcome = await client.preempt(await pool_of(client, name), name)
-            except (ClientError, CliError) as error:
-                code = report(error, f'node "{name}"')
-            else:
-                change = "preemption pending" if outcome.result == "done" else "unchanged"
-                print_text(f"{NODE.full}/{name} {change}")
-        return code
+        return await in_turn(names, preempted)
 
     return settings.run(work)
 
 
-async def pool_of(client: "Client", node: str) -> str:
-    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
-    document = await client.get("nodes", node)
-    if document is None:
-        raise CliError(f"not found in {client.org}/{client.cluster}")
-    return labels(document).get(POOL_LABEL, "")
+@click.command(cls=Command)
+@nodes_argument()
+@click.pass_obj
+def ack(settings: Settings, what: tuple[str, ...]) -> int:
+    """Give preempted Nodes back now: each is drained at once, not two minutes after its warning.
+
+    nodepool ack g15e5f1
+    """
+    names = parse_nodes(what)
+
+    async def work(client: "Client") -> int:
+        async def acknowledged(name: str) -> str:
+            outcome = await client.acknowledge_preemption(await pool_of(client, name), name)
+            return changed(outcome, "acknowledged")
+
+        return await in_turn(names, acknowledged)
+
+    return settings.run(work)

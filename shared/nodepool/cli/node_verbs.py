@@ -1,0 +1,82 @@
+"""What the verbs about Nodes have in common: which Nodes are meant, and one line for each."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from nodepool.cli.documents import labels
+from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.names import NODE, parse_required_names
+from nodepool.cli.options import objects_argument
+from nodepool.cli.output import print_text
+from nodepool.cli.tables import POOL_LABEL
+
+if TYPE_CHECKING:
+    from nodepool.cli.documents import Document
+    from nodepool.client import Client
+    from nodepool.contract.events import CommandAccepted
+
+F = TypeVar("F", bound=Callable[..., object])
+Change = Callable[[str], Awaitable[str]]
+"""Changes the Node of this name; returns what is printed of it, such as `cordoned`."""
+
+
+def nodes_argument() -> Callable[[F], F]:
+    """The words that name Nodes, as the parameter `what`, for `parse_nodes`."""
+    return objects_argument((NODE,), "NODE... | node NAME...")
+
+
+def parse_nodes(words: Sequence[str]) -> list[str]:
+    """The names of Nodes in `NODE...`, `node NAME...` or `node/NAME...`."""
+    is_typed = words and ("/" in words[0] or words[0].lower() in NODE.spellings)
+    _, names = parse_required_names(words if is_typed or not words else ("node", *words), (NODE,))
+    return names
+
+
+async def node_document(client: "Client", node: str) -> "Document":
+    """A Node of the read model; raises `CliError` for one that does not exist."""
+    document = await client.get("nodes", node)
+    if document is None:
+        raise CliError(f"not found in {client.org}/{client.cluster}")
+    return document
+
+
+async def pool_of(client: "Client", node: str) -> str:
+    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
+    return labels(await node_document(client, node)).get(POOL_LABEL, "")
+
+
+def changed(outcome: "CommandAccepted", change: str) -> str:
+    """What is printed after a command: the change, or that there was none."""
+    return change if outcome.result == "done" else "unchanged"
+
+
+async def in_turn(names: Sequence[str], change: Change) -> int:
+    """Changes one Node after the other; the exit code is that of the last error."""
+    from nodepool.client import ClientError
+
+    code = DONE
+    for name in names:
+        try:
+            print_text(f"{NODE.full}/{name} {await change(name)}")
+        except (ClientError, CliError) as error:
+            code = report(error, f'node "{name}"')
+    return code
+
+
+async def together(names: Sequence[str], change: Change) -> int:
+    """Changes all Nodes at the same time; the exit code is that of the last error."""
+    import asyncio
+
+    from nodepool.client import ClientError
+
+    results = await asyncio.gather(*map(change, names), return_exceptions=True)
+    code = DONE
+    for name, result in zip(names, results, strict=True):
+        match result:
+            case str():
+                print_text(f"{NODE.full}/{name} {result}")
+            case ClientError() | CliError():
+                code = report(result, f'node "{name}"')
+            case _:
+                raise result
+    return code
