@@ -88,8 +88,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _repaired(state, machine)
         case MachineReclaimed() | MachineReturned():
             return _reclaimed(state, message)
-        case NodePreemptionRequested(machine_key=machine, cause=cause):
-            return _giving_way(state, machine, gives_way=cause == "DefaultPoolShort")
+        case NodePreemptionRequested():
+            return _requested(state, message)
         case CapacityChecked(key=key, uid=uid):
             return _published(state, state.pool(key, uid), message)
         case CWInsufficientCapacity(key=key):
@@ -187,6 +187,14 @@ def _reclaimed(state: State, event: MachineReclaimed | MachineReturned) -> State
     is_held = isinstance(event, MachineReclaimed)
     state = _stocked(state, key, inventory.reclaim(key) if is_held else inventory.give_back(key))
     return _supply_changed(state, state.inventory.machines[key].offering)
+
+
+def _requested(state: State, event: NodePreemptionRequested) -> State:
+    """The state with a Node that gives way; one that is gone already does not any more."""
+    machine = state.inventory.machines.get(event.machine_key)
+    if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
+        return state
+    return _giving_way(state, event.machine_key, gives_way=event.cause == "DefaultPoolShort")
 
 
 def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:

@@ -32,10 +32,11 @@ from nodepool.contract.events import (
     MachineRepaired,
     NodePoolDeleting,
     NodePoolValidated,
+    NodePreemptionRequested,
     QuotaChecked,
     Wake,
 )
-from nodepool.contract.keys import PoolKey, offering_key, pool_key
+from nodepool.contract.keys import PoolKey, machine_key, offering_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import ComputeClass, NodePoolSpec, SchedulingPriority
 from nodepool.contract.subjects import Address
@@ -184,6 +185,13 @@ def deleted(pool: str, number: int) -> CWNodeDeleted:
         assignment=number,
         registered=True,
         message="",
+    )
+
+
+def gives_way(pool: str, number: int) -> NodePreemptionRequested:
+    """A spot Node is to be taken back for a NodePool that is short."""
+    return NodePreemptionRequested(
+        **of(pool), node=f"m{number}", zone=ZONE, assignment=number, cause="DefaultPoolShort"
     )
 
 
@@ -586,6 +594,33 @@ def test_a_machine_that_failed_counts_only_after_its_repair() -> None:
 
     assert short([*first]) == ["train NoneAvailable 0/1", too_few("train", "none of 1")]
     assert short([*second]) == ["train Sufficient 1/1"]
+
+
+def test_a_node_that_is_gone_when_it_is_asked_to_give_way_gives_way_to_nobody() -> None:
+    story = Story()
+    story.add_machines(1)
+    story.assign("cheap", 1)
+    story.delete("cheap", 1)
+    story.want("train", 1)
+
+    outputs = story.hears(gives_way("cheap", 1))
+
+    assert short(outputs) == []
+    assert story.state.preempted == Map()
+
+
+def test_a_node_gives_way_until_it_is_gone() -> None:
+    story = Story()
+    story.add_machines(1)
+    story.assign("cheap", 1)
+    story.want("train", 1)
+
+    story.hears(gives_way("cheap", 1))
+    during = story.state.preempted
+    story.delete("cheap", 1)
+
+    assert during == Map({OFFERING: Map({machine_key(ZONE, "m1"): True})})
+    assert story.state.preempted == Map()
 
 
 def test_a_repair_of_an_unknown_machine_changes_nothing() -> None:
