@@ -1,7 +1,7 @@
 """What the quota service knows: limits, what is reserved under each, and each NodePool's part."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from immutables import Map
@@ -30,6 +30,9 @@ from nodepool.state.work import WithWork
 from quota import Hears, Says
 from quota.ledger import Ledger
 from quota.pool import Pool, Warned
+
+LATEST = datetime.max.replace(tzinfo=UTC)
+"""Later than any moment at which something is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +206,11 @@ def _failed(state: State, pool: Pool | None, text: str, context: Context) -> Sta
         pool = replace(pool, fault=text, shrinks=shrinks)
         state = _stored(state, pool, context, waits=True)
     work = replace(state.work, ready=state.work.ready.drop(pool.key))
-    state = replace(state, work=work.failed(pool.key, context.time))
-    return _served(state, pool.ledger)
+    work = work.failed(pool.key, context.time)
+    if len(state.ledger(pool.ledger).waiting) > 1 and pool.ledger not in work.deadlines.moments:
+        # It may have kept others from new numbers, and may itself be checked before its retry.
+        work = work.put_at(pool.ledger, work.deadlines.moments[pool.key])
+    return _served(replace(state, work=work), pool.ledger)
 
 
 def _stored(state: State, pool: Pool, context: Context, *, waits: bool | None = None) -> State:
@@ -244,9 +250,9 @@ def _with_ledger(state: State, key: LedgerKey, ledger: Ledger, context: Context)
     before = state.ledger(key)
     state = replace(state, ledgers=state.ledgers.set(key, ledger))
     is_same = (before.used, before.holders) == (ledger.used, ledger.holders)
-    if is_same or not ledger.waiting or key in state.work.deadlines.moments:
-        return state
     due = context.time + timedelta(seconds=ledger.renewal_s)
+    if is_same or not ledger.waiting or state.work.deadlines.moments.get(key, LATEST) <= due:
+        return state
     return replace(state, work=state.work.put_at(key, due))
 
 

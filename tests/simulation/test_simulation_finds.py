@@ -25,7 +25,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.service import AnyService, Context
-from nodepool.state.ranking import Ranking
+from nodepool.state.ranking import Rank, Ranking
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
 from support.simulation.faults import first_violation, with_events, without_reconciler
@@ -132,6 +132,12 @@ def test_a_machine_that_is_assigned_twice_is_found() -> None:
     assert " holds" in violation or "not of its offering" in violation
 
 
+def _backwards(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+    """The places of each class in the reverse order."""
+    classes = [[rank for rank in ranks if rank[0] is is_spot] for is_spot in (False, True)]
+    return tuple(rank for of_class in classes for rank in reversed(of_class))
+
+
 def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
     reconciler = ALLOCATOR.reconciler
     assert reconciler is not None
@@ -139,7 +145,10 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
     def reconcile(
         state: AllocatorState, key: OfferingKey | PoolKey, context: Context
     ) -> Iterator[allocator.Says]:
-        reversed_ = Map((name, Ranking(each.ranks[::-1])) for name, each in state.waiting.items())
+        # Where spot came first, it would give way again to those that come after it, without end.
+        reversed_ = Map(
+            (name, Ranking(_backwards(each.ranks))) for name, each in state.waiting.items()
+        )
         yield from reconciler.reconcile(replace(state, waiting=reversed_), key, context)
 
     violation = first_violation(

@@ -164,7 +164,7 @@ def retried_never(_state: CapacityState, message: Message) -> Message | None:
 
 
 def numbers_of_then(
-    generation: int, granted: int, reason: Capacity, _wanted: int, _available: int
+    generation: int, granted: int, reason: Capacity, _wanted: int, _available: int, _text: str = ""
 ) -> Said:
     """A verdict differs from the last one by its reason alone."""
     return Said(generation, granted, reason)
