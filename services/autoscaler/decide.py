@@ -1,4 +1,7 @@
-"""What the autoscaler says: the target that would be right for a NodePool, when it is another."""
+"""What the autoscaler says: the target that would be right for a NodePool, when it is another.
+
+Nothing follows from a message alone: all of it follows from the whole state, in `reconcile`.
+"""
 
 from collections.abc import Iterator
 
@@ -9,11 +12,6 @@ from nodepool.contract.events import AutoscalingFailed, NodePoolAutoscaled
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
-
-
-def decide(_state: State, _message: Hears, _context: Context) -> Iterator[Says]:
-    """Nothing: what follows from a message follows from the whole state, see `reconcile`."""
-    yield from ()
 
 
 def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
@@ -50,7 +48,6 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    decide=decide,
     reconciler=Reconciler(reconcile, concerns),
     on_failure=on_failure,
 )
