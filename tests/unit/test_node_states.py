@@ -84,14 +84,15 @@ def test_each_condition_reports_one_problem() -> None:
 
 
 @given(health=HEALTHS, evicts=st.booleans())
-def test_what_needs_triage_is_never_cured_in_place_unless_asked(
+def test_what_needs_triage_is_never_cured_in_place_unless_that_is_forced(
     health: Health, evicts: bool
 ) -> None:
     outcome = plan(health, evicts=evicts)
 
     types = {BY_TYPE[each.type].remedy for each in health.problems}
     is_agreed = evicts or bool(health.asked.drain)
-    assert outcome.removes is (is_agreed and Remedy.TRIAGE in types)
+    is_forced = health.asked.reboot == "forced"
+    assert outcome.removes is (is_agreed and Remedy.TRIAGE in types and not is_forced)
     assert not (outcome.removes and outcome.action is not None)
 
 
