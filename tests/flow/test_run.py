@@ -214,11 +214,8 @@ def test_two_preemptions_lose_no_step_of_a_training_run(
         "Terminating n2 Evicted",
     ]
     last = len(steps) + 1
-    rest = subprocess.run(
-        [*script, "--steps", str(last)], stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S
-    )
-    assert rest.returncode == 0
-    assert rest.stdout.splitlines()[1:] == [f"step {last}", "done"]
+    rest = subprocess.check_output([*script, "--steps", str(last)], text=True, timeout=PATIENCE_S)
+    assert rest.splitlines()[1:] == [f"step {last}", "done"]
 
 
 def test_a_program_that_ends_before_its_time_gives_its_node_back_at_once(
