@@ -20,7 +20,7 @@ from nodepool.contract.commands import (
 )
 from nodepool.contract.commands_slurm import LockNode
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.health import BY_TYPE
+from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import pool_path
 from nodepool.contract.model import NodePhase, RemovalReason
 
@@ -32,7 +32,9 @@ REASON_MAX = 100
 """The most characters of the reason for a cordon."""
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that is not for its organisation."""
-RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE})
+RESERVED_REASONS = frozenset(
+    {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
+)
 """What a cordon has as its cause without being asked for."""
 
 
@@ -115,7 +117,7 @@ def _unlockable(node: Node) -> str:
 def _stays_cordoned(node: Node) -> list[str]:
     """The causes of a cordon that `UncordonNode` does not end."""
     health, desired = node.health, node.health.asked.reserved_desired
-    causes = [problem.type for problem in health.problems]
+    causes = [cordon_cause(problem.type) for problem in health.problems]
     causes += [f"{RESERVATION_PENDING} {desired}"] if health.is_pending else []
     return [*causes, f"{RACK_UNAVAILABLE} {health.rack}"] if health.rack else causes
 

@@ -32,9 +32,7 @@ def test_a_forced_reboot_comes_before_the_triage_that_a_pod_blocks(world: WorldH
         "1:00 CWNodeDeleted n1",
         "1:00 CWNodeAssigned n2",
     ]
-    assert world.event_messages("train", "CWNodeDeleted") == [
-        "Node n1 is deleted: GPUMissing GPUMissing"
-    ]
+    assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: GPUMissing"]
 
 
 def test_a_reservation_takes_effect_on_a_node_that_is_drained_by_command(

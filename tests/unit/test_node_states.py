@@ -102,7 +102,7 @@ def test_an_unhealthy_node_is_only_cordoned_until_someone_asks(health: Health) -
 
     if not (health.asked.drain or health.asked.reboot):
         assert (outcome.removes, outcome.action) == (False, None)
-    assert set(outcome.causes) >= {each.type for each in health.problems}
+    assert set(outcome.causes) >= {cordon_cause(each.type) for each in health.problems}
 
 
 @given(health=HEALTHS, evicts=st.booleans())
