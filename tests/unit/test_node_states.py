@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lifecycle.health import HEALTHY, RELAPSE, Asked, Health, Problem, plan
-from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table
+from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table, cordon_cause
 from nodepool.contract.model import NodeAction, NodePhase
 from nodepool.contract.node_states import (
     PHASE_MOVES,
