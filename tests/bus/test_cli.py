@@ -325,9 +325,12 @@ def test_a_drain_that_is_taken_back_ends(nodepool: Nodepool, up: Up) -> None:
     nodepool("fleet", "run-pod", place, "blocking")
 
     with started(up.port, "drain", node) as drain:
-        lines_until(drain, "cordoned")
-        nodepool("uncordon", node)
-        code = drain.wait(timeout=30)
+        try:
+            lines_until(drain, "cordoned")
+            nodepool("uncordon", node)
+            code = drain.wait(timeout=30)
+        finally:
+            drain.kill()
 
     nodepool("fleet", "stop-pod", place, "blocking")
     assert code == 1

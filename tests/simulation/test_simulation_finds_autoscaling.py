@@ -11,7 +11,7 @@ from autoscaler.pool import Pool, Waiting
 from autoscaler.target import advice, next_change
 from nodepool.contract.events import NodePoolAutoscaled, PodChanged
 from support.simulation.faults import Plant, hearing, violation_of, without_wakes
-from support.simulation.profile import AUTOSCALED
+from support.simulation.profile import AUTOSCALED, ON_THEIR_WAY
 from validator.decide import SERVICE as VALIDATOR
 
 PROFILE = replace(AUTOSCALED, steps=3_000)
@@ -71,6 +71,11 @@ PLANTS = {
             "autoscaler.target.next_change": heedless(next_change),
             "autoscaler.state.next_change": heedless(next_change),
         },
+    ),
+    "Nodes on their way that are taken for idle": Plant(
+        "Nodes on their way",
+        replace(ON_THEIR_WAY, steps=3_000),
+        functions={"autoscaler.state.COMING": ()},
     ),
     "a moment that is forgotten": Plant("is idle, and", PROFILE, (without_wakes(AUTOSCALER),)),
 }

@@ -37,7 +37,7 @@ from support.simulation.faults import (
     first_violation,
     hearing,
 )
-from support.simulation.profile import ORDINARY, SPOT
+from support.simulation.profile import ORDINARY, SILENT, SPOT
 
 BUSY = replace(
     SPOT,
@@ -88,6 +88,7 @@ def test_a_lifecycle_that_never_gives_up_a_silent_machine_is_found() -> None:
     violation = first_violation(
         replace(LIFECYCLE, reconciler=replace(reconciler, reconcile=reconcile)),
         text="is not deleted yet",
+        profile=SILENT,
     )
 
     assert "is not deleted yet" in violation

@@ -1,6 +1,6 @@
 """Rules for autoscaling: in bounds, never against a command, and not before cool-downs are over.
 
-Nothing is given up while a Pod waits that an empty Node would take.
+Nothing is given up while a Pod waits that an empty Node would take, nor a Node on its way.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,7 @@ from nodepool.contract.model import NodePhase, NodePoolSpec
 from nodepool.contract.pods import Pod
 from support.audit.facts import Facts, Origin, Violation
 from support.audit.facts import Pool as PoolFacts
+from support.audit.health import RESTARTING
 
 COOL_DOWN = timedelta(minutes=10)
 """How long a target stands that a command has set, or the autoscaler has raised."""
@@ -52,7 +53,22 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
     waiting = _waiting(pool.waiting.as_of(origin.cause), spec)
     if event.target < spec.target and waiting:
         raise Violation(f"{waiting[0]} waits, and {pool.key} goes down to {event.target} Nodes")
+    coming = _on_their_way(facts, pool, origin)
+    if event.target < min(coming, spec.target):
+        raise Violation(f"{pool.key} goes down to {event.target}, with {coming} Nodes on their way")
     facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
+
+
+def _on_their_way(facts: Facts, pool: PoolFacts, origin: Origin) -> int:
+    """How many Nodes had begun to boot, reboot or be verified before the cause, and still do so."""
+    now, begun = facts.times[origin.cause], 0
+    for stay in facts.stays_in(pool):
+        is_booting = stay.phase is NodePhase.BOOTING
+        since = stay.assigned if is_booting else stay.restarting_since
+        is_coming = is_booting or stay.phase in RESTARTING
+        is_before = since is not None and since < now
+        begun += is_coming and is_before and not stay.is_leaving(origin.cause)
+    return begun
 
 
 def _last_changes(

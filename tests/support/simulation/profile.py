@@ -223,6 +223,34 @@ SLURM = Profile(
 """Pods wait for Nodes, and Slurm jobs lock them."""
 
 
+ON_THEIR_WAY = Profile(
+    autoscaled=True,
+    faults=("boot", "registration", "hang"),
+    machines=14,
+    limits=(6, 12, 14),
+    boot_s=(0, 900),
+    verify_s=900,
+    actions={
+        "autoscale": 30,
+        "request_pod": 30,
+        "withdraw_pod": 30,
+        "ask": 40,
+        "fail": 20,
+        "allow": 20,
+        "run_pod": 20,
+        "stop_pod": 8,
+        "break_one": 6,
+        "repair_one": 16,
+        "apply": 6,
+        "scale": 6,
+        "retaint": 0,
+        "batch": 2,
+        "bug": 1,
+    },
+)
+"""Nodes that boot, reboot, are verified and reserved for long, in NodePools that follow Pods."""
+
+
 ATTACKS = 0.01
 """How likely an attack is, where there is a sender that means harm."""
 
@@ -240,10 +268,10 @@ def profile_of(seed: int) -> Profile:
 
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
-    of_nodes = {0: SLURM, 1: UNHEALTHY}
+    of_nodes = {0: SLURM, 1: UNHEALTHY, 2: ON_THEIR_WAY}
     recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK}
     often = {
-        1: of_nodes[seed // 10 % 2],
+        1: of_nodes[seed // 10 % 3],
         3: CROWDED,
         4: recent[seed // 10 % 3],
         5: SPOT,
