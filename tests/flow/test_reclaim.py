@@ -2,9 +2,13 @@
 
 import pytest
 
+from nodepool.contract.availability import Availability
+from nodepool.contract.conditions import Capacity
+from nodepool.contract.events import CapacityChecked, CapacityFound
 from nodepool.state.racks import NVLINK_DOMAIN
-from support.constants import H100, ZONE
+from support.constants import H100, ORG, ZONE
 from support.harness import Harness
+from support.paths import org_path
 from support.services import NAMES
 from support.world_harness import WorldHarness
 
@@ -251,6 +255,49 @@ def test_a_machine_that_is_just_returned_spares_a_spot_node(world: WorldHarness)
     assert world.nodes("train") == ["n2"]
     assert world.nodes("cheap") == ["n1"]
     assert "PreemptionPending n1" not in world.events("cheap")
+
+
+def test_what_an_operator_is_still_to_have_is_promised_to_no_pool(world: WorldHarness) -> None:
+    # given a Node that an operator is to have, and a NodePool that wants it
+    given_spot(world, 1, machines=1)
+    world.reclaim(1)
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    # then the NodePool was never told that there is enough, and was warned once
+    told = [line for line in world.events("train") if "Insufficient" in line]
+    checks = [envelope.data for envelope in world.envelopes_of("train")]
+    reasons = {check.reason for check in checks if isinstance(check, CapacityChecked)}
+    assert told == ["CWInsufficientCapacity"]
+    assert reasons == {Capacity.NONE_AVAILABLE}
+
+
+def test_a_rack_that_an_operator_is_still_to_have_is_promised_to_no_pool(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, 18)
+    world.given_quota(18, RACK_TYPE, zone=RACK_ZONE)
+
+    # when the capacity is checked before the rack is held back
+    with world.paused("allocator"):
+        world.reclaim(18, RACK_TYPE, zone=RACK_ZONE)
+    with world.paused("capacity"):
+        world.apply("acme/edge/train", 18, RACK_TYPE)
+
+    assert world.conditions("acme/edge/train")["Capacity"] == "NoneAvailable"
+
+
+def test_the_capacity_finder_leaves_out_what_an_operator_is_still_to_have(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 2, machines=3)
+    world.reclaim(2)
+
+    world.send("FindCapacity", org_path(ORG), {"selections": [{"instanceType": H100, "count": 2}]})
+
+    answers = [each.data for each in world.envelopes() if isinstance(each.data, CapacityFound)]
+    (found,) = (zone for zone in answers[0].zones if zone.zone == ZONE)
+    assert found.availability is Availability.NOT_AVAILABLE
 
 
 def test_nodes_that_cannot_come_back_cannot_be_reclaimed(world: WorldHarness) -> None:
