@@ -12,7 +12,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeVerified,
 )
-from nodepool.contract.health import BY_TYPE, Remedy, is_problem
+from nodepool.contract.health import BY_TYPE, Remedy, cordon_cause, is_problem
 from nodepool.contract.model import NodeAction
 
 REBOOT_MAX = timedelta(minutes=30)
@@ -143,7 +143,7 @@ def plan(health: Health, *, evicts: bool) -> Plan:
 
 def own_causes(health: Health) -> list[str]:
     """Why nothing new may be scheduled on a Node, apart from the others of its rack."""
-    asked, causes = health.asked, [problem.type for problem in health.problems]
+    asked, causes = health.asked, [cordon_cause(problem.type) for problem in health.problems]
     causes += [asked.cordon] if asked.cordon and asked.cordon not in causes else []
     causes += [RESERVATION_PENDING] if health.is_pending else []
     return causes
@@ -245,4 +245,5 @@ def removal_cause(health: Health) -> str:
 
 def _described(health: Health) -> Iterator[str]:
     for problem in health.problems:
-        yield f"{problem.type} {BY_TYPE[problem.type].reason}".strip()
+        cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
+        yield cause if reason == cause else f"{cause} ({reason})"

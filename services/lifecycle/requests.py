@@ -19,7 +19,7 @@ from nodepool.contract.commands import (
     UncordonNode,
 )
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.health import BY_TYPE
+from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import pool_path
 from nodepool.contract.model import NodePhase, RemovalReason
 
@@ -29,7 +29,9 @@ REASON_MAX = 100
 """The most characters of the reason for a cordon."""
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that is not for its organisation."""
-RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE})
+RESERVED_REASONS = frozenset(
+    {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
+)
 """What a cordon has as its cause without being asked for."""
 
 
@@ -93,7 +95,7 @@ def out_of_place(node: Node, command: NodeCommand) -> Refusal | None:
 
 def _stays_cordoned(node: Node) -> list[str]:
     """The causes of a cordon that no command has asked for, and none can end."""
-    causes = [problem.type for problem in node.health.problems]
+    causes = [cordon_cause(problem.type) for problem in node.health.problems]
     return [*causes, f"{RACK_UNAVAILABLE} {node.health.rack}"] if node.health.rack else causes
 
 

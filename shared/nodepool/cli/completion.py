@@ -157,7 +157,8 @@ def _read(context: click.Context, kind: Kind, *, everywhere: bool = False) -> Se
 
     async def read_all(client: "ReadingClient") -> Sequence[Document]:
         async with asyncio.timeout(PATIENCE_S):
-            return [item.document or {} for item in await read(client, kind, everywhere=everywhere)]
+            items = await read(client, kind, everywhere=everywhere, at_once=True)
+            return [item.document or {} for item in items]
 
     settings = context.find_object(Settings) or from_environment()
     with suppress(TimeoutError, ClientError, OSError):

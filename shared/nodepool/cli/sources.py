@@ -17,6 +17,7 @@ from nodepool.cli.names import (
     ZONE,
     Kind,
 )
+from nodepool.cli.output import print_note
 from nodepool.cli.preemption_table import preemption_document
 
 if TYPE_CHECKING:
@@ -56,14 +57,22 @@ async def read(
     *,
     everywhere: bool = False,
     back: timedelta | None = None,
+    at_once: bool = False,
 ) -> list[Item]:
     """The objects of a type in the order of their keys; some types only those with these names.
 
+    NodePools are as the last command left them that was accepted before the call; where the read
+    model stays behind that, a note says so.
+
     back: how far to look back for events or preemptions; None for an hour, or seven days.
+    at_once: whether NodePools are read as the read model has them, which may be behind.
     """
     if kind.stored_in is None:
         documents = await _computed(client, kind, back)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
+    is_certain = at_once or kind is not NODEPOOL or await client.catch_up(everywhere=everywhere)
+    if not is_certain:
+        print_note("the read model is behind the log: the newest changes may be missing here")
     if kind in (NODEPOOL, NODE) and names and not everywhere:
         named = [(name, await client.get(kind.bucket, name)) for name in names]
         return [Item(name, document) for name, document in named if document is not None]

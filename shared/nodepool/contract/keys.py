@@ -30,6 +30,11 @@ def token(name: str) -> str:
     return name.replace(".", "~")
 
 
+def name_at(token: str) -> str:
+    """The name that a subject token stands for."""
+    return token.replace("~", ".")
+
+
 def cut(path: PoolPath) -> PoolPath:
     """The identity with each token short enough for any subject.
 

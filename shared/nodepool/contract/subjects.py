@@ -7,7 +7,7 @@ these the log holds commit records and dead letters, on one subject for each ser
 from dataclasses import dataclass
 from typing import Final
 
-from nodepool.contract.keys import PoolPath, token
+from nodepool.contract.keys import PoolPath, name_at, token
 from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
 
@@ -61,10 +61,10 @@ def address_of(subject: str) -> Address | None:
     """The parts of a message's subject; None for any other subject."""
     match subject.split("."):
         case ["np", "cmd", org, cluster, pool, name]:
-            path = (_name(org), _name(cluster), _name(pool))
+            path = (name_at(org), name_at(cluster), name_at(pool))
             return Address("cmd", "", path, name)
         case ["np", "evt", service, org, cluster, pool, name]:
-            path = (_name(org), _name(cluster), _name(pool))
+            path = (name_at(org), name_at(cluster), name_at(pool))
             return Address("evt", service, path, name)
     return None
 
@@ -72,8 +72,6 @@ def address_of(subject: str) -> Address | None:
 def path_at(subject: str) -> PoolPath:
     """The identity in the subject of a message."""
     _, org, cluster, pool, _ = subject.rsplit(".", 4)
-    return (org, cluster, pool) if "~" not in subject else (_name(org), _name(cluster), _name(pool))
-
-
-def _name(part: str) -> str:
-    return part.replace("~", ".")
+    if "~" not in subject:
+        return org, cluster, pool
+    return name_at(org), name_at(cluster), name_at(pool)

@@ -14,6 +14,7 @@ from nodepool.cli.names import NODEPOOL, parse_names, parse_required_names
 from nodepool.cli.options import format_option
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
+from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
@@ -59,10 +60,10 @@ async def _explain(client: "ReadingClient", name: str, form: Format) -> int:
     from nodepool.cli.explained import explained, read_facts
     from nodepool.explanation.sentence import explain
 
-    pool = await client.get(NODEPOOL.bucket, name)
-    if pool is None:
+    items = await read(client, NODEPOOL, [name])
+    if not items:
         return await report_missing(client, NODEPOOL, [name])
-    explanation = explain(await read_facts(client, pool))
+    explanation = explain(await read_facts(client, items[0].document or {}))
     if form.is_table:
         print_text(explained(explanation, datetime.now(UTC)))
     else:

@@ -1,0 +1,144 @@
+"""What the command line reads of NodePools has what was accepted before, on a real server.
+
+The read model is written by the tests, after the log as the aggregator writes it, but much later.
+"""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from bus.harness import connected
+from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, say
+from nodepool.cli.documents import labels
+from nodepool.cli.names import NODEPOOL
+from nodepool.cli.sources import Item, read
+from nodepool.client import ReadingClient
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
+from nodepool.contract.messages import Event
+from nodepool.contract.model import NodePoolSpec
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.stored_objects import VERSION
+
+SOON_S = 0.3
+"""A time limit for what is not to happen, shorter than the time that a reader waits."""
+NOTE = "the read model is behind the log: the newest changes may be missing here\n"
+
+
+def changed(name: str, team: str) -> NodePoolValidated:
+    """A NodePool is accepted with this label; its generation stays what it was."""
+    return NodePoolValidated(
+        org=ORG,
+        cluster=CLUSTER,
+        pool=name,
+        zone="US-EAST-04A",
+        uid=name,
+        generation=1,
+        version=1,
+        created=CREATED,
+        labels={"team": team},
+        spec=NodePoolSpec(instance_type="gd-8xh100ib-i128", target_nodes=3),
+        reason=Validated.VALID,
+        message="NodePool configuration is valid.",
+    )
+
+
+def deleting(name: str) -> NodePoolDeleting:
+    """A NodePool is being deleted."""
+    place = {"org": ORG, "cluster": CLUSTER, "pool": name}
+    return NodePoolDeleting(**place, uid=name, generation=1, since=CREATED)
+
+
+def deleted(name: str) -> CWNodePoolDeleted:
+    """A NodePool is gone."""
+    return CWNodePoolDeleted(org=ORG, cluster=CLUSTER, pool=name, uid=name, message="")
+
+
+async def show(connection: Connection, event: Event, position: int) -> None:
+    """Writes the object of a NodePool as this event at this position leaves it."""
+    assert isinstance(event, NodePoolValidated | NodePoolDeleting | CWNodePoolDeleted)
+    headers, content = {VERSION: str(position)}, b""
+    match event:
+        case NodePoolValidated():
+            content = b'{"metadata":{"name":"%s","labels":{"team":"%s"}}}' % (
+                event.pool.encode(),
+                event.labels["team"].encode(),
+            )
+        case NodePoolDeleting():
+            content = b'{"metadata":{"name":"%s","deletionTimestamp":"t"}}' % event.pool.encode()
+        case CWNodePoolDeleted():
+            headers["KV-Operation"] = "DEL"
+    await api.publish(connection, f"$KV.nodepools.{ORG}.{CLUSTER}.{event.pool}", content, headers)
+
+
+def teams(items: list[Item]) -> dict[str, str]:
+    """The label of each NodePool that was read, by its key."""
+    return {item.key: labels(item.document or {}).get("team", "") for item in items}
+
+
+READS = pytest.mark.parametrize(
+    ("names", "everywhere"), [((), False), (("a.b",), False), ((), True)], ids=str
+)
+
+
+@READS
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [(changed("a.b", "web"), ["web"]), (deleting("a.b"), [""]), (deleted("a.b"), [])],
+    ids=["changed", "deleting", "deleted"],
+)
+def test_a_change_that_was_accepted_is_read_though_the_read_model_is_behind(
+    server: NatsServer, names: tuple[str, ...], everywhere: bool, event: Event, left: list[str]
+) -> None:
+    async def story() -> list[Item]:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            # given a NodePool that the read model has, and a change that it has not
+            before = changed("a.b", "ml")
+            await show(connection, before, await say(connection, before))
+            position = await say(connection, event)
+            # when it is read, then that takes until the read model has the change
+            reading = asyncio.create_task(read(client, NODEPOOL, names, everywhere=everywhere))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
+            await show(connection, event, position)
+            return await reading
+
+    assert list(teams(asyncio.run(story())).values()) == left
+
+
+def test_nothing_is_waited_for_where_the_read_model_has_every_change(server: NatsServer) -> None:
+    async def story() -> tuple[bool, bool]:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            # given no NodePool, then one that was deleted before the read model had it
+            nothing = await client.catch_up()
+            position = await say(connection, deleted("p"))
+            await show(connection, deleted("p"), position - 1)
+            return nothing, await client.catch_up()
+
+    assert asyncio.run(story()) == (True, True)
+
+
+def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
+    server: NatsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> list[Item]:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            before = changed("p", "ml")
+            await show(connection, before, await say(connection, before))
+            await say(connection, changed("p", "web"))
+            return await read(client, NODEPOOL)
+
+    assert teams(asyncio.run(story())) == {"p": "ml"}
+    assert capsys.readouterr().err == NOTE
