@@ -611,7 +611,10 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
     world.apply("train", 1)
 
     refused = world.command_node("RebootNode", "train", "n1")
+    world.lock("train", "n1")
     world.pass_time(minutes=1)
+    world.lock("train", "n1", job="7")
+    world.lock("train", "n1", job="8")
     late = MachineBooted(zone=ZONE, machine=world.machine_name("n1"), assignment=1)
     publish(world.world, late)
     world.run_until_idle()
@@ -621,6 +624,7 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
         " has"
     ]
     assert list(gauges(cast("State", world.world.state("lifecycle")))) == [
+        ("nodepool_refused_node_moves", {"phase": "booting", "message": "LockNode"}, 1.0),
         ("nodepool_refused_node_moves", {"phase": "booting", "message": "RebootNode"}, 1.0),
         ("nodepool_refused_node_moves", {"phase": "production", "message": "MachineBooted"}, 1.0),
     ]
