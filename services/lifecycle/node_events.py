@@ -148,7 +148,9 @@ def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDr
     )
 
 
-def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNodeDeleted:
+def deleted(
+    template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
+) -> CWNodeDeleted:
     """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
     return CWNodeDeleted(
         **node_fields(template, node),
@@ -156,7 +158,7 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
         registered=not node.booting,
         triage=triage or node.health.needs_triage,
         removal=node.removal,
-        lost=len(node.workloads) if node.overdue else 0,
+        lost=lost,
         message=f"Node {node.name} is deleted",
     )
 
