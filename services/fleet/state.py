@@ -48,6 +48,7 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import GPU_TAINT
+from nodepool.contract.pods import reserved_taint
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
@@ -181,7 +182,7 @@ def _observed(state: State, report: NodeObserved) -> State:
 
 
 def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
-    """The state with the taints of a Node that keep Pods away.
+    """The state with the taints of a Node that keep Pods of its organisation away.
 
     Those of one Node are mostly those of the others in its NodePool, and then are kept once.
     """
@@ -189,7 +190,12 @@ def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
     pool = state.pools.get(event.key)
     if machine is None:
         return state
-    own = tuple(taint for taint in event.taints if taint.effect != GPU_TAINT.effect)
+    reserved = reserved_taint(event.org)
+    own = tuple(
+        taint
+        for taint in event.taints
+        if taint.effect != GPU_TAINT.effect and taint != reserved
+    )
     if pool is not None:
         own = (*own, *pool.taints) if event.template else own
         own = pool.last_taints if own == pool.last_taints else own
