@@ -17,8 +17,8 @@ from support.constants import A100, H100, INJECTED, PREFER_IDLE
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
-FAILING = tuple(name for name in NAMES if name not in ("aggregator", "fleet"))
-"""The services that decide on NodePools and their Nodes."""
+FAILING = tuple(name for name in NAMES if name != "aggregator")
+"""The services that decide."""
 NUMBERS = (1, 4)
 """Which inputs of each class a service fails on, one in each run of a story."""
 ONCE = (
@@ -418,3 +418,44 @@ def test_autoscaling_that_fails_once_comes_to_the_same_end(service: str) -> None
             assert world.replay_differs() == []
 
     assert different == {}
+
+
+def test_a_machine_that_could_not_report_its_boot_joins_a_minute_later() -> None:
+    world = given_failing("fleet", "Wake")
+    world.given_data_center(boot_s=60)
+
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    before = world.node_counts("train")
+    world.pass_time(minutes=1)
+
+    assert (before, world.node_counts("train")) == ((1, 1, 0), (1, 0, 1))
+
+
+def test_a_pod_that_could_not_be_placed_runs_a_minute_later() -> None:
+    world = given_failing("fleet", "Wake", 2)
+    world.given_data_center()
+    world.apply("train", 1)
+
+    world.create_pod("train")
+    before = world.pod_changes("train")
+    world.pass_time(minutes=1)
+
+    assert before == ["job Pending"]
+    assert world.pod_changes("train") == ["job Pending", "job Running n1"]
+
+
+@pytest.mark.parametrize("input", ["NodeUpdated", "CWDrainNode"])
+def test_a_node_that_could_not_answer_a_cordon_or_a_drain_does_so_a_minute_later(
+    input: str,
+) -> None:
+    world = given_failing("fleet", input)
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", interruption="interruptable")
+
+    world.scale("train", 0)
+    before = world.node_counts("train")
+    world.pass_time(minutes=1)
+
+    assert (before, world.node_counts("train")) == ((0, 0, 1), (0, 0, 0))

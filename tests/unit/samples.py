@@ -87,6 +87,7 @@ from nodepool.contract.events import (
     MachineRepaired,
     MachineReturned,
     MachineStateChanged,
+    MachineUpdateFailed,
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
@@ -106,6 +107,7 @@ from nodepool.contract.events import (
     NodeUpdateFailed,
     NodeVerified,
     PodChanged,
+    PodUpdateFailed,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -780,6 +782,10 @@ SAMPLES: tuple[Message, ...] = (
         preempted=2,
     ),
     MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
+    MachineUpdateFailed(
+        zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
+    ),
+    PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
 )
 
 
