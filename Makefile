@@ -53,7 +53,7 @@ test: setup ## Run all tests but those of large and simulation (ARGS="-k quota" 
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 		--ignore tests/simulation --ignore tests/flow/large $(ARGS)
 
-large: setup ## Run the stories of a thousand Nodes
+large: setup ## Run the long stories: a thousand Nodes, a failure on each kind of input
 	@$(BIN)/python -m pytest -n auto --dist worksteal tests/flow/large $(ARGS)
 
 lint: setup ## Check style and formatting

@@ -2,9 +2,11 @@
 
 from nodepool.contract.events import (
     AutoscalingFailed,
+    CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodePoolAutoscaled,
     NodePoolDeleting,
@@ -17,7 +19,9 @@ Hears = (
     NodePoolValidated
     | NodePoolDeleting
     | CWNodePoolDeleted
+    | CWNodeAssigned
     | CWNodeRegistered
+    | CWNodeRegistrationFailed
     | NodeUpdated
     | NodeActivityChanged
     | CWNodeDeleted

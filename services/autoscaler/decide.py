@@ -1,6 +1,8 @@
 """What the autoscaler says: the target that would be right for a NodePool, when it is another.
 
-Nothing follows from a message alone: all of it follows from the whole state, in `reconcile`.
+Nothing follows from a message alone: all of it follows from the whole state, in `reconcile`, at a
+`Wake`. That is stored after all that the log holds by then, so a replica that catches up says
+nothing about Pods that are gone.
 """
 
 from collections.abc import Iterator
@@ -28,11 +30,6 @@ def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
         )
 
 
-def concerns(state: State, message: Hears) -> PoolKey | None:
-    """The NodePool of a message, if something may be due for it."""
-    return message.key if message.key in state.work.deadlines.moments else None
-
-
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
     """A NodePool for which another target is right, and could not be said; it is tried again."""
     key = PoolKey(failure.key) if failure.key else failure.pool
@@ -48,6 +45,6 @@ SERVICE: Service[State, Hears, Says] = Service(
     says=Says,
     initial=State(),
     evolve=evolve,
-    reconciler=Reconciler(reconcile, concerns),
+    reconciler=Reconciler(reconcile),
     on_failure=on_failure,
 )

@@ -10,13 +10,13 @@ from nodepool.state.queue import Queue
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node that has joined its cluster.
+    """A Node, from its assignment to its end.
 
     assignment: which stay of its machine it is.
-    since: when it joined, or when it became active or idle last.
+    since: when it was assigned or joined, or when it became active or idle last.
     active: whether workloads run on it.
-    held: whether it is one of those that its NodePool wants: it does not leave, and is not on its
-        way there, such as one that reboots.
+    held: whether it is there and does not leave.
+    coming: whether it is on its way: it boots, reboots, or is verified.
     usable: whether new Pods can be scheduled on it.
     """
 
@@ -24,6 +24,7 @@ class Node:
     since: datetime
     active: bool = False
     held: bool = True
+    coming: bool = False
     usable: bool = True
 
     @property
@@ -41,15 +42,22 @@ class Node:
 class Nodes:
     """The Nodes of one NodePool by name; the rest follows from them.
 
-    held: how many its NodePool wants and has.
+    held: how many are there and do not leave.
+    coming: how many more are on their way.
     ready: how many of these are empty and take Pods.
     idle: those that nothing runs on; the one that has been idle longest first.
     """
 
     nodes: Map[str, Node] = Map()
     held: int = 0
+    coming: int = 0
     ready: int = 0
     idle: Queue[str] = Queue()
+
+    @property
+    def kept(self) -> int:
+        """How many its NodePool has and wants, those on their way included."""
+        return self.held + self.coming
 
     def get(self, name: str, assignment: int) -> Node | None:
         """The Node of this name, if it is in this stay."""
@@ -66,14 +74,20 @@ class Nodes:
 
     def _counted(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
         before, idle = self.nodes.get(name), self.idle
-        was_held, was_ready = (before.held, before.is_ready) if before else (False, False)
-        is_held, is_ready = (after.held, after.is_ready) if after else (False, False)
+        was_held, was_coming, was_ready = _marks(before)
+        is_held, is_coming, is_ready = _marks(after)
         is_idle = after is not None and after.is_idle
         if before is None or after is None or before.since != after.since or not is_idle:
             idle = idle.drop(name)
         return Nodes(
             nodes,
             self.held + is_held - was_held,
+            self.coming + is_coming - was_coming,
             self.ready + is_ready - was_ready,
             idle.put(name) if is_idle else idle,
         )
+
+
+def _marks(node: Node | None) -> tuple[bool, bool, bool]:
+    """Whether a Node is held, coming and ready."""
+    return (node.held, node.coming, node.is_ready) if node else (False, False, False)

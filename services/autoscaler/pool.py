@@ -5,7 +5,7 @@ from datetime import datetime
 
 from immutables import Map
 
-from autoscaler.needed import Shape
+from autoscaler.needed import Shape, nodes_needed
 from autoscaler.nodes import Nodes
 from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType, Kind
 from nodepool.contract.keys import PoolKey
@@ -79,6 +79,7 @@ class Pool:
     raised: when the autoscaler raised its target last.
     proposed: whether a target for this generation was said, of which nothing has come yet.
     short_since: since when it has fewer Nodes than it wants; None while it has them.
+    full_since: since when the Pods that wait need more Nodes than it wants; None while they do not.
     nodes: its Nodes.
     waiting: the Pods that wait for a Node of it.
     """
@@ -92,6 +93,7 @@ class Pool:
     raised: datetime | None = None
     proposed: bool = False
     short_since: datetime | None = None
+    full_since: datetime | None = None
     nodes: Nodes = Nodes()  # noqa: RUF009  # It is immutable.
     waiting: Waiting = Waiting()
 
@@ -131,8 +133,23 @@ class Pool:
         least, most = self.spec.min_nodes, self.spec.max_nodes
         return (target if least is None else least), (target if most is None else most)
 
+    @property
+    def needed(self) -> int:
+        """How many Nodes hold what runs and what waits, as far as it may want them.
+
+        One that is ready, or on its way, is there for what waits.
+        """
+        (_, most), instance = self.bounds, self.instance
+        busy = self.nodes.held - self.nodes.ready
+        gpus = instance.gpus if instance is not None else 0
+        return min(most, busy + nodes_needed(self.waiting.shapes, gpus, max(0, most - busy)))
+
     def observed(self, now: datetime) -> "Pool":
-        """The NodePool with the moment since when it is short in step with the rest."""
-        is_short = self.nodes.held < self.spec.target
-        since = (self.short_since or now) if is_short else None
-        return self if since == self.short_since else replace(self, short_since=since)
+        """The NodePool with the moments since when it is short, or full, in step with the rest."""
+        is_short = self.nodes.kept < self.spec.target
+        is_full = bool(self.waiting.count) and self.needed > self.spec.target
+        short = (self.short_since or now) if is_short else None
+        full = (self.full_since or now) if is_full else None
+        if (short, full) == (self.short_since, self.full_since):
+            return self
+        return replace(self, short_since=short, full_since=full)

@@ -15,9 +15,11 @@ from autoscaler.target import next_change
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
+    CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodePoolAutoscaled,
     NodePoolDeleting,
@@ -30,18 +32,17 @@ from nodepool.contract.model import NodePhase
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
-NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWNodeDeleted
-"""What is said of a Node."""
-AWAY = frozenset(
-    {
-        NodePhase.BOOTING,
-        NodePhase.VERIFYING,
-        NodePhase.REBOOTING,
-        NodePhase.DRAINING,
-        NodePhase.DELETED,
-    }
+NodeChanged = (
+    CWNodeAssigned
+    | CWNodeRegistered
+    | CWNodeRegistrationFailed
+    | NodeUpdated
+    | NodeActivityChanged
+    | CWNodeDeleted
 )
-"""The phases of a Node that its NodePool still waits for, or that goes."""
+"""What is said of a Node."""
+COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
+"""The phases of a Node on its way into production, or back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             if pool is None or pool.uid != uid:
                 return state
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
-        case CWNodeRegistered() | NodeUpdated() | NodeActivityChanged() | CWNodeDeleted():
+        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
+            return _node_changed(state, message, context)
+        case NodeUpdated() | NodeActivityChanged() | CWNodeDeleted():
             return _node_changed(state, message, context)
         case PodChanged():
             return _pod_changed(state, message, context)
@@ -107,9 +110,10 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
     nodes, name = pool.nodes, event.node
     node = nodes.get(name, event.assignment)
     match event:
+        case CWNodeAssigned():
+            nodes = nodes.put(name, _new(event.assignment, NodePhase.BOOTING, context))
         case CWNodeRegistered():
-            held = event.phase not in AWAY
-            nodes = nodes.put(name, Node(event.assignment, context.time, held=held))
+            nodes = nodes.put(name, _new(event.assignment, event.phase, context))
         case _ if node is None:
             return state
         case NodeUpdated():
@@ -117,19 +121,26 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
         case NodeActivityChanged(active=active):
             since = node.since if active == node.active else context.time
             nodes = nodes.put(name, replace(node, active=active, since=since))
-        case CWNodeDeleted():
+        case CWNodeDeleted() | CWNodeRegistrationFailed():
             nodes = nodes.drop(name)
         case _:
             assert_never(event)
     return _stored(state, replace(pool, nodes=nodes), context)
 
 
+def _new(assignment: int, phase: NodePhase, context: Context) -> Node:
+    """A Node that begins its stay, or has just joined its cluster."""
+    is_coming = phase in COMING
+    return Node(assignment, context.time, held=not is_coming, coming=is_coming)
+
+
 def _updated(node: Node, event: NodeUpdated, context: Context) -> Node:
     """The Node as it should look in its cluster; one that is back is idle from then on."""
-    held = event.removal is None and event.phase not in AWAY
+    stays, is_coming = event.removal is None, event.phase in COMING
+    held = stays and not is_coming
     since = node.since if held <= node.held else context.time
     usable = event.phase is NodePhase.PRODUCTION and not event.unschedulable
-    return replace(node, held=held, usable=usable, since=since)
+    return replace(node, held=held, coming=stays and is_coming, usable=usable, since=since)
 
 
 def _pod_changed(state: State, event: PodChanged, context: Context) -> State:

@@ -1,25 +1,26 @@
 """The target that would be right for a NodePool, and when it will be another one.
 
-The times are the defaults of the Kubernetes cluster autoscaler: a Node is unneeded after ten
-minutes (`scale-down-unneeded-time`), and nothing is removed for ten minutes after something was
-added (`scale-down-delay-after-add`); see
+A Pod that has room on a Node is placed there within a moment, so nothing is added before Pods have
+waited for some seconds, as with `new-pod-scale-up-delay` of the Kubernetes cluster autoscaler. The
+other times are its defaults: a Node is unneeded after ten minutes (`scale-down-unneeded-time`), and
+nothing is removed for ten minutes after something was added (`scale-down-delay-after-add`); see
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 
-from autoscaler.needed import nodes_needed
 from autoscaler.pool import Pool
 
+DELAY_OF_PODS = timedelta(seconds=3)
+"""How long Pods have to wait before Nodes are added for them."""
 UNNEEDED_AFTER = timedelta(minutes=10)
 """How long a Node has to be idle, or to be awaited, before the NodePool does without it."""
 DELAY_AFTER_ADD = timedelta(minutes=10)
 """How long after the autoscaler has raised a target it does not lower it."""
 DELAY_AFTER_COMMAND = timedelta(minutes=10)
 """How long a target stands that a command has set."""
-AT_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,7 @@ def advice(pool: Pool, now: datetime) -> Advice | None:
 
 
 def next_change(pool: Pool) -> datetime | None:
-    """When another target is right if nothing else happens; None for never.
-
-    It may have passed, and is `AT_ANY_TIME` for a target that is to rise.
-    """
+    """When another target is right if nothing else happens; it may have passed; None for never."""
     if not pool.is_autoscaled or pool.proposed:
         return None
     due = _rises_at(pool) if pool.waiting.count else _falls_at(pool)
@@ -53,22 +51,13 @@ def next_change(pool: Pool) -> datetime | None:
     return max(due, pool.commanded + DELAY_AFTER_COMMAND)
 
 
-def _wanted(pool: Pool) -> int:
-    """How many Nodes hold what runs and what waits: one that is ready is there for what waits."""
-    (_, most), instance = pool.bounds, pool.instance
-    busy = pool.nodes.held - pool.nodes.ready
-    gpus = instance.gpus if instance is not None else 0
-    return busy + nodes_needed(pool.waiting.shapes, gpus, max(0, most - busy))
-
-
 def _rises_at(pool: Pool) -> datetime | None:
-    _, most = pool.bounds
-    return AT_ANY_TIME if min(_wanted(pool), most) > pool.spec.target else None
+    return pool.full_since and pool.full_since + DELAY_OF_PODS
 
 
 def _upward(pool: Pool) -> Advice:
     (_, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
-    after = min(_wanted(pool), most)
+    after = pool.needed
     limit = ", which is maxNodes" if after == most else ""
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
     more = f"{_counted(after - before)} more"
@@ -81,7 +70,7 @@ def _falls_at(pool: Pool) -> datetime | None:
     target, nodes = pool.spec.target, pool.nodes
     if target <= least:
         return None
-    surplus = max(0, nodes.held - target)
+    surplus = max(0, nodes.kept - target)
     name = next(islice(nodes.idle, surplus, None), None)
     since = [nodes.nodes[name].since] if name is not None else []
     if pool.short_since is not None:
@@ -99,9 +88,9 @@ def _downward(pool: Pool, now: datetime) -> Advice:
         if nodes.nodes[name].since + UNNEEDED_AFTER > now:
             break
         idle += 1
-    missing = max(0, before - nodes.held)
+    missing = max(0, before - nodes.kept)
     is_awaited = pool.short_since is not None and pool.short_since + UNNEEDED_AFTER > now
-    after = max(least, nodes.held - idle + (missing if is_awaited else 0))
+    after = max(least, nodes.kept - idle + (missing if is_awaited else 0))
     return Advice(after, f"targetNodes from {before} to {after}: {_why(idle, missing)}")
 
 

@@ -23,7 +23,7 @@ from nodepool.contract.events import (
     NodeObserved,
     NodeVerified,
 )
-from nodepool.contract.health import CAUSES
+from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.model import NodePhase
 
@@ -37,7 +37,7 @@ def broken(machine: Machine, event: MachineBroken) -> Machine:
     node_fault = as_node_fault(event.fault)
     if node_fault is not None:
         is_new = CAUSES[node_fault].type not in machine.conditions
-        times -= bool(times and is_node(machine) and is_new)
+        times -= bool(times and is_new and shows(machine, node_fault))
     elif machine.joined and event.fault == "hang" and times and failing != "hang":
         times, failing = times - 1, "hang"
     elif not times and failing == "hang":
@@ -54,6 +54,14 @@ def broken(machine: Machine, event: MachineBroken) -> Machine:
 def is_node(machine: Machine) -> bool:
     """Whether it is a Node that runs, so that faults of Nodes show at once."""
     return machine.joined and not machine.restarting
+
+
+def shows(machine: Machine, fault: NodeFault) -> bool:
+    """Whether this fault shows at once: not before its next boot on a machine that hangs.
+
+    Of that, only its kubelet is seen to be silent.
+    """
+    return is_node(machine) and (machine.failing != "hang" or fault == "kubelet")
 
 
 def powered_on(machine: Machine, assignment: int, now: datetime) -> Machine:

@@ -7,7 +7,7 @@ from typing import assert_never
 from immutables import Map
 
 from fleet import Hears, Says
-from fleet.boot import broken, is_node, rebooted, report, verification
+from fleet.boot import broken, is_node, rebooted, report, shows, verification
 from fleet.conditions import as_node_fault, next_fault, problem_begun, problems_ended
 from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
@@ -45,6 +45,7 @@ from nodepool.contract.events import (
 from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
+from nodepool.contract.node_states import MachineState
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
 from nodepool.state.racks import NVLINK_DOMAIN
@@ -96,7 +97,7 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     if machine.verified_at is not None and machine.verified_at <= now and machine.answers:
         yield verification(key, machine)
     is_failing = machine.fails_at is not None and machine.fails_at <= now
-    if is_failing and is_node(machine):
+    if is_failing and is_node(machine) and machine.failing != "hang":
         yield from problem_begun(key, machine, next_fault(key, machine))
     pods = surviving(machine, now)
     is_unobserved = machine.joined and not machine.is_observed
@@ -162,6 +163,8 @@ def _command(
     match command:
         case BreakMachine():
             yield from _break(key, machine, command)
+        case RepairMachine() if machine.state is MachineState.PRODUCTION:
+            yield accepted(command, "unchanged")
         case RepairMachine():
             yield accepted(command, "done")
             yield MachineRepaired(zone=command.zone, machine=command.machine)
@@ -189,9 +192,9 @@ def _break(
     fault = as_node_fault(command.fault)
     after = broken(machine, event)
     if fault is not None and is_node(machine):
-        if command.times:
+        if command.times and shows(machine, fault):
             yield from problem_begun(key, after, fault)
-        else:
+        elif not command.times:
             types = (CAUSES[fault].type,)
             yield from problems_ended(key, machine, *types)
             rest = {type_: True for type_ in machine.conditions if type_ not in types}

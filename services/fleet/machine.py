@@ -106,7 +106,8 @@ class Machine:
             moments.append(self.boots_at)
         if self.verified_at is not None and self.answers:
             moments.append(self.verified_at)
-        if self.fails_at is not None and self.joined and not self.restarting:
+        can_fail = self.joined and not self.restarting and self.failing != "hang"
+        if self.fails_at is not None and can_fail:
             moments.append(self.fails_at)
         if self.moves_at is not None:
             moments.append(self.moves_at)

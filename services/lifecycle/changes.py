@@ -76,7 +76,7 @@ def changed(  # noqa: C901  # It lists the messages.
         case MachineBooted() | MachineFailed() | NodeVerified():
             return _reported(node, message, now) if is_expected(node, message) else node
         case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned() | CWNodeUncordoned():
-            return replace(node, health=_health(node.health, message, now))
+            return _with_health(node, _health(node.health, message, now), now)
         case CWNodeRegistered(phase=phase):
             return _restarting(replace(node, phase=phase), now)
         case NodeUpdated():
@@ -103,6 +103,16 @@ def _awaited(node: Node, event: AnswerAwaited) -> Node:
     if event.is_final:
         return replace(node, ask_after=None, answer_by=event.answer_by)
     return replace(node, ask_after=event.answer_by)
+
+
+def _with_health(node: Node, after: Health, now: datetime) -> Node:
+    """The Node with this health; what it reported before it fell silent is no answer any more."""
+    has_fallen_silent = after.is_silent and not node.health.is_silent
+    node = replace(node, health=after)
+    if not has_fallen_silent or not node.cordoned:
+        return node
+    node = replace(node, observed=0)
+    return _asked(node, now) if node.is_awaited else node
 
 
 def _health(
@@ -166,15 +176,25 @@ def _restarting(node: Node, now: datetime) -> Node:
     return replace(node, forced=False, ask_after=now + USUALLY, answer_by=None)
 
 
-def _asked(node: Node, now: datetime, grace_s: int = 0) -> Node:
-    """The Node, whose machine is to do something now that takes so many seconds.
+def _asked(node: Node, now: datetime, grace_s: int | None = None) -> Node:
+    """The Node, whose machine is to do something now, or to end Pods in so many seconds.
 
     When that is stored, and the machine can hear of it, is not known here: the replica may be late.
     So its time begins at the `Wake` for this very moment, which is stored after that.
     """
     if node.removal is RemovalReason.PREEMPTED:
         return replace(node, ask_after=None, answer_by=None)
-    return replace(node, ask_after=now + USUALLY + timedelta(seconds=grace_s), answer_by=None)
+    after = now + USUALLY + timedelta(seconds=grace_s or 0)
+    return replace(node, ask_after=after, answer_by=None, has_grace=grace_s is not None)
+
+
+def _ending(node: Node, now: datetime, grace_s: int) -> Node:
+    """The Node whose drain ends Pods in so many seconds; no later report prolongs that time."""
+    asked = _asked(node, now, grace_s)
+    if not node.has_grace or (node.ask_after is None and node.answer_by is None):
+        return asked
+    is_sooner = node.ask_after and asked.ask_after and asked.ask_after < node.ask_after
+    return asked if is_sooner else node
 
 
 def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
@@ -188,11 +208,11 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
             Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
         ),
         observed=report.cordon if report.unschedulable else 0,
-        lock=lock.observed(node.lock, report, now),
+        lock=lock.observed(node.lock, report),
     )
     is_blocked = node.is_blocked and not (node.is_forced or node.forced)
     if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
-        return _asked(node, now, max(pod.grace_s for pod in working))
+        return _ending(node, now, max(pod.grace_s for pod in working))
     # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
     return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
 

@@ -80,11 +80,12 @@ def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
 
 
 def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
-    if node.health.verified is False or plan.removes:
+    health = node.health
+    if plan.removes or (health.verified is False and not health.problems):
         yield replaced(template, node)
     elif plan.reboots:
         yield updated(template, node, NodePhase.REBOOTING, None)
-    elif node.health.verified:
+    elif health.verified or health.problems:
         yield from _released(template, node, plan)
 
 
@@ -154,10 +155,12 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
 def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     """What follows once the cordon holds, or once nothing runs there any more."""
     is_draining = node.phase is NodePhase.DRAINING
-    if not plan.removes and plan.action is None:
-        if node.health.is_pending and not node.holding:
-            wanted = node.health.asked.reserved_desired
-            yield updated(template, node, NodePhase.CORDONED, None, reserved=wanted)
+    stays = not plan.removes and not plan.reboots
+    if stays and node.health.is_pending and not node.holding:
+        wanted = node.health.asked.reserved_desired
+        yield updated(template, node, NodePhase.CORDONED, None, reserved=wanted)
+    elif stays and plan.action is None:
+        return
     elif is_draining and not node.holding:
         if plan.removes:
             yield replaced(template, node)

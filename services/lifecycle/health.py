@@ -12,7 +12,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeVerified,
 )
-from nodepool.contract.health import BY_TYPE, Remedy, is_problem
+from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
 from nodepool.contract.model import NodeAction
 
 REBOOT_MAX = timedelta(minutes=30)
@@ -84,6 +84,11 @@ class Health:
         return Remedy.TRIAGE in remedies(self)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether its kubelet does not report, so that nothing is known of what runs there."""
+        return any(problem.type == CAUSES["kubelet"].type for problem in self.problems)
+
+    @property
     def is_pending(self) -> bool:
         """Whether it is to be reserved for something else than it is."""
         return bool(self.asked.reserved_desired) and self.asked.reserved_desired != self.reserved
@@ -126,12 +131,12 @@ def plan(health: Health, *, evicts: bool) -> Plan:
     causes = own_causes(health)
     causes += [f"{RACK_UNAVAILABLE} {health.rack}"] if health.rack else []
     is_agreed = evicts or bool(asked.drain)
+    if asked.reboot == "forced":
+        return Plan(tuple(causes), action=NodeAction.POWERRESET, forced=True)
     if Remedy.TRIAGE in cures and is_agreed:
         return Plan(tuple(causes), removes=True, forced=asked.drain == "forced")
     if asked.reboot:
-        forced = asked.reboot == "forced"
-        action = NodeAction.POWERRESET if forced else NodeAction.REBOOT
-        return Plan(tuple(causes), action=action, forced=forced)
+        return Plan(tuple(causes), action=NodeAction.REBOOT)
     if cures and Remedy.TRIAGE not in cures and is_agreed:
         by_power = Remedy.POWERRESET in cures
         action = NodeAction.POWERRESET if by_power else NodeAction.REBOOT
@@ -143,7 +148,7 @@ def plan(health: Health, *, evicts: bool) -> Plan:
 
 def own_causes(health: Health) -> list[str]:
     """Why nothing new may be scheduled on a Node, apart from the others of its rack."""
-    asked, causes = health.asked, [problem.type for problem in health.problems]
+    asked, causes = health.asked, [cordon_cause(problem.type) for problem in health.problems]
     causes += [asked.cordon] if asked.cordon and asked.cordon not in causes else []
     causes += [RESERVATION_PENDING] if health.is_pending else []
     return causes
@@ -245,4 +250,5 @@ def removal_cause(health: Health) -> str:
 
 def _described(health: Health) -> Iterator[str]:
     for problem in health.problems:
-        yield f"{problem.type} {BY_TYPE[problem.type].reason}".strip()
+        cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
+        yield cause if reason == cause else f"{cause} ({reason})"

@@ -66,14 +66,17 @@ def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | 
             return None if is_same else lock
 
 
-def observed(lock: Lock | None, report: NodeObserved, now: datetime) -> Lock | None:
-    """The lock after a report of its machine, which counts once that knows of the lock."""
+def observed(lock: Lock | None, report: NodeObserved) -> Lock | None:
+    """The lock after a report of its machine, which counts once that knows of the lock.
+
+    However many reports come, it has no more time than the longest grace period they name.
+    """
     if lock is None or lock.is_held or report.lock != lock.number:
         return lock
     left = [pod.grace_s for pod in report.pods if not pod.tolerates(LOCK_TAINT)]
     if not left:
         return replace(lock, is_clear=True)
-    until = now + timedelta(seconds=max(left)) + ANSWER_WITHIN
+    until = lock.since + timedelta(seconds=max(left)) + ANSWER_WITHIN
     return replace(lock, is_clear=False, answer_by=until)
 
 

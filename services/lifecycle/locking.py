@@ -12,13 +12,13 @@ from lifecycle.lock_steps import released
 from lifecycle.node import Node
 from lifecycle.node_events import lock_changed
 from lifecycle.removal import missing
+from lifecycle.requests import out_of_place
 from lifecycle.state import State
 from lifecycle.template import NodeTemplate
 from nodepool.contract import grammar
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import CommandRefused, NodeLockChanged
 from nodepool.contract.keys import machine_key
-from nodepool.contract.model import NodePhase
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context
 
@@ -43,8 +43,12 @@ def lock(state: State, command: LockNode, context: Context) -> Iterator[Says | C
         yield accepted(command, "unchanged")
         yield _as_it_is(template, node, node.lock)
         return
-    if reason := _unlockable(node):
-        yield refused(command, "node", f"Node {node.name} {reason}", "Conflict")
+    if node.lock is not None:
+        text = f"Node {node.name} is locked by {node.lock.work}"
+        yield refused(command, "node", text, "Conflict")
+        return
+    if refusal := out_of_place(node, command):
+        yield refused(command, refusal.field, refusal.message, refusal.reason)
         return
     now = context.time
     yield accepted(command, "done")
@@ -93,21 +97,6 @@ def _no_job(job: str) -> str | None:
     if not job:
         return "is empty; it must be the id of the Slurm job"
     return grammar.label_value(job)
-
-
-def _unlockable(node: Node) -> str | None:
-    """Why no job can take the lock of this Node; None where one can."""
-    if node.lock is not None:
-        return f"is locked by {node.lock.work}"
-    if node.booting:
-        return "has not joined its cluster yet"
-    if node.removal is not None:
-        return f"leaves its NodePool ({node.removal.value})"
-    if node.cordoned:
-        return "is cordoned"
-    if node.phase is not NodePhase.PRODUCTION:
-        return f"is not in production: {node.phase.value}"
-    return None
 
 
 def _as_it_is(template: NodeTemplate, node: Node, lock: Lock) -> NodeLockChanged:

@@ -54,6 +54,7 @@ class Node:
     overdue: whether the time that its preemption may take is over.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
+    has_grace: whether that time includes the grace periods of the Pods that its drain ends.
     lock: the lock that a Slurm job has on it, or waits for.
     health: what is known of its health, and what commands asked for it.
     """
@@ -81,6 +82,7 @@ class Node:
     overdue: bool = False
     ask_after: datetime | None = None
     answer_by: datetime | None = None
+    has_grace: bool = False
     lock: Lock | None = None
     health: Health = HEALTHY
 
@@ -124,7 +126,8 @@ class Node:
     @property
     def is_awaited(self) -> bool:
         """Whether its next step waits for its machine to answer."""
-        return self.removal is not None or self.health.action is not None
+        health = self.health
+        return self.removal is not None or health.action is not None or health.is_pending
 
     @property
     def is_forced(self) -> bool:

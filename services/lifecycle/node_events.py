@@ -134,10 +134,14 @@ def kept(template: NodeTemplate, node: Node, why: str) -> NodeKept:
 
 
 def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDrainNode:
-    """The drain of the Node begins; no Pod may block a preemption or the deletion of a NodePool."""
+    """The drain of the Node begins.
+
+    No Pod may block a preemption, the deletion of a NodePool, or a drain that a command forces,
+    whatever the Node is drained for since.
+    """
     return CWDrainNode(
         **node_fields(template, node),
-        force=node.is_forced or force,
+        force=force or node.is_forced or node.health.asked.drain == "forced",
         message=f"draining Node {node.name}",
     )
 

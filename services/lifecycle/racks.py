@@ -1,8 +1,9 @@
 """Racks of which more Nodes are unavailable than may be: no work begins on the rest of them.
 
 A rack is the Nodes of a NodePool in one NVLink domain, of a type that comes in whole racks. A Node
-is unavailable while it has a cause of its own to be cordoned, while it reboots, and, once its
-machine went to triage, until another one has taken its place. Without a domain there is no rack.
+is unavailable while it has a cause of its own to be cordoned, such as the maintenance for which a
+command did so, while it reboots, and, once its machine went to triage, until another one has taken
+its place. Without a domain there is no rack.
 """
 
 from collections.abc import Iterator

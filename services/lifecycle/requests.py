@@ -18,18 +18,23 @@ from nodepool.contract.commands import (
     ReserveNode,
     UncordonNode,
 )
+from nodepool.contract.commands_slurm import LockNode
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.health import BY_TYPE
+from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import pool_path
 from nodepool.contract.model import NodePhase, RemovalReason
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
 """The commands about a Node."""
+PhaseCommand = NodeCommand | LockNode
+"""The commands that a Node follows in some phases only."""
 REASON_MAX = 100
 """The most characters of the reason for a cordon."""
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that is not for its organisation."""
-RESERVED_REASONS = frozenset({*BY_TYPE, RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE})
+RESERVED_REASONS = frozenset(
+    {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
+)
 """What a cordon has as its cause without being asked for."""
 
 
@@ -75,8 +80,11 @@ def unknown(command: NodeCommand) -> Refusal:
     return Refusal("node", f"{command.node} is no Node of NodePool {command.pool}", "NotFound")
 
 
-def out_of_place(node: Node, command: NodeCommand) -> Refusal | None:
+def out_of_place(node: Node, command: PhaseCommand) -> Refusal | None:
     """Why a command asks for what cannot follow on what the Node does; None where it can."""
+    if isinstance(command, LockNode):
+        reason = _unlockable(node)
+        return Refusal("node", f"Node {node.name} {reason}", "Conflict") if reason else None
     if node.booting:
         return Refusal("node", f"{node.name} has not joined its cluster yet; wait until it has")
     if node.removal not in (None, RemovalReason.UNHEALTHY):
@@ -91,10 +99,27 @@ def out_of_place(node: Node, command: NodeCommand) -> Refusal | None:
     return None
 
 
+def _unlockable(node: Node) -> str:
+    """Why no job can take the lock of a Node in this phase; empty where one can, or one has it."""
+    if node.lock is not None:
+        return ""
+    if node.booting:
+        return "has not joined its cluster yet"
+    if node.removal is not None:
+        return f"leaves its NodePool ({node.removal.value})"
+    if node.cordoned:
+        return "is cordoned"
+    if node.phase is not NodePhase.PRODUCTION:
+        return f"is not in production: {node.phase.value}"
+    return ""
+
+
 def _stays_cordoned(node: Node) -> list[str]:
-    """The causes of a cordon that no command has asked for, and none can end."""
-    causes = [problem.type for problem in node.health.problems]
-    return [*causes, f"{RACK_UNAVAILABLE} {node.health.rack}"] if node.health.rack else causes
+    """The causes of a cordon that `UncordonNode` does not end."""
+    health, desired = node.health, node.health.asked.reserved_desired
+    causes = [cordon_cause(problem.type) for problem in health.problems]
+    causes += [f"{RESERVATION_PENDING} {desired}"] if health.is_pending else []
+    return [*causes, f"{RACK_UNAVAILABLE} {health.rack}"] if health.rack else causes
 
 
 def _is_asked(node: Node) -> bool:

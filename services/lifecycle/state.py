@@ -10,7 +10,7 @@ from lifecycle import Hears, Says
 from lifecycle.changes import NodeChange, changed, is_expected
 from lifecycle.node import Node
 from lifecycle.racks import Racks, awaits_cordon, followed
-from lifecycle.requests import NodeCommand, out_of_place
+from lifecycle.requests import PhaseCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
 from lifecycle.unhealthy import with_problems
 from nodepool.contract.catalog import rack_size
@@ -93,7 +93,7 @@ class State(WithWork[PoolKey | MachineKey]):
     refused: Map[str, Map[str, int]] = Map()
     racks: Racks = Map()
 
-    def commanded(self, command: NodeCommand) -> Node | None:
+    def commanded(self, command: PhaseCommand) -> Node | None:
         """The Node that a command is about; None where its NodePool has none of this name."""
         template = self.templates.get(command.key)
         node = template and self.nodes.get(machine_key(template.zone, command.node))
@@ -148,9 +148,9 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _changed(state, message, context)
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return _commanded(state, message)
-        case CWNodePoolNodesRemoveError() | CWRegistrationFailedEvent():
-            return state
-        case LockNode() | UnlockNode():
+        case LockNode():
+            return _commanded(state, message)
+        case CWNodePoolNodesRemoveError() | CWRegistrationFailedEvent() | UnlockNode():
             return state
         case _:
             assert_never(message)
@@ -229,7 +229,7 @@ def _reported(state: State, report: Report, context: Context) -> State:
     return _refused(state, node, type(report).__name__)
 
 
-def _commanded(state: State, command: NodeCommand) -> State:
+def _commanded(state: State, command: PhaseCommand) -> State:
     """The state in which a command that its Node cannot follow is counted; the others do nothing.
 
     What they ask for is published and folded then.

@@ -155,6 +155,7 @@ def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
     async def story(first: ReplicaProcess, stack: ExitStack) -> None:
         async with Client(server.url, org="acme", cluster="prod", timeout_s=30) as client:
             # given a NodePool at its target, and two aggregators that start when all is quiet
+            await ready((first,))
             await with_a_pool(client)
             first.process.terminate()
             first.process.wait()

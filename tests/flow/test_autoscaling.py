@@ -54,6 +54,7 @@ def test_a_pool_without_nodes_gets_some_for_pods_that_wait(harness: Harness) -> 
     harness.start_recording()
 
     harness.create_pod("train", "a", gpus=8)
+    harness.pass_time(seconds=3)
 
     assert harness.pod_changes("train") == ["a Pending", "a Running n1"]
     assert target(harness) == 1
@@ -68,10 +69,12 @@ def test_a_pool_grows_as_far_as_its_pods_need_and_no_further_than_it_may(
     with harness.sent_together():
         for name in ("a", "b", "c"):
             harness.create_pod("train", name, gpus=4)
+    harness.pass_time(seconds=3)
     shared = target(harness)
     with harness.sent_together():
         for name in ("d", "e", "f", "g"):
             harness.create_pod("train", name, gpus=8)
+    harness.pass_time(seconds=3)
 
     assert (shared, target(harness)) == (2, 4)
     waiting = [text.split()[0] for text in harness.pod_changes("train") if "Pending" in text]
@@ -167,6 +170,7 @@ def test_a_quota_that_is_too_small_does_not_make_the_autoscaler_ask_again(
     with world.sent_together():
         for name in ("a", "b"):
             world.create_pod("train", name, gpus=8)
+    world.pass_time(seconds=3)
     world.start_recording()
 
     world.pass_time(minutes=60)
@@ -192,6 +196,7 @@ def test_the_pool_says_that_its_target_is_the_autoscalers_and_why(harness: Harne
     given_autoscaled_pool(harness)
 
     harness.create_pod("train", "a", gpus=8)
+    harness.pass_time(seconds=3)
     pool = harness.node_pool("train")
     harness.scale("train", 2)
     after = harness.node_pool("train")
@@ -208,6 +213,7 @@ def test_why_the_target_was_changed_is_a_fact_of_its_explanation(world: WorldHar
     given_autoscaled_pool(world)
 
     world.create_pod("train", "a", gpus=8)
+    world.pass_time(seconds=3)
 
     explanation = explain(facts(world.node_pool("train")))
     assert "since the autoscaler changed targetNodes from 0 to 1" in explanation.sentence
@@ -223,8 +229,91 @@ def test_an_autoscaler_that_was_away_does_what_is_right_when_it_is_back(
         world.create_pod("train", "b", gpus=8)
         world.delete_pod("train", "a")
     world.restart("autoscaler")
+    world.pass_time(seconds=3)
 
     assert target(world) == 1
+
+
+def test_a_pod_that_has_room_on_a_node_adds_none(harness: Harness) -> None:
+    given_autoscaled_pool(harness)
+    harness.create_pod("train", "a", gpus=4)
+    harness.pass_time(seconds=3)
+    harness.start_recording()
+
+    harness.create_pod("train", "b", gpus=4)
+    harness.pass_time(seconds=3)
+
+    assert harness.pod_changes("train") == ["b Pending", "b Running n1"]
+    assert (target(harness), reasons(harness)) == (1, [])
+
+
+def test_an_autoscaler_that_catches_up_adds_nothing_for_pods_that_are_gone(
+    world: WorldHarness,
+) -> None:
+    given_autoscaled_pool(world)
+
+    with world.paused("autoscaler"):
+        world.create_pod("train", "a", gpus=8)
+        world.pass_time(minutes=30)
+        apply(world, 0, least=0)
+        world.delete_pod("train", "a")
+    world.pass_time(minutes=5)
+
+    assert (target(world), reasons(world)) == (0, [])
+
+
+def test_a_node_that_reboots_for_long_is_not_missing(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=1_200)
+    apply(world, 0)
+    world.create_pod("train", "a", gpus=8)
+    world.pass_time(minutes=21)
+    world.command_node("RebootNode", "train", "n1", force=True)
+    world.start_recording()
+
+    world.pass_time(minutes=15)
+    during = target(world), world.nodes("train")
+    world.pass_time(minutes=20)
+
+    assert during == (1, ["n1"])
+    assert reasons(world) == ["targetNodes from 1 to 0: 1 Node has been idle for 10 minutes"]
+
+
+def test_a_node_that_is_verified_for_long_is_neither_missing_nor_idle(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(1, verifySeconds=1_200)
+    apply(world, 1)
+
+    world.pass_time(minutes=19)
+    during = target(world), world.nodes("train")
+    world.pass_time(minutes=12)
+
+    assert during == (1, ["n1"])
+    assert (target(world), world.nodes("train")) == (0, [])
+
+
+def test_a_node_that_boots_for_long_is_not_missing(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=1_200)
+    apply(world, 1)
+
+    world.pass_time(minutes=19)
+    during = target(world), world.node_counts("train")
+    world.pass_time(minutes=12)
+
+    assert during == (1, (1, 1, 0))
+    assert target(world) == 0
+
+
+def test_a_node_that_a_command_drains_for_long_is_not_missing(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    world.create_pod("train", "a", gpus=8)
+    world.pass_time(minutes=15)
+    world.command_node("DrainNode", "train", "n1")
+
+    world.pass_time(minutes=60)
+
+    assert (target(world), world.nodes("train")) == (1, ["n1"])
 
 
 def test_racks_cannot_be_autoscaled(world: WorldHarness) -> None:

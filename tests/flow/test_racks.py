@@ -426,9 +426,9 @@ def test_a_rack_with_more_than_two_unavailable_nodes_is_cordoned_whole(harness: 
 
     harness.command_node("CordonNode", "train", "n3", reason="maintenance")
 
-    assert two == {"Ready": 2}
+    assert two == {"NotReady": 2}
     assert cordon_reasons(harness) == {
-        "Ready": 2,
+        "NotReady": 2,
         "maintenance": 1,
         f"RackUnavailable {R1}": 15,
     }
@@ -443,7 +443,7 @@ def test_a_rack_is_used_again_once_two_nodes_or_fewer_are_unavailable(harness: H
 
     break_node(harness, "n2", "kubelet", times=0)
 
-    assert cordon_reasons(harness) == {"Ready": 2}
+    assert cordon_reasons(harness) == {"NotReady": 2}
     assert harness.events("train").count("CWNodeUncordoned n2") == 1
     assert len(harness.events("train")) == 16
 
@@ -456,7 +456,7 @@ def test_a_node_that_recovers_in_a_rack_that_is_not_stays_cordoned(world: WorldH
 
     break_node(world, "n1", "kubelet", times=0)
 
-    assert cordon_reasons(world) == {"Ready": 3, f"RackUnavailable {R1}": 15}
+    assert cordon_reasons(world) == {"NotReady": 3, f"RackUnavailable {R1}": 15}
 
 
 def test_machines_in_triage_count_as_unavailable_until_they_are_back(world: WorldHarness) -> None:
@@ -525,7 +525,7 @@ def test_machines_without_a_domain_are_no_rack_to_be_cordoned(world: WorldHarnes
     for node in ("n19", "n20", "n21"):
         break_node(world, node, "kubelet")
 
-    assert cordon_reasons(world) == {"Ready": 3}
+    assert cordon_reasons(world) == {"NotReady": 3}
 
 
 def no_domain() -> dict[str, object]:

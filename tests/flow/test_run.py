@@ -187,8 +187,9 @@ def test_two_preemptions_lose_no_step_of_a_training_run(
 ) -> None:
     live.apply("batch", 1, computeClass="spot")
     file = str(tmp_path / "train.json")
-    options = ("--steps", "200", "--step-seconds", "0.05", "--every", "999", "--checkpoint", file)
-    program = run("--pool", "batch", "--restart", "--", sys.executable, str(TRAIN), *options)
+    script = (sys.executable, str(TRAIN), "--step-seconds", "0.05", "--checkpoint", file)
+    endless = ("--steps", "99999", "--every", "99999")
+    program = run("--pool", "batch", "--restart", "--", *script, *endless)
 
     nodes = [program.until("runs on Node").rpartition(" ")[2]]
     for _ in range(2):
@@ -202,14 +203,19 @@ def test_two_preemptions_lose_no_step_of_a_training_run(
         program.until("asked to end after")
         nodes.append(program.until("runs on Node").rpartition(" ")[2])
 
-    assert program.code == 0
+    program.until("step ")
+    program.send(signal.SIGINT)
+    assert program.code == 128 + signal.SIGTERM
     steps = [line for line in program.lines if line.startswith("step ")]
-    assert steps == [f"step {number}" for number in range(1, 201)]
+    assert steps == [f"step {number}" for number in range(1, len(steps) + 1)]
     assert len(set(nodes)) == 3
-    assert [change for change in phases(live) if "Terminating" in change] == [
+    assert [change for change in phases(live) if "Terminating" in change][:2] == [
         "Terminating n1 Evicted",
         "Terminating n2 Evicted",
     ]
+    last = len(steps) + 1
+    rest = subprocess.check_output([*script, "--steps", str(last)], text=True, timeout=PATIENCE_S)
+    assert rest.splitlines()[1:] == [f"step {last}", "done"]
 
 
 def test_a_program_that_ends_before_its_time_gives_its_node_back_at_once(
@@ -291,7 +297,8 @@ def test_a_program_starts_again_although_its_pod_could_not_be_deleted_at_first(
     done = tmp_path / "done"
     slow = (
         "import pathlib, signal, sys, time;"
-        f"signal.signal(15, lambda *_: print('asked', flush=True)); {READY}; done = pathlib.Path({str(done)!r})\n"
+        f"signal.signal(15, lambda *_: print('asked', flush=True)); {READY};"
+        f"done = pathlib.Path({str(done)!r})\n"
         "if done.exists(): sys.exit(0)\n"
         "while not done.exists(): time.sleep(0.05)\n"
         "sys.exit(7)"

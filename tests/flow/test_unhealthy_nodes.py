@@ -42,19 +42,19 @@ def is_cordoned(harness: Harness, node: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fault", "condition", "shown"),
+    ("fault", "cause", "shown"),
     [
-        ("xid", "XIDErrors", "True XIDErrors"),
-        ("nvlink", "NVLinkStatusInactive", "True NVLinkStatusInactive"),
-        ("gpu-lost", "GPUMissing", "True GPUMissing"),
-        ("disk", "ReadonlyFilesystem", "True FilesystemIsReadOnly"),
-        ("kernel-deadlock", "KernelDeadlock", "True CPUSoftLockup"),
-        ("link-flap", "IBLinkFlapping", "True IBLinkFlapping"),
-        ("kubelet", "Ready", "Unknown NodeStatusUnknown"),
+        ("xid", "XIDErrors", "XIDErrors True XIDErrors"),
+        ("nvlink", "NVLinkStatusInactive", "NVLinkStatusInactive True NVLinkStatusInactive"),
+        ("gpu-lost", "GPUMissing", "GPUMissing True GPUMissing"),
+        ("disk", "ReadonlyFilesystem", "ReadonlyFilesystem True FilesystemIsReadOnly"),
+        ("kernel-deadlock", "KernelDeadlock", "KernelDeadlock True CPUSoftLockup"),
+        ("link-flap", "IBLinkFlapping", "IBLinkFlapping True IBLinkFlapping"),
+        ("kubelet", "NotReady", "Ready Unknown NodeStatusUnknown"),
     ],
 )
 def test_an_unhealthy_node_is_cordoned_and_reported(
-    world: WorldHarness, fault: str, condition: str, shown: str
+    world: WorldHarness, fault: str, cause: str, shown: str
 ) -> None:
     world.given_data_center()
     world.apply("train", 1)
@@ -64,8 +64,9 @@ def test_an_unhealthy_node_is_cordoned_and_reported(
     world.pass_time(minutes=120)
 
     assert world.timed_events("train") == ["0:00 CWNodeCordoned n1"]
-    assert world.node_conditions("n1")[condition] == shown
-    assert cordon_reason(world, "n1") == condition
+    condition = shown.partition(" ")[0]
+    assert f"{condition} {world.node_conditions('n1')[condition]}" == shown
+    assert cordon_reason(world, "n1") == cause
     assert is_cordoned(world, "n1")
     assert world.node_counts("train") == (1, 0, 1)
 
@@ -237,6 +238,22 @@ def test_eviction_that_is_switched_on_reaches_the_nodes_that_are_unhealthy(
         "CWNodeAssigned n3",
         "CWNodeRegistered n3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [("gpu-lost", "GPUMissing"), ("disk", "ReadonlyFilesystem (FilesystemIsReadOnly)")],
+)
+def test_the_deletion_of_an_unhealthy_node_names_its_problem(
+    world: WorldHarness, fault: str, problem: str
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.start_recording()
+
+    world.break_machines("n1", fault=fault)
+
+    assert world.event_messages("train", "CWNodeDeleted") == [f"Node n1 is deleted: {problem}"]
 
 
 # What commands ask for.
@@ -594,7 +611,10 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
     world.apply("train", 1)
 
     refused = world.command_node("RebootNode", "train", "n1")
+    world.lock("train", "n1")
     world.pass_time(minutes=1)
+    world.lock("train", "n1", job="7")
+    world.lock("train", "n1", job="8")
     late = MachineBooted(zone=ZONE, machine=world.machine_name("n1"), assignment=1)
     publish(world.world, late)
     world.run_until_idle()
@@ -604,6 +624,7 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
         " has"
     ]
     assert list(gauges(cast("State", world.world.state("lifecycle")))) == [
+        ("nodepool_refused_node_moves", {"phase": "booting", "message": "LockNode"}, 1.0),
         ("nodepool_refused_node_moves", {"phase": "booting", "message": "RebootNode"}, 1.0),
         ("nodepool_refused_node_moves", {"phase": "production", "message": "MachineBooted"}, 1.0),
     ]

@@ -49,6 +49,10 @@ class Harness(EventLog, ReadModel):
         """Returns once everything has happened that needs no time to pass."""
 
     @abstractmethod
+    def pass_time(self, minutes: float = 0, seconds: float = 0) -> None:
+        """Lets time pass; on a real server that takes as long."""
+
+    @abstractmethod
     def replay_differs(self) -> list[str]:
         """The services for which a replay of the log leads to another state."""
 

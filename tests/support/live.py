@@ -121,6 +121,10 @@ class LiveHarness(Harness):
     def run_until_idle(self) -> None:
         self._do(self._run_until_idle())
 
+    def pass_time(self, minutes: float = 0, seconds: float = 0) -> None:
+        self._do(asyncio.sleep(60 * minutes + seconds))
+        self.run_until_idle()
+
     async def _run_until_idle(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while not self._rests(await api.last_position(self._connection, STREAM)):

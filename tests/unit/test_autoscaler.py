@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from autoscaler import Hears, Says
 from autoscaler.decide import SERVICE
 from autoscaler.state import State
+from autoscaler.target import DELAY_OF_PODS
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
+    CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodeRegistered,
+    CWNodeRegistrationFailed,
     NodeActivityChanged,
     NodePoolAutoscaled,
     NodePoolDeleting,
@@ -73,6 +76,10 @@ class Story(SingleService[State, Hears, Says]):
         """What is said for these messages: targets with their reasons."""
         return self._texts(self.hears(*messages))
 
+    def waits(self, *messages: Hears) -> list[str]:
+        """The same, and in the moments after, in which the Pods go on waiting."""
+        return self.says(*messages) + self.passes(DELAY_OF_PODS)
+
     def passes(self, time: timedelta) -> list[str]:
         """What is said while so much time passes."""
         end, said = self.now + time, list[str]()
@@ -128,6 +135,27 @@ def joins(
         taints=(),
         phase=phase,
         message="",
+    )
+
+
+def assigned(node: str, assignment: int = 1) -> CWNodeAssigned:
+    """A machine is given to the NodePool."""
+    return CWNodeAssigned(
+        **OF,
+        node=node,
+        zone=ZONE,
+        assignment=assignment,
+        uid=UID,
+        instance_type=H100,
+        labels={},
+        message="",
+    )
+
+
+def fails_to_register(node: str, assignment: int = 1) -> CWNodeRegistrationFailed:
+    """A Node never joined its cluster."""
+    return CWNodeRegistrationFailed(
+        **OF, node=node, zone=ZONE, assignment=assignment, uid=UID, message=""
     )
 
 
@@ -210,31 +238,55 @@ def a_pool_at_work(nodes: int = 1, **spec: object) -> Story:
 def test_a_pool_without_nodes_gets_as_many_as_its_pods_fill_at_once() -> None:
     story = Story()
 
-    assert story.says(pod("a"), pod("b")) == [ONE]
-    assert story.follows() == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
+    assert story.waits(pod("a"), pod("b")) == [
+        "targetNodes from 0 to 2: 2 Pods wait for 2 Nodes more"
+    ]
     assert story.follows() == []
+
+
+def test_a_pod_that_is_placed_within_a_moment_asks_for_nothing() -> None:
+    story = Story()
+    story.says(pod("a"))
+    story.passes(DELAY_OF_PODS - timedelta(seconds=1))
+
+    story.says(pod("a", "Running"))
+
+    assert story.passes(TEN) == []
+
+
+def test_pods_wait_for_a_moment_from_when_there_was_no_room_for_them() -> None:
+    story = Story(targetNodes=1)
+    story.says(joins(), pod("a"))
+    story.passes(DELAY_OF_PODS)
+
+    story.says(active())
+
+    assert story.passes(DELAY_OF_PODS - timedelta(seconds=1)) == []
+    assert story.passes(timedelta(seconds=1)) == [
+        "targetNodes from 1 to 2: 1 Pod waits for 1 Node more"
+    ]
 
 
 def test_pods_that_share_a_node_do_not_ask_for_two() -> None:
     story = Story()
 
-    story.says(pod("a", gpus=4))
-    said = story.follows() + story.says(pod("b", gpus=4))
+    story.waits(pod("a", gpus=4))
+    said = story.follows() + story.waits(pod("b", gpus=4))
 
     assert said == []
 
 
 def test_a_node_that_is_requested_already_is_not_requested_again() -> None:
     story = a_pool_at_work(1)
-    story.says(pod("a"))
+    story.waits(pod("a"))
     story.follows()
 
-    assert story.says(pod("a", number=1)) == []
+    assert story.waits(pod("a", number=1)) == []
 
 
 def test_a_node_that_has_just_joined_takes_the_pod_it_was_requested_for() -> None:
     story = Story()
-    story.says(pod("a"))
+    story.waits(pod("a"))
     story.follows()
 
     said = story.says(joins(), pod("a", "Running"), active())
@@ -245,34 +297,38 @@ def test_a_node_that_has_just_joined_takes_the_pod_it_was_requested_for() -> Non
 def test_no_more_nodes_are_wanted_than_the_pool_may_have() -> None:
     story = Story(maxNodes=1)
 
-    said = story.says(pod("a"), pod("b"))
+    said = story.waits(pod("a"), pod("b"))
 
-    assert said == ["targetNodes from 0 to 1, which is maxNodes: 1 Pod waits for 1 Node more"]
+    assert said == ["targetNodes from 0 to 1, which is maxNodes: 2 Pods wait for 1 Node more"]
     assert story.follows() == []
 
 
 @pytest.mark.parametrize("name", ["gpus", "accelerators"])
 def test_a_pod_that_no_node_could_take_asks_for_none(name: str) -> None:
-    assert Story().says(pod("a", "Pending", number=1, uid=UID, **{name: 9})) == []
+    assert Story().waits(pod("a", "Pending", number=1, uid=UID, **{name: 9})) == []
 
 
 def test_a_pod_that_all_nodes_of_the_pool_repel_asks_for_none_until_they_do_not() -> None:
     taint = Taint(key="team", value="red", effect="NoSchedule").model_dump()
     story = Story(nodeTaints=[taint])
 
-    repelled = story.says(pod("a"))
-    tolerated = story.says(pod("b", tolerations=[Toleration(key="team", value="red").model_dump()]))
+    repelled = story.waits(pod("a"))
+    tolerated = story.waits(
+        pod("b", tolerations=[Toleration(key="team", value="red").model_dump()])
+    )
     story.follows()
 
     assert repelled == []
     assert tolerated == [ONE]
-    assert story.stores(nodeTaints=[]) == ["targetNodes from 1 to 2: 2 Pods wait for 1 Node more"]
+    assert story.stores(nodeTaints=[]) + story.passes(DELAY_OF_PODS) == [
+        "targetNodes from 1 to 2: 2 Pods wait for 1 Node more"
+    ]
 
 
 def test_a_pod_without_gpus_may_ask_for_a_node_without_any() -> None:
     story = Story(instanceType=CPU)
 
-    said = story.says(pod("a", gpus=0))
+    said = story.waits(pod("a", gpus=0))
 
     assert said == [ONE]
 
@@ -281,16 +337,16 @@ def test_a_cordoned_node_does_not_count_as_one_that_could_take_a_pod() -> None:
     story = Story(targetNodes=1)
     story.says(joins(), updated(unschedulable=True, phase=NodePhase.CORDONED))
 
-    assert story.says(pod("a")) == ["targetNodes from 1 to 2: 1 Pod waits for 1 Node more"]
+    assert story.waits(pod("a")) == ["targetNodes from 1 to 2: 1 Pod waits for 1 Node more"]
 
 
 @pytest.mark.parametrize("phase", [NodePhase.VERIFYING, NodePhase.REBOOTING])
 def test_a_node_that_is_verified_or_reboots_is_waited_for(phase: NodePhase) -> None:
     story = Story()
-    story.says(pod("a"))
+    story.waits(pod("a"))
     story.follows()
 
-    said = story.says(joins(phase=phase), updated(phase=phase), updated())
+    said = story.waits(joins(phase=phase), updated(phase=phase)) + story.waits(updated())
 
     assert said + story.says(pod("a", "Running"), active()) == []
 
@@ -302,7 +358,7 @@ def test_a_pod_of_an_earlier_pool_or_that_has_gone_asks_for_nothing() -> None:
     story.says(pod("a", "Running"), pod("b", "Gone"), pod("c", "Gone", number=0))
     story.says(pod("d", uid="another"))
 
-    assert story.stores(maxNodes=8) == [ONE]
+    assert story.stores(maxNodes=8) + story.passes(DELAY_OF_PODS) == [ONE]
 
 
 # Down.
@@ -386,7 +442,7 @@ def test_nothing_goes_for_ten_minutes_after_the_autoscaler_added_nodes() -> None
     story = a_pool_at_work(1)
     story.says(active(active=False))
     story.passes(TEN - timedelta(minutes=1))
-    story.says(updated(unschedulable=True), pod("a"))
+    story.waits(updated(unschedulable=True), pod("a"))
     story.follows()
     story.says(pod("a", "Gone"))
 
@@ -415,6 +471,30 @@ def test_nodes_that_never_come_are_given_up_once_no_pod_waits() -> None:
     assert story.passes(TEN) == [
         "targetNodes from 3 to 1: no Pod waits, and 2 Nodes have been missing for 10 minutes"
     ]
+
+
+def test_a_node_that_boots_is_not_missing_and_one_that_fails_to_register_is() -> None:
+    story = Story(targetNodes=2)
+    story.says(joins(), active(), assigned("g2"))
+
+    booting = story.passes(2 * TEN)
+    story.says(fails_to_register("g2"))
+
+    assert booting == []
+    assert story.passes(TEN) == [
+        "targetNodes from 2 to 1: no Pod waits, and 1 Node has been missing for 10 minutes"
+    ]
+
+
+@pytest.mark.parametrize("phase", [NodePhase.VERIFYING, NodePhase.REBOOTING])
+def test_a_node_that_is_verified_or_reboots_is_neither_missing_nor_idle(phase: NodePhase) -> None:
+    story = a_pool_at_work(1)
+
+    story.says(updated(phase=phase), active(active=False))
+
+    assert story.passes(6 * TEN) == []
+    story.says(updated())
+    assert story.passes(TEN) == ["targetNodes from 1 to 0: 1 Node has been idle for 10 minutes"]
 
 
 def test_a_lost_node_is_waited_for_before_it_is_given_up() -> None:
@@ -447,7 +527,7 @@ def test_a_change_of_anything_but_the_target_does_not_keep_the_autoscaler_waitin
     story = Story(autoscaling=False)
     story.says(pod("a"))
 
-    assert story.stores(autoscaling=True) == [ONE]
+    assert story.stores(autoscaling=True) + story.passes(DELAY_OF_PODS) == [ONE]
 
 
 def test_a_command_that_came_before_voids_a_target_and_is_respected() -> None:
@@ -463,13 +543,13 @@ def test_a_change_that_came_before_does_not_lose_what_is_right() -> None:
     story = Story()
     story.says(pod("a"))
 
-    assert story.stores(nodeLabels={"a": "b"}) == [ONE]
+    assert story.stores(nodeLabels={"a": "b"}) + story.passes(DELAY_OF_PODS) == [ONE]
 
 
 def test_a_target_is_said_once_for_each_generation() -> None:
     story = Story()
 
-    said = story.says(pod("a"), pod("b"), joins(), pod("c"))
+    said = story.waits(pod("a"), pod("b")) + story.waits(joins(), pod("c"))
 
     assert len(said) == 1
 
@@ -490,7 +570,7 @@ def test_a_pool_that_is_invalid_or_goes_is_left_alone() -> None:
     going = NodePoolDeleting(**OF, uid=UID, generation=1, since=NOON)
     gone = CWNodePoolDeleted(**OF, uid=UID, message="")
 
-    assert story.says(invalid, pod("a")) == []
+    assert story.waits(invalid, pod("a")) == []
     story.generation = 2
     assert story.stores() == [ONE]
     assert story.says(going, pod("b"), gone, pod("c"), joins(), active()) == []

@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineFailed,
     MachineRepaired,
+    NodeConditionChanged,
     NodeObserved,
     NodeUpdated,
 )
@@ -296,11 +297,20 @@ def test_a_command_to_an_unknown_machine_is_refused(command: Hears) -> None:
 
 def test_a_repaired_machine_comes_back() -> None:
     command = RepairMachine(zone=ZONE, machine=FIRST)
+    story = machines()
+    story.hears(assigned(), registration_failed())
 
-    assert machines().process(command) == [
+    assert story.process(command) == [
         accepted(command),
         MachineRepaired(zone=ZONE, machine=FIRST),
     ]
+
+
+def test_a_machine_that_is_in_no_triage_is_not_repaired() -> None:
+    command = RepairMachine(zone=ZONE, machine=FIRST)
+
+    unchanged = accepted(command).model_copy(update={"result": "unchanged"})
+    assert machines().process(command) == [unchanged]
 
 
 # Machines boot.
@@ -654,6 +664,24 @@ def test_a_machine_that_answers_again_reports_all_that_it_did_not_report() -> No
         observed(terminating(graceful("job", 60)), unschedulable=True, cordon=1),
         observed(unschedulable=True, cordon=1),
     ]
+
+
+def test_a_machine_that_hangs_reports_no_other_problem_before_its_next_boot() -> None:
+    # given a Node that hangs
+    story = a_node()
+    story.process(broken("hang"))
+
+    # when it gets a problem, and reboots
+    outputs = [type(event) for event in story.process(broken("xid"))]
+    kubelet = [type(event) for event in story.process(broken("kubelet"))]
+    story.process(broken("xid"))
+    reboot = {"phase": NodePhase.REBOOTING, "boot": 1}
+    story.process(updated(unschedulable=True).model_copy(update=reboot))
+    after = [type(event) for event in story.wake_until_idle()]
+
+    assert outputs == [CommandAccepted, MachineBroken]
+    assert kubelet == [CommandAccepted, MachineBroken, NodeConditionChanged]
+    assert after == [NodeConditionChanged, NodeObserved, MachineBooted, NodeConditionChanged]
 
 
 def test_a_machine_hangs_in_as_many_stays_as_it_was_told() -> None:

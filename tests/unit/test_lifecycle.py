@@ -591,6 +591,56 @@ def test_a_machine_that_hangs_during_a_drain_is_taken_for_dead() -> None:
     assert late == [unanswered("drain"), gone("n1", RemovalReason.POOL_DELETED)]
 
 
+def test_reports_do_not_prolong_the_time_that_a_drain_may_take() -> None:
+    # given a Node that goes with its pool, whose Pod has two minutes to end
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    report = seen("n1", "train-0", cordon=1)
+    ending = Pod(name="train-0", grace_s=120, terminating=True)
+    stuck = report.model_copy(update={"pods": (ending,)})
+    story.hears(report, stuck)
+    begun = story.now
+
+    # when its machine reports every minute that the Pod is still there
+    while story.state.nodes and story.now < begun + 2 * THIRTY:
+        story.now += timedelta(minutes=1)
+        story.hears(stuck)
+
+    # then it is taken for dead after that and half an hour
+    assert story.state.nodes == Map()
+    assert story.now - begun < timedelta(minutes=34)
+
+
+def test_a_pod_that_ends_early_shortens_the_time_that_a_drain_may_take() -> None:
+    # given a Node whose Pods have an hour and a minute to end
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    report = seen("n1", "train-0", cordon=1)
+    long = Pod(name="train-0", grace_s=3_600, terminating=True)
+    short = Pod(name="train-1", grace_s=60, terminating=True)
+    story.hears(report, report.model_copy(update={"pods": (long, short)}))
+
+    story.hears(report.model_copy(update={"pods": (short,)}))
+
+    assert story.state.work.next() == story.now + timedelta(minutes=1) + USUALLY
+
+
+def test_reports_do_not_prolong_the_time_that_a_lock_may_take() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.process(lock("n1"))
+    number, begun = story.position, story.now
+
+    while story.node("n1").lock and story.now < begun + 3 * THIRTY:
+        story.now += timedelta(minutes=1)
+        story.hears(evicting("n1", number, grace_s=600))
+
+    assert story.node("n1").lock is None
+    assert story.now - begun < timedelta(minutes=42)
+
+
 def test_a_pod_that_blocks_a_scale_down_blocks_it_without_a_deadline() -> None:
     story = Story()
     story.given_nodes("n1")

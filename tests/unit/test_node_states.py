@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lifecycle.health import HEALTHY, RELAPSE, Asked, Health, Problem, plan
-from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table
+from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, causes_table, cordon_cause
 from nodepool.contract.model import NodeAction, NodePhase
 from nodepool.contract.node_states import (
     PHASE_MOVES,
@@ -84,14 +84,15 @@ def test_each_condition_reports_one_problem() -> None:
 
 
 @given(health=HEALTHS, evicts=st.booleans())
-def test_what_needs_triage_is_never_cured_in_place_unless_asked(
+def test_what_needs_triage_is_never_cured_in_place_unless_that_is_forced(
     health: Health, evicts: bool
 ) -> None:
     outcome = plan(health, evicts=evicts)
 
     types = {BY_TYPE[each.type].remedy for each in health.problems}
     is_agreed = evicts or bool(health.asked.drain)
-    assert outcome.removes is (is_agreed and Remedy.TRIAGE in types)
+    is_forced = health.asked.reboot == "forced"
+    assert outcome.removes is (is_agreed and Remedy.TRIAGE in types and not is_forced)
     assert not (outcome.removes and outcome.action is not None)
 
 
@@ -101,7 +102,7 @@ def test_an_unhealthy_node_is_only_cordoned_until_someone_asks(health: Health) -
 
     if not (health.asked.drain or health.asked.reboot):
         assert (outcome.removes, outcome.action) == (False, None)
-    assert set(outcome.causes) >= {each.type for each in health.problems}
+    assert set(outcome.causes) >= {cordon_cause(each.type) for each in health.problems}
 
 
 @given(health=HEALTHS, evicts=st.booleans())

@@ -215,7 +215,7 @@ class BreakMachine(Command, OfMachine):
     """Makes a simulated machine fail the next times that it boots.
 
     fault: how it fails. A machine that is a Node already hangs at once, and has any fault at once
-        that comes while it is a Node.
+        that comes while it is a Node; one that hangs has it from its next boot on.
     times: how many times; 0 ends it, and a machine that hangs answers again.
     cause: the cause that is reported.
     """

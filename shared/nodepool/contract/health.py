@@ -126,6 +126,14 @@ def is_problem(type: str, status: ConditionStatus) -> bool:  # Of a condition.
     return cause is not None and cause.status == status
 
 
+def cordon_cause(type: str) -> str:  # Of a condition.
+    """What the problem that a condition reports is named where it is the cause of a cordon.
+
+    The type of the condition; a Node whose `Ready` is not True is `NotReady`, as kubectl prints it.
+    """
+    return "NotReady" if type == "Ready" else type
+
+
 def causes_table() -> str:
     """What makes a Node unhealthy as a page in Markdown shows it."""
     lines = [

@@ -1,0 +1,132 @@
+"""What commands ask for a Node, together with what else becomes of it."""
+
+import pytest
+
+from support.constants import PREFER_IDLE
+from support.harness import Harness
+from support.world_harness import WorldHarness
+
+EVICTING = {"disableUnhealthyNodeEviction": False}
+RESERVED = "node.coreweave.cloud/reserved"
+
+
+def reservation(harness: Harness, node: str) -> str:
+    """What a Node is reserved for."""
+    return harness.node(node)["metadata"]["labels"][RESERVED]
+
+
+def test_a_forced_reboot_comes_before_the_triage_that_a_pod_blocks(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=60)
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.pass_time(minutes=1)
+    world.run_pod("n1")
+    world.break_machines("n1", fault="gpu-lost")
+    world.start_recording()
+
+    world.command_node("RebootNode", "train", "n1", force=True)
+    phase = world.node("n1")["status"]["phase"]
+    world.pass_time(minutes=1)
+
+    assert phase == "rebooting"
+    assert world.timed_events("train")[:2] == [
+        "1:00 CWNodeDeleted n1",
+        "1:00 CWNodeAssigned n2",
+    ]
+    assert world.event_messages("train", "CWNodeDeleted") == ["Node n1 is deleted: GPUMissing"]
+
+
+def test_a_reservation_takes_effect_on_a_node_that_is_drained_by_command(
+    harness: Harness,
+) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1")
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    harness.command_node("DrainNode", "train", "n1")
+    before = reservation(harness, "n1")
+    harness.stop_pod("n1")
+
+    assert before == "acme"
+    assert reservation(harness, "n1") == "control-plane"
+    assert harness.node("n1")["status"]["phase"] == "cordoned"
+
+
+def test_a_reservation_takes_effect_where_a_drain_is_asked_for_an_idle_node(
+    harness: Harness,
+) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+
+    with harness.sent_together():
+        harness.command_node("DrainNode", "train", "n1")
+        harness.command_node("UncordonNode", "train", "n1")
+        harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+        harness.command_node("DrainNode", "train", "n1")
+
+    assert reservation(harness, "n1") == "control-plane"
+    assert harness.node("n1")["status"]["phase"] == "cordoned"
+
+
+def test_a_node_with_a_pending_reservation_is_not_uncordoned(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.run_pod("n1")
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    refused = harness.command_node("UncordonNode", "train", "n1")
+
+    assert harness.outcomes(refused) == [
+        f"Invalid node: {harness.machine_name('n1')} is cordoned until this is over:"
+        " ReservationPending control-plane"
+    ]
+
+
+def test_a_forced_drain_stays_one_when_its_node_leaves_for_a_scale_down(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", graceS=60)
+    with world.paused("fleet"):
+        world.command_node("DrainNode", "train", "n1", force=True)
+        world.scale("train", 0)
+    world.start_recording()
+
+    world.pass_time(minutes=1)
+
+    assert world.events("train")[0] == "CWNodeDeleted n1"
+    assert world.nodes("train") == []
+
+
+# A problem while a Node is verified.
+
+
+@pytest.mark.parametrize("fault", ["xid", "gpu-lost", "kubelet"])
+def test_without_eviction_a_problem_during_the_verification_cordons_the_node(
+    world: WorldHarness, fault: str
+) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(2, verifySeconds=600)
+    world.apply("train", 1)
+    world.start_recording()
+
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=180)
+
+    assert world.timed_events("train") == ["0:00 CWNodeCordoned n1"]
+    assert world.node("n1")["status"]["phase"] == "cordoned"
+
+
+def test_with_eviction_a_problem_during_the_verification_is_cured(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(2, verifySeconds=600)
+    world.apply("train", 2, lifecycle=EVICTING)
+    world.start_recording()
+
+    world.break_machines("n1", fault="xid")
+    world.break_machines("n2", fault="gpu-lost")
+    world.pass_time(minutes=15)
+
+    assert world.nodes("train") == ["n1"]
+    assert world.node("n1")["status"]["phase"] == "production"

@@ -1,0 +1,66 @@
+"""A control plane of which one service fails on one input."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nodepool.contract.events import Wake
+from nodepool.contract.messages import Event
+from nodepool.service import AnyService, Context
+from support.constants import INJECTED
+from support.services import services
+from support.world_harness import WorldHarness
+
+
+@dataclass
+class Failing:
+    """A service of which one decision fails: that on the n-th input of a class.
+
+    left: how many such inputs are still to come, the one that fails among them.
+    """
+
+    service: str
+    input: str
+    left: int
+
+    def world(self) -> WorldHarness:
+        """A control plane with this service."""
+        return WorldHarness(*map(self._wrapped, services()))
+
+    def _wrapped(self, service: AnyService) -> AnyService:
+        """The service, which fails if it is the one."""
+        reconciler = service.reconciler
+        if service.name != self.service or reconciler is None:
+            return service
+
+        def decide(state: Any, message: Any, context: Context) -> Iterable[Any]:
+            outputs = tuple(service.decide(state, message, context))
+            self._counted(type(message).__name__)
+            return outputs
+
+        def reconcile(state: Any, key: Any, context: Context) -> Iterator[Any]:
+            outputs = tuple(reconciler.reconcile(state, key, context))
+            if outputs:
+                self._counted(Wake.__name__)
+            yield from outputs
+
+        return replace(service, decide=decide, reconciler=replace(reconciler, reconcile=reconcile))
+
+    def _counted(self, name: str) -> None:
+        if name == self.input:
+            self.left -= 1
+            if not self.left:
+                raise RuntimeError(INJECTED)
+
+
+def inputs(service: str) -> Iterator[str]:
+    """The classes of input on which a service fails; commands are refused, and sent again."""
+    (found,) = services(service)
+    for name, kind in found.inputs.items():
+        if issubclass(kind, Event):
+            yield name
+
+
+def given_failing(service: str, name: str, number: int = 1) -> WorldHarness:
+    """A world in which a service fails on the n-th input of a class."""
+    return Failing(service, name, number).world()
