@@ -374,7 +374,8 @@ def test_a_configuration_that_can_be_delivered_is_valid() -> None:
             spec(computeClass="spot"),
             OTHER_ZONE,
             "Settings",
-            f"computeClass spot is not offered in {OTHER_ZONE}, which is no General Access zone",
+            f"computeClass spot is not offered in {OTHER_ZONE}, which is no General Access zone;"
+            f" {H100} is offered as spot in {ZONE}",
             id="spot without General Access",
         ),
         pytest.param(

@@ -161,8 +161,9 @@ class Runner:
         """Creates the Pod when the one before it is gone; after the first, until that is done."""
         in_doubt = False
         while self._may_exist and not self._interrupts:
+            await self._pause(PAUSE_S)
+            print_note(f"trying again to delete Pod {self._name}")
             await self._leave()
-            await self._pause(PAUSE_S if self._may_exist else 0.0)
         while not self._interrupts:
             self._may_exist = True
             try:
@@ -273,15 +274,9 @@ class Runner:
             if error.reason != "NotFound":
                 print_note(f"Pod {name} is not deleted: {error}")
         except ClientError as error:
-            print_note(f"Pod {name} may still be there: {error}; {self._hint()}")
+            print_note(f"Pod {name} may still be there: {error}; delete it with '{self._delete}'")
             return
         self._may_exist = False
-
-    def _hint(self) -> str:
-        """What follows on a Pod that could not be deleted: its place is needed for the next."""
-        if self._workload.restarts and self._has_run and not self._interrupts:
-            return "trying again"
-        return f"delete it with '{self._delete}'"
 
     async def _acknowledge(self) -> None:
         """Gives the preempted Node back at once, unless something else still runs on it."""
