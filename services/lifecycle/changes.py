@@ -32,6 +32,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.pods import Pod, PodClass
+from nodepool.contract.timetable import GONE_AFTER
 
 NodeChange = (
     MachineBooted
@@ -94,7 +95,7 @@ def changed(  # noqa: C901  # It lists the messages.
         case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
             return _requested(node, message)
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
-            return _preempted(node, message)
+            return _preempted(node, message, now)
         case _:
             assert_never(message)
 
@@ -125,8 +126,8 @@ def _health(
             return health.reported(before, message, now)
         case NodeActionRequested():
             return health.asked_for(before, message)
-        case CWNodeCordoned(cause=cause):
-            return replace(before, cordoned_for=cause)
+        case CWNodeCordoned(cause=cause, triage=triage):
+            return replace(before, cordoned_for=cause, cordoned_for_triage=triage)
         case CWNodeUncordoned():
             return health.uncordoned(before)
         case _:
@@ -205,7 +206,8 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
     node = replace(
         node,
         workloads=tuple(
-            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
+            Workload(pod.name, known.get(pod.name, now), _blocks(pod), _grace_s(pod))
+            for pod in working
         ),
         observed=report.cordon if report.unschedulable else 0,
         lock=lock.observed(node.lock, report),
@@ -219,6 +221,10 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
 
 def _blocks(pod: Pod) -> bool:
     return pod.interruption is PodClass.BLOCKING and not pod.terminating
+
+
+def _grace_s(pod: Pod) -> int:
+    return 0 if pod.interruption is PodClass.INTERRUPTABLE else pod.grace_s
 
 
 def _requested(
@@ -245,16 +251,19 @@ def _requested(
 def _preempted(
     node: Node,
     event: NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue,
+    now: datetime,
 ) -> Node:
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
     match event:
         case NodePreempted():
+            node = replace(node, gone_by=now + GONE_AFTER)
             # One in production was kept in the meantime; its preemption then gets a timetable.
             is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
             if not node.booting and not is_spareable:
                 return node
             return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
-        case PreemptionPending():
+        case PreemptionPending(since=since):
+            node = replace(node, gone_by=since + GONE_AFTER)
             if node.removal is RemovalReason.POOL_DELETED:
                 return node
             return replace(
@@ -268,6 +277,6 @@ def _preempted(
         case PreemptionInProgress(evicted_at=moment):
             return replace(node, evicted_at=moment)
         case PreemptionOverdue():
-            return replace(node, overdue=node.removal is not None)
+            return node
         case _:
             assert_never(event)

@@ -21,11 +21,13 @@ class Workload(NamedTuple):
 
     since: when it was observed first.
     blocks: whether a drain for a scale-down waits for it.
+    grace_s: how long a drain awaits its end, in seconds; 0 for one that is not awaited.
     """
 
     name: str
     since: datetime
     blocks: bool
+    grace_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Node:
     forced: whether no Pod may delay the drain that began last.
     evicted_at: when its drain for a preemption began; None without one.
     has_timetable: whether it is preempted by a timetable, which ends its stay whatever happens.
-    overdue: whether the time that its preemption may take is over.
+    gone_by: when the time that its preemption may take is over; None while it is not preempted.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
     has_grace: whether that time includes the grace periods of the Pods that its drain ends.
@@ -79,7 +81,7 @@ class Node:
     forced: bool = False
     evicted_at: datetime | None = None
     has_timetable: bool = False
-    overdue: bool = False
+    gone_by: datetime | None = None
     ask_after: datetime | None = None
     answer_by: datetime | None = None
     has_grace: bool = False
@@ -157,13 +159,18 @@ class Node:
         """
         return self.cordoned and self.observed == self.cordon
 
+    def is_over(self, now: datetime) -> bool:
+        """Whether it is preempted and goes now, whatever runs there."""
+        return self.removal is not None and self.gone_by is not None and self.gone_by <= now
+
     @property
     def due(self) -> datetime | None:
-        """When its machine or its lock is given up, or its time to answer begins; or never."""
+        """When its machine or its lock is given up, its time to answer begins, or it goes."""
         if self.booting:
             return self.boot_by
         lock_due = None if self.lock is None else self.lock.due
-        moments = (self.answer_by or self.ask_after, lock_due)
+        gone_by = None if self.removal is None else self.gone_by
+        moments = (self.answer_by or self.ask_after, lock_due, gone_by)
         return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -73,6 +73,7 @@ def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
     return CWNodeCordoned(
         **node_fields(template, node),
         cause=cause,
+        triage=node.health.needs_triage,
         message=f"Node {node.name} is cordoned: {cause.replace(',', ', ')}",
     )
 
@@ -121,6 +122,7 @@ def _activity(
         message=f"running: {listed(names)}" if names else "nothing runs here",
         blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
         blocking_count=len(blocking),
+        grace_s=max((workload.grace_s for workload in workloads), default=0),
     )
 
 
@@ -146,7 +148,9 @@ def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDr
     )
 
 
-def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNodeDeleted:
+def deleted(
+    template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
+) -> CWNodeDeleted:
     """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
     return CWNodeDeleted(
         **node_fields(template, node),
@@ -154,7 +158,7 @@ def deleted(template: NodeTemplate, node: Node, *, triage: bool = False) -> CWNo
         registered=not node.booting,
         triage=triage or node.health.needs_triage,
         removal=node.removal,
-        lost=len(node.workloads) if node.overdue else 0,
+        lost=lost,
         message=f"Node {node.name} is deleted",
     )
 

@@ -55,8 +55,8 @@ def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
 
 def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     match node.phase:
-        case _ if node.overdue:
-            yield deleted(template, node)
+        case _ if node.is_over(now):
+            yield deleted(template, node, lost=len(node.workloads))
         case NodePhase.BOOTING | NodePhase.REBOOTING | NodePhase.VERIFYING:
             yield deleted(template, node)
         case NodePhase.PRODUCTION:
@@ -94,8 +94,8 @@ def preempted(
     template: NodeTemplate, node: Node, event: Preemption, now: datetime
 ) -> Iterator[Says]:
     """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes."""
-    if node.restarts and node.removal is not None:
-        yield from _leaving(template, node, now)  # Nothing runs there.
+    if node.is_over(now) or (node.restarts and node.removal is not None):
+        yield from _leaving(template, node, now)  # Its time is over, or nothing runs there.
         return
     match event:
         case NodePreempted():

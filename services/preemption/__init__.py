@@ -3,6 +3,7 @@
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -27,6 +28,7 @@ Hears = (
     | CWNodeRegistrationFailed
     | CWNodeDeletionRequestSuccess
     | NodeKept
+    | CWDrainNode
     | CWNodeDeleted
 )
 Says = (

@@ -6,6 +6,7 @@ from typing import assert_never
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -17,7 +18,6 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     PreemptionFailed,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import NodeKey, node_key
@@ -28,7 +28,6 @@ from nodepool.service import Context, Failure, Reconciler, Sample, Service
 from preemption import Hears, Says
 from preemption.figures import samples
 from preemption.state import Node, State, evolve
-from preemption.timetable import Stage, stage
 
 MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
@@ -52,14 +51,16 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from map(_deleted, state.ended(key))
         case CWNodeAssigned() | CWNodeRegistrationFailed() | CWNodeDeletionRequestSuccess():
             return
+        case CWDrainNode():
+            return
         case _:
             assert_never(message)
 
 
 def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
-    """The last stage that is due for a preempted Node, unless it was said already.
+    """The drain that is due for a preempted Node; before that, what an earlier try failed to say.
 
-    Before that, what an earlier try failed to say.
+    The lifecycle service ends its stay at seven minutes, by the moment in its warning.
     """
     yield from map(_deleted, state.ended(key))
     node = state.nodes.get(key)
@@ -67,14 +68,10 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
         return
     if node.is_to_begin:
         yield _begun(node, context)
-    if node.pending_since is None:
-        return
-    if node.is_stranded:
+    elif node.is_stranded:
         yield _pending(node, context)
-        return
-    due = stage(node.pending_since, context.time)
-    if due > node.reached:
-        yield _overdue(node) if due is Stage.OVER else _in_progress(node, context)
+    elif node.is_to_be_drained(context.time):
+        yield _in_progress(node, context)
 
 
 def _preempt(
@@ -101,7 +98,7 @@ def _acknowledge(
         message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
         yield refused(command, "node", message, "NotFound")
         return
-    if node.reached is not Stage.PENDING:
+    if node.in_progress:
         yield accepted(command, "unchanged")
         return
     yield accepted(command, "done")
@@ -141,16 +138,6 @@ def _in_progress(node: Node, context: Context) -> PreemptionInProgress:
         assignment=node.assignment,
         evicted_at=context.time,
         message=f"Reason: Preemption in progress. Node {node.name} is being drained",
-    )
-
-
-def _overdue(node: Node) -> PreemptionOverdue:
-    return PreemptionOverdue(
-        **pool_fields(node.pool),
-        node=node.name,
-        zone=node.zone,
-        assignment=node.assignment,
-        message=f"Node {node.name} did not drain within {MINUTES} minutes",
     )
 
 

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 from nodepool.service import Sample
-from preemption.timetable import Stage
 
 LATE = timedelta(seconds=1)
 """A stage that comes later than this after its moment is late."""
@@ -29,7 +28,8 @@ class Punctuality:
 class Figures:
     """All preemptions since the log began.
 
-    drain, end: how punctual their drains were, and their ends where the time was over.
+    drain, end: how punctual the beginnings of their drains were, and their ends where the time was
+        over.
     lost: how many Pods ran on when the time was over.
     """
 
@@ -37,11 +37,16 @@ class Figures:
     end: Punctuality = Punctuality()
     lost: int = 0
 
-    def reached(self, stage: Stage, since: datetime, now: datetime) -> "Figures":
-        """The figures with a stage that came at `now`, of a preemption that began at `since`."""
-        if stage is Stage.IN_PROGRESS:
-            return replace(self, drain=_counted(self.drain, now - since - DRAIN_AFTER))
-        return replace(self, end=_counted(self.end, now - since - GONE_AFTER))
+    def drained(self, since: datetime, now: datetime) -> "Figures":
+        """The figures with a drain that began at `now`, of a preemption that began at `since`."""
+        return replace(self, drain=_counted(self.drain, now - since - DRAIN_AFTER))
+
+    def ended(self, since: datetime, now: datetime, lost: int) -> "Figures":
+        """The figures with the end of such a preemption; one before its time counts for nothing."""
+        delay = now - since - GONE_AFTER
+        if delay < timedelta():
+            return self
+        return replace(self, end=_counted(self.end, delay), lost=self.lost + lost)
 
 
 def _counted(before: Punctuality, delay: timedelta) -> Punctuality:

@@ -10,6 +10,7 @@ from immutables import Map
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -27,11 +28,11 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import NodeKey, PoolKey, node_key, pool_path
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
+from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
 from preemption.figures import Figures
-from preemption.timetable import Stage, next_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Node:
     pending_since: when its preemption began; None while it is not preempted.
     has_timetable: whether its preemption is announced and drains it after a while. One that boots,
         or leaves already, goes without.
-    reached: the stage of its preemption that was published last.
+    in_progress: whether its drain was announced, or is not to be.
+    drained: whether the drain that was announced has begun.
     """
 
     pool: PoolKey
@@ -58,7 +60,8 @@ class Node:
     request: int = 0
     pending_since: datetime | None = None
     has_timetable: bool = False
-    reached: Stage = Stage.PENDING
+    in_progress: bool = False
+    drained: bool = False
     requested: bool = False
 
     @property
@@ -84,17 +87,23 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When the next stage of its preemption is due; None where there is none."""
-        if self.pending_since is None:
+        """When its drain is due; None where it is not to be announced, or was already."""
+        if self.pending_since is None or self.in_progress:
             return None
-        return next_moment(self.pending_since, self.reached)
+        return self.pending_since + DRAIN_AFTER
+
+    def is_to_be_drained(self, now: datetime) -> bool:
+        """Whether its drain is due; none is announced of one whose time is over."""
+        if self.due is None or self.pending_since is None:
+            return False
+        return self.due <= now < self.pending_since + GONE_AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[NodeKey]):
     """The spot Nodes, and those that left for a preemption of which the end was not published yet.
 
-    The work queue holds each when the next stage of its preemption is due, or is tried again.
+    The work queue holds each when its drain is due, or something about it is tried again.
 
     departed: those that left, by the number of their stay.
     figures: how punctual all preemptions were.
@@ -118,7 +127,7 @@ class State(WithWork[NodeKey]):
 
 Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept | NodePreemptionRequested
 """What others say of a Node while it stays."""
-Stages = NodePreempted | PreemptionPending | PreemptionInProgress | PreemptionOverdue
+Stages = NodePreempted | PreemptionPending | PreemptionInProgress
 """The stages of a preemption."""
 
 
@@ -134,11 +143,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodePreemptionRequested():
             return _seen(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
-            return _left(state, message)
-        case NodePreempted() | PreemptionPending():
+            return _left(state, message, context)
+        case CWDrainNode():
+            return _drained(state, message, context)
+        case NodePreempted() | PreemptionPending() | PreemptionInProgress():
             return _reached(state, message, context)
-        case PreemptionInProgress() | PreemptionOverdue():
-            return _reached(state, message, context)
+        case PreemptionOverdue():
+            # Releases before this one said it; the lifecycle service knows the moment by itself.
+            return state
         case DeletedForPreemption(org=org, cluster=cluster, node=node):
             return _ended(state, node_key(org, cluster, node))
         case PreemptionFailed(node_key=key):
@@ -180,19 +192,27 @@ def _reached(state: State, event: Stages, context: Context) -> State:
     match event:
         case NodePreempted():
             # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
-            node = replace(node, pending_since=context.time, reached=Stage.IN_PROGRESS)
+            node = replace(node, pending_since=context.time, in_progress=True)
         case PreemptionPending(since=since):
-            node = replace(node, pending_since=since, has_timetable=True, reached=Stage.PENDING)
+            node = replace(node, pending_since=since, has_timetable=True, in_progress=False)
         case PreemptionInProgress():
-            node = replace(node, reached=Stage.IN_PROGRESS)
-        case PreemptionOverdue():
-            node = replace(node, reached=Stage.OVER)
+            node = replace(node, in_progress=True)
         case _:
             assert_never(event)
-    if isinstance(event, PreemptionInProgress | PreemptionOverdue) and node.pending_since:
-        figures = state.figures.reached(node.reached, node.pending_since, context.time)
-        state = replace(state, figures=figures)
     return _stored(state, event.node_key, node)
+
+
+def _drained(state: State, event: CWDrainNode, context: Context) -> State:
+    """The state after the beginning of a drain; that of a preemption counts, and counts once."""
+    node = state.node(event)
+    if node is None or node.pending_since is None or not node.has_timetable:
+        return state
+    if node.drained or not node.in_progress:
+        return state
+    nodes = state.nodes.set(node.key, replace(node, drained=True))
+    return replace(
+        state, nodes=nodes, figures=state.figures.drained(node.pending_since, context.time)
+    )
 
 
 def is_announced(node: Node, event: CWNodeDeleted) -> bool:
@@ -203,14 +223,15 @@ def is_announced(node: Node, event: CWNodeDeleted) -> bool:
     return node.has_timetable and event.removal in (RemovalReason.PREEMPTED, None)
 
 
-def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed) -> State:
+def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed, context: Context) -> State:
     """A preempted Node is known until `DeletedForPreemption`, which is said in the same step."""
     node = state.node(event)
     if node is None:
         return state
     state = replace(state, nodes=state.nodes.delete(node.key))
-    if isinstance(event, CWNodeDeleted) and event.lost:
-        state = replace(state, figures=replace(state.figures, lost=state.figures.lost + event.lost))
+    if isinstance(event, CWNodeDeleted) and node.pending_since is not None:
+        figures = state.figures.ended(node.pending_since, context.time, event.lost)
+        state = replace(state, figures=figures)
     if isinstance(event, CWNodeDeleted) and is_announced(node, event):
         state = replace(state, departed=state.departed.set(node.assignment, node))
     return _in_step(state, node.key)

@@ -318,6 +318,21 @@ def test_a_node_is_cordoned_drained_and_rebooted(nodepool: Nodepool) -> None:
     assert refused.err.startswith(f'error: node "{name}": reason: must have no commas')
 
 
+def test_a_drain_that_is_taken_back_ends(nodepool: Nodepool, up: Up) -> None:
+    selector = "compute.coreweave.com/node-pool=training"
+    node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]
+    place = f"{ZONE}/{node.removeprefix('node/')}"
+    nodepool("fleet", "run-pod", place, "blocking")
+
+    with started(up.port, "drain", node) as drain:
+        lines_until(drain, "cordoned")
+        nodepool("uncordon", node)
+        code = drain.wait(timeout=30)
+
+    nodepool("fleet", "stop-pod", place, "blocking")
+    assert code == 1
+
+
 def test_a_node_is_locked_and_unlocked(nodepool: Nodepool) -> None:
     selector = "compute.coreweave.com/node-pool=training"
     node = nodepool("get", "nodes", "-l", selector, "-o", "name").out.splitlines()[0]

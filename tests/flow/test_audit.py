@@ -230,7 +230,7 @@ WRONG: Mapping[str, tuple[Change, str]] = {
         "runs Pods that were not observed",
     ),
     "Pods still run": (
-        without("PreemptionOverdue"),
+        caused_earlier("CWNodeDeleted", seconds=1, about="spot"),
         "is deleted while Pods run on it",
     ),
     "a Node is warned twice": (
@@ -245,18 +245,14 @@ WRONG: Mapping[str, tuple[Change, str]] = {
         caused_earlier("PreemptionInProgress", seconds=1),
         "moves on early",
     ),
-    "a window ends early": (
-        caused_earlier("PreemptionOverdue", seconds=1),
-        "moves on early",
-    ),
     "a drain precedes its preemption": (
         without("PreemptionInProgress"),
         "is drained while its preemption is pending",
     ),
     "a preemption ends before it begins": (
         all_of(
+            caused_earlier("CWNodeDeleted", seconds=1, about="spot"),
             without("PreemptionInProgress"),
-            without("PreemptionOverdue"),
             without("CWDrainNode", "spot"),
         ),
         "is deleted for preemption early",

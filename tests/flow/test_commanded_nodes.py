@@ -130,3 +130,97 @@ def test_with_eviction_a_problem_during_the_verification_is_cured(world: WorldHa
 
     assert world.nodes("train") == ["n1"]
     assert world.node("n1")["status"]["phase"] == "production"
+
+
+# Restarts, and preemptions, on the way.
+
+
+@pytest.mark.parametrize("seconds", [0, 30, 60, 75, 90])
+def test_a_restart_of_every_service_changes_nothing_about_what_was_asked_for(
+    world: WorldHarness, seconds: int
+) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(3, boot_s=60, verifySeconds=30)
+    world.apply("train", 3)
+    world.pass_time(minutes=2)
+    for node in ("n1", "n3"):
+        world.run_pod(node, interruption="graceful", graceS=60)
+    world.start_recording()
+
+    world.command_node("DrainNode", "train", "n1")
+    world.command_node("RebootNode", "train", "n2")
+    world.lock("train", "n3")
+    world.pass_time(seconds=seconds)
+    for service in world.services:
+        world.restart(service.name)
+    world.pass_time(seconds=120 - seconds)
+
+    assert world.timed_events("train") == [
+        "0:00 CWNodeCordoned n1",
+        "0:00 CWDrainNode n1",
+        "0:00 CWNodeCordoned n2",
+        "0:00 CWDrainNode n2",
+        "1:30 CWNodeUncordoned n2",
+    ]
+    assert [world.node(node)["status"]["phase"] for node in ("n1", "n2", "n3")] == [
+        "cordoned",
+        "production",
+        "production",
+    ]
+    assert world.node_conditions("n1")["CWActive"] == "False NoWorkloads"
+    assert world.lock_changes("train") == ["n3 pending 42", "n3 locked 42"]
+
+
+def test_a_spot_node_that_is_verified_is_preempted_at_once(world: WorldHarness) -> None:
+    world.given_data_center(machines=0)
+    world.given_machines(1, verifySeconds=600)
+    world.apply("batch", 1, computeClass="spot")
+    world.start_recording()
+
+    world.preempt("batch", "n1")
+
+    assert world.events("batch")[:3] == [
+        "PreemptionPending n1",
+        "CWNodeDeleted n1",
+        "DeletedForPreemption n1",
+    ]
+
+
+def test_a_spot_node_that_a_command_drains_goes_by_the_timetable_of_its_preemption(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=1)
+    world.apply("batch", 1, computeClass="spot")
+    world.run_pod("n1", graceS=60)
+    world.command_node("DrainNode", "batch", "n1")
+    world.start_recording()
+
+    world.preempt("batch", "n1")
+    world.pass_time(minutes=3)
+
+    assert world.timed_events("batch")[:5] == [
+        "0:00 PreemptionPending n1",
+        "2:00 PreemptionInProgress n1",
+        "2:00 CWDrainNode n1",
+        "3:00 CWNodeDeleted n1",
+        "3:00 DeletedForPreemption n1",
+    ]
+
+
+def test_a_lock_that_is_pending_ends_once_when_its_node_is_cordoned_and_then_preempted(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=1)
+    world.apply("batch", 1, computeClass="spot")
+    world.run_pod("n1", graceS=60)
+    world.lock("batch", "n1")
+
+    world.command_node("CordonNode", "batch", "n1", reason="maintenance")
+    world.preempt("batch", "n1")
+    world.pass_time(minutes=3)
+
+    assert world.lock_changes("batch") == [
+        "n1 pending 42",
+        "n1 released 42: Node n1 is cordoned",
+    ]
+    assert "CWNodeDeleted n1" in world.events("batch")

@@ -69,7 +69,7 @@ def test_a_drain_that_could_not_be_forced_at_once_ends_after_all() -> None:
 
 
 def test_a_preempted_node_that_hangs_goes_although_its_end_failed_at_first() -> None:
-    world = given_failing("lifecycle", "PreemptionOverdue")
+    world = given_failing("lifecycle", "Wake")
     world.given_data_center()
     world.apply("cheap", 1, computeClass="spot")
     world.break_machines("n1", fault="hang")

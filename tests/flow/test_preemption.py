@@ -193,6 +193,40 @@ def test_a_step_missed_during_a_pause_is_taken_late_and_once(
     ]
 
 
+def test_a_node_leaves_in_time_although_the_preemption_service_is_away(
+    world: WorldHarness,
+) -> None:
+    given_spot_pool(world, graceS=3600)
+    world.preempt("cheap", "n1")
+    world.pass_time(minutes=3)
+
+    with world.paused("preemption"):
+        world.pass_time(minutes=5)
+
+    assert world.timed_events("cheap")[3:] == [
+        "7:00 CWNodeDeleted n1",
+        "7:00 CWNodeAssigned n1",
+        "7:00 CWNodeRegistered n1",
+        "7:00 DeletedForPreemption n1",
+    ]
+
+
+def test_no_drain_is_announced_of_a_node_that_has_left(world: WorldHarness) -> None:
+    given_spot_pool(world, graceS=3600)
+    world.preempt("cheap", "n1")
+
+    with world.paused("preemption"):
+        world.pass_time(minutes=8)
+
+    assert world.timed_events("cheap") == [
+        "0:00 PreemptionPending n1",
+        "7:00 CWNodeDeleted n1",
+        "7:00 CWNodeAssigned n1",
+        "7:00 CWNodeRegistered n1",
+        "7:00 DeletedForPreemption n1",
+    ]
+
+
 def test_scaling_to_zero_during_the_warning_does_not_shorten_it(world: WorldHarness) -> None:
     given_spot_pool(world, graceS=60)
     world.preempt("cheap", "n1")

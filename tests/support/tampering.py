@@ -84,11 +84,11 @@ def moved_before(name: str, about: str, other: str) -> Change:
     return change
 
 
-def caused_earlier(name: str, seconds: float) -> Change:
+def caused_earlier(name: str, seconds: float, about: str = "") -> Change:
     """Stores the cause of the first such message so much earlier."""
 
     def change(log: Log) -> Log:
-        cause = json.loads(log[first(log, name, "")].content)["causeposition"]
+        cause = json.loads(log[first(log, name, about)].content)["causeposition"]
         earlier = timedelta(seconds=seconds)
         return tuple(
             entry._replace(time=entry.time - earlier) if entry.position == cause else entry

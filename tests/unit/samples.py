@@ -786,6 +786,24 @@ SAMPLES: tuple[Message, ...] = (
         zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
     ),
     PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
+    CWNodeCordoned(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        cause="GPUMissing",
+        triage=True,
+        message="Node g3779b1 is cordoned: GPUMissing",
+    ),
+    NodeActivityChanged(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        active=True,
+        message="running: train-0",
+        grace_s=3_600,
+    ),
 )
 
 

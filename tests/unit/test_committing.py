@@ -9,11 +9,14 @@ import pytest
 from nodepool.contract.log import Entry
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
+from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import QUIET_S, Committing, Stale
+from nodepool.host.host import Host
 from nodepool.host.leadership import CLAIM_S, STALE_S, STANDBY_S, Leadership
 from nodepool.host.metrics import Source
 from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
+from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
@@ -40,15 +43,18 @@ class Bench:
         self.leadership.caught_up(self.now)
         self.telemetry = telemetry
         self.timers = Timers()
-        self.committing = self._committing()
+        snapshots = Snapshots(SNAPSHOT_AFTER, telemetry.log)
+        self.host = Host(SERVICE, Settings(), telemetry, snapshots, asyncio.Event(), BatchSize())
+        self.committing = self.new_session()
 
-    def _committing(self) -> Committing[State, Hears, Says]:
+    def new_session(self) -> Committing[State, Hears, Says]:
+        """What commits in a new session of the same process."""
         return Committing(
             self.replica,
             self._commit,
             self.leadership,
             Projector(None),
-            self.telemetry,
+            self.host,
             lambda: self.now,
             self.timers,
         )
@@ -93,7 +99,7 @@ class Bench:
         fresh.replica = Replica(
             SERVICE, self.replica.safe, self.replica.committed, self.replica.expected_sequence
         )
-        fresh.committing = fresh._committing()
+        fresh.committing = fresh.new_session()
         return fresh
 
     def run(self) -> int:
@@ -147,6 +153,37 @@ def test_commits_grow_from_one_input_so_that_one_that_ends_the_process_is_found(
     assert [proposal.position for proposal in bench.commits] == [
         positions[number] for number in (0, 2, 6, 14, 30, 39)
     ]
+
+
+def test_commits_are_as_large_after_a_lost_connection_as_before(bench: Bench) -> None:
+    # given a process that has made commits, and has a new session
+    for _ in range(7):
+        bench.command()
+    bench.run()
+    bench.committing = bench.new_session()
+
+    # when there are many inputs
+    last = [bench.command() for _ in range(8)][-1]
+    bench.run()
+
+    # then one commit processes them
+    assert [proposal.position for proposal in bench.commits][3:] == [last]
+
+
+def test_after_a_refusal_commits_grow_faster(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a commit that the server refuses
+    monkeypatch.setattr("nodepool.host.committing.BACK_OFF_S", 0.0)
+    bench.command()
+    bench.error = ServerRefusal(10167, "too many requests")
+    bench.run()
+
+    # when there are many inputs
+    last = [bench.command() for _ in range(72)][-1]
+    bench.run()
+
+    # then they need few commits, of which the first has one input
+    assert [len(proposal.processed) for proposal in bench.commits] == [1, 8, 64]
+    assert bench.replica.committed == last
 
 
 def test_a_commit_is_in_flight_until_its_result_is_known(bench: Bench) -> None:

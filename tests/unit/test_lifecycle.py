@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypedDict
 
 import pytest
@@ -47,8 +47,10 @@ from nodepool.contract.events import (
 from nodepool.contract.keys import machine_key, pool_key
 from nodepool.contract.messages import Message, PoolFields, pool_fields
 from nodepool.contract.model import CORDON, GPU_TAINT, NodePhase, NodePoolSpec, RemovalReason, Taint
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.pods import Pod, PodClass
 from nodepool.contract.subjects import Address
+from nodepool.contract.timetable import GONE_AFTER
 from nodepool.engine.bounds import OUTPUTS_MAX
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.step import replay, step
@@ -98,6 +100,11 @@ class Story(SingleService[State, Hears, Says]):
         self.hears(specified())
         for node in nodes:
             self.hears(assigned(node), booted(node))
+
+    def wake_at(self, moment: datetime) -> list[Says | CommandOutcome]:
+        """The outputs for a wake that is stored then."""
+        self.now = moment - self.tick
+        return self.wake()
 
     def node(self, name: str) -> Node:
         """What is folded of a Node."""
@@ -188,7 +195,7 @@ def in_progress(node: str) -> PreemptionInProgress:
     return PreemptionInProgress(**of(node), evicted_at=NOON, message="")
 
 
-def gone(node: str, removal: RemovalReason, *, triage: bool = True) -> CWNodeDeleted:
+def gone(node: str, removal: RemovalReason, *, triage: bool = True, lost: int = 0) -> CWNodeDeleted:
     """A Node left; its machine goes to triage, unless it is free."""
     return CWNodeDeleted(
         **of(node),
@@ -196,6 +203,7 @@ def gone(node: str, removal: RemovalReason, *, triage: bool = True) -> CWNodeDel
         registered=True,
         triage=triage,
         removal=removal,
+        lost=lost,
         message=f"Node {node} is deleted",
     )
 
@@ -670,7 +678,7 @@ def test_the_timetable_of_a_preemption_replaces_the_deadline_of_a_removal() -> N
     story.given_nodes("n1")
     story.hears(requested("n1"), pending("n1"), in_progress("n1"))
 
-    assert story.state.work.next() is None
+    assert story.state.work.next() == NOON + GONE_AFTER
 
 
 def test_the_deadline_of_a_removal_is_that_of_the_replica_that_published_it() -> None:
@@ -704,7 +712,7 @@ def test_a_preempted_node_is_cordoned_drained_and_deleted_by_its_timetable() -> 
     first, second, third = (
         story.hears(pending("n1")),
         story.hears(in_progress("n1")),
-        story.hears(PreemptionOverdue(**of("n1"), message="")),
+        story.wake_at(NOON + GONE_AFTER),
     )
 
     assert [short(event) for event in first] == ["NodeUpdated n1 cordoned"]
@@ -786,10 +794,70 @@ def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetabl
     story.given_nodes("n1")
     story.hears(requested("n1"), seen("n1", "train-0", cordon=1))
 
-    outputs = story.outputs(NodePreempted(**of("n1")), PreemptionOverdue(**of("n1"), message=""))
+    outputs = story.outputs(NodePreempted(**of("n1")))
+    rest = story.wake_at(NOON + GONE_AFTER)
 
-    assert outputs == []
+    assert (outputs, rest) == ([], [])
     assert story.node("n1").removal is None
+
+
+def test_a_preempted_node_goes_after_seven_minutes_whatever_runs_there_and_never_before() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0", "train-1"), pending("n1"), in_progress("n1"))
+
+    early = story.wake_at(NOON + GONE_AFTER - TICK)
+    (event,) = story.wake_at(NOON + GONE_AFTER)
+
+    assert early == []
+    assert event == gone("n1", RemovalReason.PREEMPTED, triage=False, lost=2)
+    assert story.due is None
+
+
+def test_a_node_that_leaves_already_is_gone_seven_minutes_after_its_preemption() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(requested("n1"), seen("n1", "train-0"), NodePreempted(**of("n1")))
+    moment = story.now + GONE_AFTER
+
+    early, late = story.wake_at(moment - TICK), story.wake_at(moment)
+
+    assert early == []
+    assert [short(event) for event in late] == ["CWNodeDeleted n1"]
+
+
+def test_a_node_of_a_deleted_pool_is_gone_when_its_preemption_is_over() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    story.hears(pending("n1"), in_progress("n1"))
+
+    assert [short(event) for event in story.wake_at(NOON + GONE_AFTER)] == ["CWNodeDeleted n1"]
+
+
+def test_a_drain_that_is_announced_when_the_time_is_over_is_the_end() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), pending("n1"))
+    story.now = NOON + GONE_AFTER
+
+    outputs = story.process(in_progress("n1"))
+
+    assert [short(event) for event in outputs] == ["CWNodeDeleted n1"]
+
+
+def test_what_releases_before_said_at_seven_minutes_ends_a_node_that_is_still_there() -> None:
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), pending("n1"), in_progress("n1"))
+    overdue = PreemptionOverdue(**of("n1"), message="")
+
+    early = story.process(overdue)
+    story.now = NOON + GONE_AFTER
+    outputs = story.process(overdue)
+
+    assert early == []
+    assert [short(event) for event in outputs] == ["CWNodeDeleted n1"]
 
 
 def test_a_node_that_goes_with_its_pool_needs_no_timetable() -> None:
@@ -1159,7 +1227,10 @@ def test_a_node_remembers_the_pods_that_count_as_work() -> None:
 
     after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
 
-    assert after.workloads == (Workload("train-0", NOON, True), Workload("train-1", NOON, True))
+    assert after.workloads == (
+        Workload("train-0", NOON, True, grace_s=30),
+        Workload("train-1", NOON, True, grace_s=30),
+    )
 
 
 # Failures, snapshots and replay.

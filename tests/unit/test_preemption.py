@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nodepool.contract.commands import PreemptNode
+from nodepool.contract.commands_spot import AcknowledgePreemption
 from nodepool.contract.events import (
     CommandAccepted,
     CommandRefused,
+    CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodeDeletionRequestSuccess,
@@ -22,7 +24,7 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey, node_key
-from nodepool.contract.messages import Message, PoolFields, pool_fields
+from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
@@ -30,8 +32,8 @@ from nodepool.engine.world import World
 from nodepool.service import Context
 from preemption import Hears, Says
 from preemption.decide import SERVICE
-from preemption.figures import Figures
-from preemption.state import State
+from preemption.figures import Figures, Punctuality
+from preemption.state import State, evolve
 from support.publishing import publish
 from support.single import SingleService
 
@@ -53,6 +55,11 @@ class Story(SingleService[State, Hears, Says]):
         """The outputs for one wake, so long after noon."""
         self.now = NOON + after
         return self.wake()
+
+    def at(self, after: timedelta, message: Hears) -> list[Says | CommandOutcome]:
+        """The outputs for a message that is stored so long after noon."""
+        self.now = NOON + after
+        return self.process(message)
 
 
 def a_spot_node(name: str = "g1") -> Story:
@@ -126,6 +133,7 @@ def deleted(
     assignment: int = 1,
     pool: PoolKey = CHEAP,
     removal: RemovalReason | None = None,
+    lost: int = 0,
 ) -> CWNodeDeleted:
     """A Node leaves its NodePool."""
     return CWNodeDeleted(
@@ -136,8 +144,15 @@ def deleted(
         registered=True,
         uid="u",
         removal=removal,
+        lost=lost,
         message="",
     )
+
+
+def drained(name: str = "g1", assignment: int = 1) -> CWDrainNode:
+    """The drain of a Node begins."""
+    fields = {**of_node(), "node": name, "assignment": assignment}
+    return CWDrainNode.model_validate({**fields, "force": True, "message": ""})
 
 
 def taken_back() -> NodePreemptionRequested:
@@ -164,13 +179,6 @@ PENDING = PreemptionPending(
     message="Reason: Preemption pending. Node g1 is cordoned and goes within 7 minutes",
 )
 IMMEDIATE = NodePreempted(**of_node())
-OVERDUE = PreemptionOverdue(
-    **pool_fields(CHEAP),
-    node="g1",
-    zone=ZONE,
-    assignment=1,
-    message="Node g1 did not drain within 7 minutes",
-)
 GONE = DeletedForPreemption(
     **pool_fields(CHEAP),
     node="g1",
@@ -280,12 +288,12 @@ def test_a_node_that_moved_belongs_to_its_new_nodepool() -> None:
 # The stages.
 
 
-def test_each_stage_is_said_at_its_moment_and_once() -> None:
+def test_the_drain_is_said_at_its_moment_and_once() -> None:
     story = a_preemption()
 
     outputs = [story.wakes(after) for after in (TWO - TICK, TWO, TWO, SEVEN - TICK, SEVEN, SEVEN)]
 
-    assert outputs == [[], [in_progress(TWO)], [], [], [OVERDUE], []]
+    assert outputs == [[], [in_progress(TWO)], [], [], [], []]
     assert story.due is None
 
 
@@ -297,17 +305,81 @@ def test_a_wake_before_its_moment_leaves_the_moment_as_it_was() -> None:
     assert story.due == NOON + TWO
 
 
-def test_a_wake_that_is_late_says_the_stage_that_is_due_then() -> None:
+def test_a_wake_that_is_late_says_the_drain_then_unless_the_time_is_over() -> None:
     drained = a_preemption()
     over = a_preemption()
 
-    assert drained.wakes(TWO + TICK) == [in_progress(TWO + TICK)]
-    assert drained.due == NOON + SEVEN
-    assert over.wakes(SEVEN + TWO) == [OVERDUE]
+    assert drained.wakes(SEVEN - TICK) == [in_progress(SEVEN - TICK)]
+    assert drained.due is None
+    assert over.wakes(SEVEN) == []
     assert over.due is None
 
 
-@pytest.mark.parametrize("reached", [[], [TWO], [TWO, SEVEN]])
+def test_a_node_without_a_timetable_is_not_drained_by_one() -> None:
+    story = a_spot_node()
+    story.process(requested())
+    story.process(preempt())
+
+    assert [story.wakes(after) for after in (TWO, SEVEN)] == [[], []]
+
+
+def test_what_releases_before_said_at_seven_minutes_changes_nothing() -> None:
+    story = a_preemption()
+    before = story.state
+    overdue = PreemptionOverdue(**of_node(), message="Node g1 did not drain within 7 minutes")
+
+    assert evolve(before, overdue, Context(9, NOON + SEVEN)) is before
+
+
+# How late they were.
+
+
+def test_a_stage_is_as_late_as_the_lifecycle_service_took_it() -> None:
+    # given a drain that is announced a second late, and begins two more seconds later
+    story = a_preemption()
+    story.wakes(TWO + timedelta(seconds=1))
+    story.at(TWO + timedelta(seconds=3), drained())
+
+    # when it ends half a second late, with three Pods
+    story.at(SEVEN + timedelta(seconds=0.5), deleted(lost=3))
+
+    assert story.state.figures == Figures(
+        drain=Punctuality(1, 1, 3.0), end=Punctuality(1, 0, 0.5), lost=3
+    )
+
+
+def test_what_comes_before_its_moment_is_not_late() -> None:
+    # given a drain that was asked for, and is said again because its NodePool is deleted
+    story = a_preemption()
+    story.process(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
+    story.at(timedelta(seconds=1), drained())
+    story.at(SEVEN, drained())
+
+    # when the Node leaves before its time is over
+    story.at(SEVEN - TICK, deleted())
+
+    assert story.state.figures == Figures(drain=Punctuality(1, 0, 0.0))
+
+
+def test_a_drain_that_is_none_of_a_preemption_does_not_count() -> None:
+    # given a spot Node that is drained as a problem asks for, then preempted and deleted early
+    story = a_spot_node()
+    story.process(drained())
+    story.process(preempt())
+    story.at(timedelta(seconds=1), drained())
+    story.at(TWO, deleted())
+
+    # when another one is drained without a timetable
+    story.process(registered("g2", 2))
+    story.process(drained("g2", 2))
+
+    assert story.state.figures == Figures()
+
+
+# Many at once.
+
+
+@pytest.mark.parametrize("reached", [[], [TWO]])
 def test_a_preemption_ends_when_its_node_is_gone(reached: list[timedelta]) -> None:
     story = a_preemption()
     for after in reached:
@@ -339,7 +411,7 @@ def test_a_wake_takes_many_nodes_and_the_next_one_the_others() -> None:
     outputs = [story.wakes(TWO) for _ in range(3)]
 
     assert [len(messages) for messages in outputs] == [400, 350, 0]
-    assert story.due == NOON + SEVEN
+    assert story.due is None
 
 
 def test_750_preemptions_at_once_are_all_on_time() -> None:
@@ -352,25 +424,24 @@ def test_750_preemptions_at_once_are_all_on_time() -> None:
     world.pass_time(timedelta(minutes=8))
 
     assert len(world.messages(PreemptionPending)) == 750
-    for kind, after in ((PreemptionInProgress, TWO), (PreemptionOverdue, SEVEN)):
-        late = delays(world, kind, after)
-        assert len(late) == 750
-        assert min(late) >= timedelta(0)
-        assert max(late) <= timedelta(seconds=1)
+    late = delays(world)
+    assert len(late) == 750
+    assert min(late) >= timedelta(0)
+    assert max(late) <= timedelta(seconds=1)
     assert world.replay_differs() == []
 
 
-def delays(world: World, kind: type[Message], after: timedelta) -> list[timedelta]:
-    """How late each event of a kind is, which is due so long after the warning of its Node."""
+def delays(world: World) -> list[timedelta]:
+    """How late each drain is announced, which is due two minutes after the warning of its Node."""
     since = {
         warning.node: warning.since
         for warning in world.messages(PreemptionPending)
         if isinstance(warning, PreemptionPending)
     }
     return [
-        envelope.time - since[envelope.data.node] - after
-        for envelope in world.envelopes(kind)
-        if isinstance(envelope.data, PreemptionInProgress | PreemptionOverdue) and envelope.time
+        envelope.time - since[envelope.data.node] - TWO
+        for envelope in world.envelopes(PreemptionInProgress)
+        if isinstance(envelope.data, PreemptionInProgress) and envelope.time
     ]
 
 
@@ -400,16 +471,6 @@ def test_a_node_that_leaves_already_goes_without_a_timetable() -> None:
     assert outputs == [accepted("done"), IMMEDIATE]
     assert again == [accepted("unchanged")]
     assert gone == []
-
-
-def test_a_node_without_a_timetable_is_gone_after_seven_minutes_all_the_same() -> None:
-    story = a_spot_node()
-    story.process(requested())
-    story.process(preempt())
-
-    outputs = [story.wakes(after) for after in (TWO, SEVEN - TICK, SEVEN)]
-
-    assert outputs == [[], [], [OVERDUE]]
 
 
 def test_a_node_that_joins_just_when_it_is_preempted_has_its_whole_timetable() -> None:

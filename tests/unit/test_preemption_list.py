@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from nodepool.cli.preemption_table import after, lateness, preemption_document
 from nodepool.client.preemptions import PREEMPTIONS_MAX, Preemption, Preemptions
 from nodepool.contract.events import (
+    CWDrainNode,
     CWNodeDeleted,
     NodePreempted,
     NodePreemptionRequested,
-    PreemptionInProgress,
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
@@ -51,7 +51,7 @@ def test_the_stages_of_a_preemption_are_put_together() -> None:
 
     reading.read(sample(NodePreemptionRequested, cause="Reclaimed", beneficiary=""), 0)
     reading.read(sample(PreemptionPending, since=at(0)), 0.01)
-    reading.read(sample(PreemptionInProgress), 120.05)
+    reading.read(sample(CWDrainNode), 120.05)
     reading.read(sample(CWNodeDeleted, lost=2), 420.5)
 
     (found,) = reading.all()
@@ -67,7 +67,8 @@ def test_a_node_that_left_early_was_not_late() -> None:
     reading = Reading()
 
     reading.read(sample(PreemptionPending, since=at(0)), 0)
-    reading.read(sample(PreemptionInProgress), 60)
+    reading.read(sample(CWDrainNode), 60)
+    reading.read(sample(CWDrainNode), 121)
     reading.read(sample(CWNodeDeleted), 90)
 
     (found,) = reading.all()

@@ -7,10 +7,10 @@ from typing import Final
 
 from nodepool.contract.decode import decode
 from nodepool.contract.events import (
+    CWDrainNode,
     CWNodeDeleted,
     NodePreempted,
     NodePreemptionRequested,
-    PreemptionInProgress,
     PreemptionPending,
 )
 from nodepool.contract.log import Entry
@@ -26,7 +26,7 @@ Kind = (
     type[NodePreemptionRequested]
     | type[PreemptionPending]
     | type[NodePreempted]
-    | type[PreemptionInProgress]
+    | type[CWDrainNode]
     | type[CWNodeDeleted]
 )
 KINDS: Final[dict[str, Kind]] = {
@@ -35,7 +35,7 @@ KINDS: Final[dict[str, Kind]] = {
         NodePreemptionRequested,
         PreemptionPending,
         NodePreempted,
-        PreemptionInProgress,
+        CWDrainNode,
         CWNodeDeleted,
     )
 }
@@ -114,9 +114,9 @@ class Preemptions:
             case NodePreempted():
                 begun = Preemption(event.node, event.pool, entry.position, entry.time)
                 self._begin(event, replace(begun, has_timetable=False))
-            case PreemptionInProgress():
+            case CWDrainNode():
                 known = self._known.get((event.node, event.assignment))
-                if known is not None:
+                if known is not None and known.drained is None:
                     self._known[event.node, event.assignment] = replace(known, drained=entry.time)
             case CWNodeDeleted(lost=lost):
                 self._requests.pop((event.node, event.assignment), None)

@@ -6,10 +6,10 @@ from typing import Generic
 
 from nodepool.contract.events import Wake
 from nodepool.engine.proposal import Processed, Proposal
-from nodepool.engine.replica import INPUTS_MAX, Replica
+from nodepool.engine.replica import Replica
+from nodepool.host.host import Host
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
-from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import I, O, S
@@ -38,7 +38,7 @@ class Committing(Generic[S, I, O]):
         commit: Commit[S, I],
         leadership: Leadership,
         projector: Projector[S, I],
-        telemetry: Telemetry,
+        host: Host[S, I, O],
         clock: Callable[[], float],
         timers: Timers,
     ) -> None:
@@ -46,14 +46,14 @@ class Committing(Generic[S, I, O]):
         self._commit = commit
         self._leadership = leadership
         self._projector = projector
-        self._telemetry = telemetry
+        self._telemetry = host.telemetry
         self._clock = clock
         self._timers = timers
+        self._size = host.size
         self._quiet_since = 0.0
         self._processed = 0
         self._in_flight = False
         self._fault = ""
-        self._inputs_max = 1
 
     @property
     def fault(self) -> str:
@@ -115,14 +115,12 @@ class Committing(Generic[S, I, O]):
 
     async def _commit_batch(self, *, even_if_quiet: bool) -> bool:
         """Processes a batch of open inputs; False where it has to be tried again later."""
-        was_quiet, most = self._replica.quiet, self._inputs_max
-        # An input that ends the process is the next one after some starts, where a person finds it:
-        # at first a commit has one input, and later twice as many as the one before it.
+        was_quiet, most = self._replica.quiet, self._size.most
         even_if_quiet = even_if_quiet or self._replica.open > most
         proposal = self._replica.propose(even_if_quiet=even_if_quiet, most=most)
         if proposal is None:
             return False
-        self._inputs_max = min(2 * most, INPUTS_MAX)
+        self._size.grow()
         if proposal.worth_storing:
             return await self._store(self._telemetry.traced(proposal))
         if not was_quiet:
@@ -175,8 +173,7 @@ class Committing(Generic[S, I, O]):
     async def _after_refusal(self, refusal: ServerRefusal) -> None:
         self._fault = f"a commit is refused: {refusal}"
         self._replica.in_doubt()
-        # A commit of one input finds room first, where the server has little for the moment.
-        self._inputs_max = 1
+        self._size.refused()
         self._telemetry.log.error("commit failed", cause=str(refusal))
         await asyncio.sleep(BACK_OFF_S)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
 from nodepool.contract.log import LogId
+from nodepool.host.batch_size import BatchSize
 from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
@@ -18,6 +19,7 @@ class Host(Generic[S, I, O]):
     """What outlives a connection.
 
     ready: set while a session has caught up with the log.
+    size: how many inputs a commit may have.
     """
 
     service: Service[S, I, O]
@@ -25,6 +27,7 @@ class Host(Generic[S, I, O]):
     telemetry: Telemetry
     snapshots: Snapshots
     ready: asyncio.Event
+    size: BatchSize
 
 
 class Start(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from nats.errors import Error as NatsError
 
 from nodepool.engine.replica import Replica
+from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import BACK_OFF_S, Stale
 from nodepool.host.host import Host
 from nodepool.host.metrics import Progress, Source
@@ -63,7 +64,7 @@ class Runtime(Generic[S, I, O]):
         self._fault = "starting"
         self._ended = ""
         snapshots = Snapshots(snapshot_after, self.telemetry.log)
-        self._host = Host(service, settings, self.telemetry, snapshots, self.ready)
+        self._host = Host(service, settings, self.telemetry, snapshots, self.ready, BatchSize())
         self._session: Session[S, I, O] | None = None
 
     @property

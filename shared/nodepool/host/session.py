@@ -101,7 +101,7 @@ class Session(Generic[S, I, O]):
             Committer(connection).commit,
             self._leadership,
             self._projector,
-            host.telemetry,
+            host,
             self._clock,
             timers,
         )

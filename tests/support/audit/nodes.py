@@ -13,7 +13,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, RemovalReason
-from support.audit import health
+from support.audit import health, preemption
 from support.audit.facts import TRIAGE, Facts, Origin, Stay, Violation
 
 BOOT_MAX = timedelta(minutes=30)
@@ -57,13 +57,13 @@ def check(  # noqa: C901  # It lists the messages.
         case CWNodeDeleted(triage=True):
             stay = facts.current_stay(message)
             if stay.has_problem(origin.cause) and not _is_silent(facts, stay, origin):
-                _check_deletion(stay, origin, registered=message.registered)
+                _check_deletion(facts, stay, origin, registered=message.registered)
             else:
                 _check_silence(facts, stay, origin)
             _leave(facts, stay, origin, holder=TRIAGE)
         case CWNodeDeleted():
             stay = facts.current_stay(message)
-            _check_deletion(stay, origin, registered=message.registered)
+            _check_deletion(facts, stay, origin, registered=message.registered)
             _leave(facts, stay, origin, holder="")
 
 
@@ -113,7 +113,8 @@ def _is_silent(facts: Facts, stay: Stay, origin: Origin) -> bool:
     return stay.asked is not None and facts.times[origin.cause] - stay.asked >= ANSWER_MAX
 
 
-def _check_deletion(stay: Stay, origin: Origin, *, registered: bool) -> None:
+def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: bool) -> None:
+    stay.overdue = stay.overdue or preemption.is_over(facts, stay, origin)
     if not stay.is_leaving(origin.cause):
         raise Violation(f"{stay.machine} is deleted without a request to remove it")
     if registered is (stay.phase == NodePhase.BOOTING):

@@ -5,7 +5,6 @@ from datetime import timedelta
 from nodepool.contract.events import (
     NodePreempted,
     PreemptionInProgress,
-    PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.messages import Message
@@ -31,10 +30,6 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             if origin.cause not in facts.acknowledgements:
                 _check_time(facts, stay, origin, WARNING)
             stay.in_progress = True
-        case PreemptionOverdue():
-            stay = facts.stay(message)
-            _check_time(facts, stay, origin, WINDOW)
-            stay.overdue = True
 
 
 def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
@@ -46,6 +41,15 @@ def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
 
 
 def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:
-    begun = stay.warned or stay.preempted
-    if begun is None or facts.times[origin.cause] - begun[1] < after:
+    if not _has_come(facts, stay, origin, after):
         raise Violation(f"the preemption of {stay.machine} moves on early")
+
+
+def _has_come(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> bool:
+    begun = stay.warned or stay.preempted
+    return begun is not None and facts.times[origin.cause] - begun[1] >= after
+
+
+def is_over(facts: Facts, stay: Stay, origin: Origin) -> bool:
+    """Whether the Node is preempted and goes now, whatever runs there."""
+    return _has_come(facts, stay, origin, WINDOW)

@@ -1,17 +1,17 @@
 """`nodepool cordon`, `uncordon`, `drain` and `reboot`: what is asked for a Node."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.documents import Document, condition, field, labels
+from nodepool.cli.errors import CliError
 from nodepool.cli.names import NODE
 from nodepool.cli.node_verbs import (
     changed,
     in_turn,
-    node_document,
     nodes_argument,
     parse_nodes,
     pool_of,
@@ -22,10 +22,11 @@ from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
-    from nodepool.client import Client, ReadingClient
+    from nodepool.client import Client
     from nodepool.contract.messages import Command as Message
 
 RESTARTING = ("rebooting", "verifying")
+CORDONED = ("cordoned", "draining")
 Commands = Callable[["Client", str, str], "Message"]
 """Makes the command about a Node, from its NodePool and its name."""
 
@@ -121,32 +122,43 @@ async def _drain_each(
     """Sends the command about each Node and waits for its end; returns the exit code."""
 
     async def drained(name: str) -> str:
-        document = await node_document(client, name)
-        pool = labels(document).get(POOL_LABEL, "")
-        outcome = await client.send(command(client, pool, name))
-        print_text(f"{NODE.full}/{name} {changed(outcome, 'cordoned')}")
-        await _drained(client, name, _reboots(document), timeout_s)
+        # Followed from before the command, so that no change that it leads to is missed.
+        async with aclosing(client.follow("nodes", name)) as changes:
+            document = await anext(changes)
+            if document is None:
+                raise CliError(f"not found in {client.org}/{client.cluster}")
+            pool = labels(document).get(POOL_LABEL, "")
+            outcome = await client.send(command(client, pool, name))
+            print_text(f"{NODE.full}/{name} {changed(outcome, 'cordoned')}")
+            await _drained(document, changes, timeout_s)
         return "drained"
 
     return await in_turn(names, drained)
 
 
 async def _drained(
-    client: "ReadingClient", name: str, reboots: int, timeout_s: float | None
+    first: Document, changes: AsyncIterator[Document | None], timeout_s: float | None
 ) -> None:
-    """Waits until nothing runs on a Node, or it is rebooted or gone."""
+    """Waits until nothing runs on a Node, or it is rebooted or gone.
+
+    Raises `CliError` where the cordon ends before that: the drain was taken back.
+    """
     import asyncio
 
     from nodepool.client.errors import TimedOut
 
-    work = ""
+    document: Document | None = first
+    reboots, was_cordoned = _reboots(first), False
     try:
-        async with asyncio.timeout(timeout_s), aclosing(client.follow("nodes", name)) as all:
-            async for document in all:
-                if document is None or _is_drained(document, reboots):
-                    return
-                work = condition(document, "CWActive", "message")
+        async with asyncio.timeout(timeout_s):
+            while document is not None and not _is_drained(document, reboots):
+                phase = field(document, "status", "phase")
+                if was_cordoned and phase == "production":
+                    raise CliError("the drain was taken back: it is no longer cordoned")
+                was_cordoned = was_cordoned or phase in CORDONED
+                document = await anext(changes)
     except TimeoutError:
+        work = condition(document or first, "CWActive", "message")
         raise TimedOut(f"timed out waiting for the drain: {work}") from None
 
 

@@ -44,7 +44,11 @@ class PreemptionInProgress(OfNode, KubernetesEvent):
 
 
 class PreemptionOverdue(Event, OfNode):
-    """The window of a Node is over, at minute 7: it is deleted now, drained or not."""
+    """The window of a Node is over, at minute 7: it is deleted now, drained or not.
+
+    Earlier releases said it. The lifecycle service now has the moment from the warning, and deletes
+    the Node by itself; an old log is read as it was.
+    """
 
     speaker: ClassVar[str] = "preemption"
 

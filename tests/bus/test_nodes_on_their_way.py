@@ -1,0 +1,100 @@
+"""Nodes that are drained, rebooted and locked while the server and the services are killed."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from bus.harness import connected, read_all
+from nodepool.client import Client
+from nodepool.contract.commands import DrainNode, RebootNode
+from nodepool.contract.commands_slurm import LockNode
+from nodepool.contract.model import LOCK
+from nodepool.contract.pods import Pod, PodClass
+from support.audit.auditor import violations
+from support.constants import H100, ZONE
+from support.processes import ControlPlane
+
+API = "compute.coreweave.com/v1alpha1"
+GRACE_S = 3
+"""How long the Pods take to end, and a machine to boot: as long as something is on its way."""
+Document = Mapping[str, object]
+
+
+def status(node: Document) -> Mapping[str, object]:
+    """What a Node does."""
+    return cast("Mapping[str, object]", node["status"])
+
+
+def lock_of(node: Document) -> object:
+    """The lock that a Node shows."""
+    metadata = cast("Mapping[str, Mapping[str, object]]", node["metadata"])
+    return metadata["annotations"].get(LOCK)
+
+
+def is_idle(node: Document) -> bool:
+    """Whether no work runs on a Node."""
+    conditions = cast("Sequence[Mapping[str, object]]", status(node)["conditions"])
+    return any(each["type"] == "CWActive" and each["status"] == "False" for each in conditions)
+
+
+async def shown(client: Client, node: str, holds: Callable[[Document], bool]) -> None:
+    """Returns once a Node is as it should be."""
+    async with asyncio.timeout(60), aclosing(client.follow("nodes", node)) as changes:
+        async for document in changes:
+            if document is not None and holds(document):
+                return
+
+
+async def begun(client: Client) -> list[str]:
+    """A Node that is drained, one that reboots, and one with a lock that waits; their names."""
+    await client.register_cluster("prod", ZONE)
+    await client.set_quota(ZONE, H100, 3)
+    await client.add_machines(ZONE, H100, 3, boot_seconds=GRACE_S)
+    spec = {"instanceType": H100, "targetNodes": 3}
+    manifest = {"apiVersion": API, "kind": "NodePool", "metadata": {"name": "p"}, "spec": spec}
+    await client.apply(manifest)
+    await client.wait("p", "AtTarget", timeout_s=60)
+    drained, rebooted, locked = sorted(each.key for each in await client.list("nodes"))
+    pod = Pod(name="job", interruption=PodClass.GRACEFUL, grace_s=GRACE_S)
+    for node in (drained, locked):
+        await client.run_pod(ZONE, node, pod)
+    fields = client.fields_of("p")
+    await client.send(DrainNode(**fields, node=drained))
+    await client.send(RebootNode(**fields, node=rebooted))
+    await client.send(LockNode(**fields, node=locked, job="42"))
+    return [drained, rebooted, locked]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("away", [0, 2 * GRACE_S], ids=["before it is over", "when it is over"])
+def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
+    tmp_path: Path, away: int
+) -> None:
+    async def story(plane: ControlPlane) -> None:
+        async with Client(plane.server.url, org="acme", cluster="prod", timeout_s=30) as client:
+            # given Nodes on their way
+            drained, rebooted, locked = await begun(client)
+
+            # when the server is killed, and is back after a while, and all services are killed
+            await asyncio.to_thread(plane.server.kill)
+            await asyncio.sleep(away)
+            await asyncio.to_thread(plane.server.start)
+            for name in plane.names:
+                plane.kill(name)
+
+            # then each Node gets where it was to get
+            await shown(client, drained, is_idle)
+            await shown(client, rebooted, lambda node: status(node).get("reboots") == 1)
+            await shown(client, rebooted, lambda node: status(node)["phase"] == "production")
+            await shown(client, locked, lambda node: lock_of(node) == "locked")
+            await shown(client, drained, lambda node: status(node)["phase"] == "cordoned")
+        async with connected(plane.server.url) as connection:
+            assert violations(await read_all(connection)) == []
+
+    with ControlPlane(tmp_path) as plane:
+        asyncio.run(story(plane))
+        assert plane.errors() == ""
