@@ -782,10 +782,6 @@ SAMPLES: tuple[Message, ...] = (
         preempted=2,
     ),
     MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
-    MachineUpdateFailed(
-        zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
-    ),
-    PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
     CWNodeCordoned(
         **OF,
         zone=ZONE,
@@ -804,6 +800,10 @@ SAMPLES: tuple[Message, ...] = (
         message="running: train-0",
         grace_s=3_600,
     ),
+    MachineUpdateFailed(
+        zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
+    ),
+    PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
 )
 
 
