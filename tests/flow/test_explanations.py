@@ -89,6 +89,23 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
     assert titles(explained(harness, "train")) == []
 
 
+def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) -> None:
+    # given a NodePool for which one spot Node leaves, and one for which that is not enough
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("train", 1)
+    enough = explained(world, "train")
+    world.apply("more", 2)
+
+    assert enough.causes[0].helps == (
+        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
+    )
+    assert explained(world, "more").causes[0].helps == (
+        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
+        "add 1 machine of the type to the zone",
+    )
+
+
 def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:
     world.given_cluster()
     world.given_machines(2)

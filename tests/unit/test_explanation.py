@@ -121,7 +121,7 @@ def test_a_limit_below_what_is_in_use_leaves_the_nodepool_what_it_has() -> None:
 def test_without_the_quota_itself_there_is_still_a_change_that_helps() -> None:
     cause = first(pool(9, check("Quota", "Over")))
 
-    assert cause.helps == ("raise the quota, or lower targetNodes",)
+    assert cause.helps == ("raise the quota, or lower the target",)
 
 
 def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:

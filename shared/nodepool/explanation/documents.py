@@ -82,6 +82,7 @@ def _own(pool: object) -> Facts:
         position=_position(pool),
         autoscaled=_text(pool, "status", "autoscaled", "message"),
         autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),
+        spot_awaited=_number(pool, "status", "awaitedSpotNodes"),
     )
 
 

@@ -120,6 +120,7 @@ class Facts:
     position: where in the log it changed last.
     autoscaled: why the autoscaler has set its target; empty where a command did.
     autoscaled_position: where in the log it did.
+    spot_awaited: how many spot Nodes are being preempted for it.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Facts:
     position: int = 0
     autoscaled: str = ""
     autoscaled_position: int = 0
+    spot_awaited: int = 0
 
     @property
     def held(self) -> int:
