@@ -1,6 +1,7 @@
 """How a message changes a NodePool, or one of its Nodes."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import assert_never
 
 from allocator.members import Member, Members, Racks
@@ -32,6 +33,7 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
+from nodepool.contract.timetable import GONE_AFTER
 
 Announced = (
     GrantAcknowledged
@@ -124,10 +126,13 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
     match event:
         case CWNodeRegistered():
             return replace(member, registered=True)
-        case NodeActivityChanged(active=active, blocking_count=blocking):
-            return replace(member, active=active, blocked=blocking > 0)
-        case CWNodeCordoned() | CWNodeUncordoned():
-            return replace(member, cordoned=isinstance(event, CWNodeCordoned))
+        case NodeActivityChanged(active=active, blocking_count=blocking, grace_s=grace_s):
+            lingers = timedelta(seconds=grace_s) > GONE_AFTER
+            return replace(member, active=active, blocked=blocking > 0, lingers=lingers)
+        case CWNodeCordoned(triage=triage):
+            return replace(member, cordoned=True, triage=triage)
+        case CWNodeUncordoned():
+            return replace(member, cordoned=False, triage=False)
         case NodeKept(request=request):
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():

@@ -84,11 +84,12 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
 
 
 def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
-    """The offering to serve after a capacity check, else the NodePool that may have to shrink."""
+    """The offering to serve after a new capacity check, else a NodePool that may have to shrink."""
     match message:
         case CapacityChecked(key=key):
             pool = state.pools.get(key)
-            return pool.offering if pool is not None and pool.shortfall else None
+            is_new = pool is not None and pool.check is not None and not pool.check.is_renewed
+            return pool.offering if pool is not None and is_new and pool.shortfall else None
         case ReclaimCapacity() | ReturnCapacity():
             zone, kind = message.zone, message.instance_type
             return offering_key(zone, kind) if offered(kind, zone) else None

@@ -2,14 +2,21 @@
 
 A NodePool of class `spot` may lose its Nodes where the capacity is needed elsewhere; see
 https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Just as many go as are needed
-beside the machines that are free, and those that come back anyway.
+beside the machines that are free, and those that come back anyway, as soon as theirs would.
+
+NodePools with a node affinity are counted first to be given what comes back: it may fit others,
+too, and those have the choice. Where it comes in another order, another Node gives way then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from heapq import nsmallest
+from itertools import islice
 from typing import NamedTuple
 
 from allocator.members import Member
 from allocator.pool import Pool, Stage
+from allocator.shrink import leaving_next
 from allocator.state import State
 from nodepool.contract.affinity import Affinity
 from nodepool.contract.events import NodePreemptionRequested
@@ -34,46 +41,37 @@ class Victim(NamedTuple):
         return machine_key(self.pool.zone, self.node)
 
 
-def victims(state: State, offering: OfferingKey) -> list[Victim]:
-    """The spot Nodes of an offering that may have to go, in the order in which they do.
+class Need(NamedTuple):
+    """So many machines that are needed.
 
-    First those that leave already and wait for a Pod to end; then those of the NodePool with the
-    lowest priority; of equals an idle one before an active one, the newest, and by name.
+    beneficiary: the NodePool that needs them; None for an operator.
+    affinity: which machines will do; None for any.
     """
-    pools = (state.pools[key] for key in state.supply(offering).spot)
-    found = (
-        Victim(pool, node, member)
-        for pool in pools
-        if pool.stage is Stage.ACTIVE
-        for node, member in pool.members
-        if member.removal is None or (member.removal is RemovalReason.SCALE_DOWN and member.blocked)
-    )
-    return sorted(found, key=_order)
 
+    machines: int
+    beneficiary: PoolKey | None = None
+    affinity: Affinity | None = None
 
-def _order(victim: Victim) -> tuple[bool, int, bool, int, str]:
-    member = victim.member
-    stays = member.removal is None
-    return stays, victim.pool.spec.priority, member.active, -member.assignment, victim.node
+    def without(self, machines: int) -> "Need":
+        """What is needed beside so many of them."""
+        return self._replace(machines=self.machines - machines)
 
 
 def preempted(state: State, offering: OfferingKey) -> Iterator[NodePreemptionRequested]:
     """The spot Nodes that an operator needs, then those that NodePools need that are short."""
     if not is_short(state, offering):
         return
-    spot = victims(state, offering)
-    line = _Line([*_coming(state, offering), *(_machine(state, each.machine) for each in spot)])
-    first = line.left - len(spot)
-    for place in line.take(None, state.outstanding(offering)):
-        if place >= first:
-            yield _requested(spot[place - first], None)
-    for key in state.waiting.get(offering, Ranking()):
-        pool = state.pools[key]
-        if not line.has_from(first) or pool.is_spot:
-            return
-        for place in line.take(pool.spec.affinity, pool.shortfall):
-            if place >= first:
-                yield _requested(spot[place - first], key)
+    needs = lacking(state, offering)
+    if not needs:
+        return
+    found: Iterable[Victim] = victims(state, offering)
+    if all(need.affinity is None for need in needs):
+        found = nsmallest(sum(need.machines for need in needs), found, _order)
+    spot = sorted(found, key=_order)
+    line = _Line([state.inventory.machines[each.machine] for each in spot])
+    for need in needs:
+        for place in line.take(need.affinity, need.machines):
+            yield _requested(spot[place], need.beneficiary)
 
 
 def is_short(state: State, offering: OfferingKey) -> bool:
@@ -85,22 +83,88 @@ def is_short(state: State, offering: OfferingKey) -> bool:
     return waits or state.outstanding(offering) > 0
 
 
-def _coming(state: State, offering: OfferingKey) -> Iterator[Machine]:
-    """The machines that are free, in their order, then those that come back for certain."""
-    for key in state.inventory.free.get(offering, ()):
-        yield _machine(state, key)
-    supply = state.supply(offering)
-    returning = set(supply.returning)
-    for pool in (state.pools[key] for key in supply.spot):
+def lacking(state: State, offering: OfferingKey) -> list[Need]:
+    """What is needed beside the machines that come anyway, in the order in which it is served.
+
+    For a NodePool that is being checked nothing is needed yet; what comes is kept for it.
+    """
+    needs = list(_needs(state, offering))
+    if all(need.affinity is None for need in needs):
+        left = coming_count(state, offering)
+        for number, need in enumerate(needs):
+            needs[number] = need.without(min(left, need.machines))
+            left = max(0, left - need.machines)
+    else:
+        line = _Line([state.inventory.machines[key] for key in coming(state, offering)])
+        for number in sorted(range(len(needs)), key=lambda number: needs[number].affinity is None):
+            need = needs[number]
+            needs[number] = need.without(len(line.take(need.affinity, need.machines)))
+    return [need for need in needs if need.machines and _is_checked(state, need)]
+
+
+def _needs(state: State, offering: OfferingKey) -> Iterator[Need]:
+    yield Need(state.outstanding(offering))
+    for key in state.waiting.get(offering, Ranking()):
+        pool = state.pools[key]
+        if pool.is_spot:
+            return
+        yield Need(pool.claim, key, pool.spec.affinity)
+
+
+def _is_checked(state: State, need: Need) -> bool:
+    return need.beneficiary is None or state.pools[need.beneficiary].goal is not None
+
+
+def coming(state: State, offering: OfferingKey) -> Iterator[MachineKey]:
+    """The machines that are free, or given back by an operator, then those that come for certain.
+
+    These are of Nodes that leave, and of those that are still to be asked to.
+    """
+    yield from state.inventory.free.get(offering, ())
+    yield from islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering))
+    yield from sorted((*state.supply(offering).returning, *_leaving_next(state, offering)))
+
+
+def coming_count(state: State, offering: OfferingKey) -> int:
+    """How many machines come anyway; the number of `coming`, counted without naming them."""
+    back = len(state.supply(offering).returning) + len(_leaving_next(state, offering))
+    return state.inventory.count(offering) + state.returned(offering) + back
+
+
+def victims(state: State, offering: OfferingKey) -> Iterator[Victim]:
+    """The spot Nodes of an offering that may have to go, in any order."""
+    leave = _leaving_next(state, offering)
+    for key in state.supply(offering).spot:
+        pool = state.pools[key]
         if pool.stage is not Stage.ACTIVE:
-            # Of so many Nodes, the deletion may not be requested all in one step.
-            returning.update(machine_key(pool.zone, node) for node, _ in pool.members)
-    for key in sorted(returning):
-        yield _machine(state, key)
+            continue
+        for node, member in pool.members:
+            if member.may_give_way and not (leave and machine_key(pool.zone, node) in leave):
+                yield Victim(pool, node, member)
 
 
-def _machine(state: State, key: MachineKey) -> Machine:
-    return state.inventory.machines[key]
+def _leaving_next(state: State, offering: OfferingKey) -> frozenset[MachineKey]:
+    """The machines of Nodes that are still to be asked to leave, and that come back then."""
+    supply = state.supply(offering)
+    keys: set[MachineKey] = set()
+    for pool in (state.pools[key] for key in supply.shrinking):
+        deleting = pool.stage is not Stage.ACTIVE
+        removal = RemovalReason.POOL_DELETED if deleting else RemovalReason.SCALE_DOWN
+        for node in leaving_next(pool):
+            if replace(pool.members[node], removal=removal).returns:
+                keys.add(machine_key(pool.zone, node))
+    return frozenset(keys.difference(supply.returning))
+
+
+def _order(victim: Victim) -> tuple[bool, int, bool, int, str]:
+    """The place of a Node among those that may have to go.
+
+    First those that leave already and wait for a Pod to end; then those of the NodePool with the
+    lowest priority; of equals an idle one before an active one, the newest, and by name.
+    """
+    member = victim.member
+    stays = member.removal is None
+    return stays, victim.pool.spec.priority, member.active, -member.assignment, victim.node
 
 
 def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionRequested:
@@ -117,32 +181,42 @@ def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionReq
 
 
 class _Line:
-    """Machines in an order, of which each is taken once; a place is a number from 0."""
+    """Machines in an order, of which each is taken once; a place is a number from 0.
+
+    What is taken without an affinity is taken from the front, and costs what is taken.
+    """
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._machines = machines
-        self._bits = (1 << len(machines)) - 1
         self._index = LabelIndex(len(machines), self._values)
         self._labels: list[dict[str, str]] = []
-
-    @property
-    def left(self) -> int:
-        """How many are not taken."""
-        return self._bits.bit_count()
-
-    def has_from(self, place: int) -> bool:
-        """Whether any at this place or a later one is not taken."""
-        return self._bits >> place > 0
+        self._front = 0
+        self._picked: set[int] = set()
+        self._gone = 0  # The bits of those that were picked behind the front.
 
     def take(self, affinity: Affinity | None, count: int) -> list[int]:
         """The places of at most so many that satisfy an affinity, which are taken then."""
-        fitting = self._bits if affinity is None else self._index.accepted(affinity) & self._bits
+        return self._first(count) if affinity is None else self._fitting(affinity, count)
+
+    def _first(self, count: int) -> list[int]:
         taken: list[int] = []
-        while fitting and len(taken) < count:
-            first = fitting & -fitting
-            taken.append(first.bit_length() - 1)
-            self._bits ^= first
-            fitting ^= first
+        while self._front < len(self._machines) and len(taken) < count:
+            if self._front not in self._picked:
+                taken.append(self._front)
+            self._front += 1
+        return taken
+
+    def _fitting(self, affinity: Affinity, count: int) -> list[int]:
+        fitting = self._index.accepted(affinity) & ~self._gone
+        marks = f"{fitting >> self._front:b}"[::-1]
+        taken: list[int] = []
+        place = marks.find("1")
+        while place >= 0 and len(taken) < count:
+            taken.append(self._front + place)
+            place = marks.find("1", place + 1)
+        if taken:
+            self._picked.update(taken)
+            self._gone |= fitting & ((2 << taken[-1]) - 1)
         return taken
 
     def _values(self, label: str) -> list[str | None]:

@@ -35,7 +35,8 @@ def served(
 ) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued | CWNodeAssigned]:
     """Those of the free machines of an offering for the NodePools that wait, in their order.
 
-    A request that was not announced, because its announcement failed, is announced before.
+    A request that was not announced, because its announcement failed, is announced before. What is
+    for one that is being checked stays free until that is done.
     """
     assignment = state.assignments
     for key in state.waiting.get(offering, Ranking()):
@@ -43,6 +44,8 @@ def served(
             return
         pool = state.pools[key]
         machines = _machines(pool, free)
+        if pool.goal is None:
+            continue
         if machines:
             yield from requested(pool)
         for machine in machines:
@@ -51,12 +54,12 @@ def served(
 
 
 def _machines(pool: Pool, free: FreeMachines) -> list[MachineKey]:
-    """The machines for a NodePool; of a type that comes in racks, those that complete racks."""
+    """The machines of a NodePool; of a type that comes in racks, those that complete racks."""
     affinity, racks = pool.spec.affinity, pool.members.racks
     if racks is None:
-        return free.take(affinity, pool.shortfall)
+        return free.take(affinity, pool.claim)
     held = Map({domain: part.held for domain, part in racks.domains.items()})
-    return take_racks(free, affinity, racks.size, pool.goal or 0, held)
+    return take_racks(free, affinity, racks.size, pool.claimed or 0, held)
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

@@ -22,6 +22,8 @@ class Member:
     removed_in: the number of the last removal of Nodes that it was part of; 0 before the first.
     requests: how often its deletion was requested.
     domain: the NVLink domain of its machine; empty for one without.
+    triage: whether its machine goes to triage when it leaves.
+    lingers: whether what runs on it may take longer to end than a preemption.
     """
 
     assignment: int
@@ -33,22 +35,38 @@ class Member:
     requests: int = 0
     domain: str = ""
     blocked: bool = False
+    triage: bool = False
+    lingers: bool = False
 
     @property
     def returns(self) -> bool:
-        """Whether its machine comes back for certain: it leaves, and no Pod can delay that.
+        """Whether its machine comes back for certain, and as soon as that of a preempted one.
 
-        The machine of an unhealthy one goes to triage.
+        It leaves, and no Pod can delay that; the machine of an unhealthy one goes to triage.
         """
         match self.removal:
             case None | RemovalReason.UNHEALTHY:
                 return False
             case RemovalReason.SCALE_DOWN:
-                return not self.blocked
-            case RemovalReason.POOL_DELETED | RemovalReason.PREEMPTED:
-                return True
+                return not (self.triage or self.blocked or self.lingers)
+            case RemovalReason.POOL_DELETED:
+                return not (self.triage or self.lingers)
+            case RemovalReason.PREEMPTED:
+                return not self.triage
             case _:
                 assert_never(self.removal)
+
+    @property
+    def may_give_way(self) -> bool:
+        """Whether its preemption would bring its machine back, or bring it back sooner."""
+        if self.removal is RemovalReason.SCALE_DOWN:
+            return not (self.triage or self.returns)
+        return self.removal is None and not self.triage
+
+    def is_new_supply(self, before: "Member") -> bool:
+        """Whether it, or another Node instead, may have to give way that did not have to before."""
+        is_missing = before.returns and not self.returns
+        return is_missing or (self.may_give_way and not before.may_give_way)
 
 
 class Domain(NamedTuple):

@@ -34,11 +34,16 @@ class Check(NamedTuple):
     generation: int
     granted: int
     since: datetime
+    is_renewed: bool = False
 
     @classmethod
-    def of(cls, event: CapacityChecked) -> "Check":
-        """The check that this event is about."""
-        return cls(event.generation, event.granted, event.since)
+    def of(cls, event: CapacityChecked, last: "Check | None") -> "Check":
+        """The check that this event is about; renewed where it has only other numbers than `last`.
+
+        Which NodePools are served, and in which order, then stays the same.
+        """
+        check = cls(event.generation, event.granted, event.since)
+        return check._replace(is_renewed=last is not None and last[:3] == check[:3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,26 @@ class Pool:
         return max(0, goal - len(self.members)) if goal is not None else 0
 
     @property
+    def claimed(self) -> int | None:
+        """How many Nodes it may have by now, also while what it wants now is being checked.
+
+        Then it is what its last checks allow, at most its target: a change of other settings is not
+        to cost it the machines that come free for it. This holds against spot, and not for it.
+        """
+        goal, grant, check = self.goal, self.grant, self.check
+        if goal is not None or grant is None or check is None:
+            return goal
+        if self.is_spot or not self.valid or self.stage is not Stage.ACTIVE:
+            return None
+        return min(grant.nodes, check.granted, self.target)
+
+    @property
+    def claim(self) -> int:
+        """How many machines are its own as they come free."""
+        claimed = self.claimed
+        return max(0, claimed - len(self.members)) if claimed is not None else 0
+
+    @property
     def surplus(self) -> int:
         """How many Nodes are too many and not leaving yet; negative where too many leave.
 
@@ -159,6 +184,6 @@ class Pool:
     @property
     def rank(self) -> Rank | None:
         """Its place among those that wait for machines; None while it waits for none."""
-        if self.check is None or not self.shortfall:
+        if self.check is None or not self.claim:
             return None
         return rank(self.spec, self.check.since, self.key)

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from immutables import Map
-
+from allocator.give_way import coming, victims
 from allocator.state import State
 from nodepool.contract.catalog import INSTANCE_TYPES, offered, type_fault, zone_fault
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import CapacityReclaimed, MachineReclaimed, MachineReturned
-from nodepool.contract.keys import OfferingKey, machine_parts, offering_key, offering_parts
+from nodepool.contract.keys import OfferingKey, PoolKey, machine_parts, offering_key, offering_parts
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
-from nodepool.state.inventory import FreeMachines, take_racks
+from nodepool.state.inventory import RECLAIMED, FreeMachines
+from nodepool.state.reclaims import reclaimable, take_reclaimed
 
 Reclaim = ReclaimCapacity | ReturnCapacity
 
@@ -56,16 +56,34 @@ def _excess(state: State, command: Reclaim) -> tuple[str, str] | None:
         if command.count <= most:
             return None
         return "count", f"{command.count} is more than the {most} machines {where} held back"
-    free, pending = state.inventory.count(offering), state.outstanding(offering)
-    spot = sum(len(state.pools[key].members) for key in state.supply(offering).spot)
-    most = max(0, free + spot - pending)
+    free, pending = reclaimable(state.inventory, offering), state.outstanding(offering)
+    in_racks = INSTANCE_TYPES[command.instance_type].rack_size > 0
+    spot, leave = (0, 0) if in_racks else _not_free(state, offering)
+    most = max(0, free + spot + leave - pending)
     if command.count <= most:
         return None
-    message = (
-        f"{command.count} is more than the {most} machines {where} that can be reclaimed: "
-        f"{free} free and {spot} spot Nodes"
-    )
-    return "count", f"{message}, less {pending} still to be reclaimed" if pending else message
+    there = f"{free} free and {spot} spot Nodes"
+    if in_racks:
+        there = f"{free} free in whole racks"
+    elif leave:
+        there = f"{free} free, {spot} spot Nodes and {leave} Nodes of other NodePools that leave"
+    message = f"{command.count} is more than the {most} machines {where} that can be reclaimed: "
+    less = f", less {pending} still to be reclaimed" if pending else ""
+    return "count", f"{message}{there}{less}"
+
+
+def _not_free(state: State, offering: OfferingKey) -> tuple[int, int]:
+    """How many spot Nodes could be reclaimed, and how many Nodes of other NodePools leave anyway.
+
+    One whose machine goes to triage could not, nor could one that may take longer to leave than a
+    preemption and cannot be preempted.
+    """
+    spot = state.supply(offering).spot
+    machines = state.inventory.machines
+    holders = [machines[key].holder for key in coming(state, offering)]
+    leave = [holder for holder in holders if holder not in ("", RECLAIMED)]
+    those = sum(PoolKey(holder) in spot for holder in leave)
+    return those + sum(1 for _ in victims(state, offering)), len(leave) - those
 
 
 def held_back(
@@ -73,14 +91,8 @@ def held_back(
 ) -> Iterator[MachineReclaimed | MachineReturned]:
     """The free machines that are still to be held back, or those that are held back too many."""
     zone, kind = offering_parts(offering)
-    surplus = state.inventory.reclaimed_count(offering) - state.supply(offering).to_reclaim
-    if surplus > 0:
-        for key in islice(state.inventory.reclaimed[offering], surplus):
-            yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
-    count = state.outstanding(offering)
-    if not count:
-        return  # Such as of a type that is not in the catalog.
-    size = INSTANCE_TYPES[kind].rack_size
-    keys = take_racks(free, None, size, count, Map()) if size else free.take(None, count)
-    for key in keys:
+    for key in islice(state.inventory.reclaimed.get(offering, ()), state.returned(offering)):
+        yield MachineReturned(zone=zone, machine=machine_parts(key)[1], instance_type=kind)
+    goal = state.supply(offering).to_reclaim
+    for key in take_reclaimed(state.inventory, offering, goal, free):
         yield MachineReclaimed(zone=zone, machine=machine_parts(key)[1], instance_type=kind)

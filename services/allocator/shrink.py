@@ -26,6 +26,14 @@ Shrinking = (
 )
 
 
+def leaving_next(pool: Pool) -> tuple[str, ...]:
+    """The Nodes that are to be asked to leave, of a type that does not come in racks."""
+    if pool.stage is not Stage.ACTIVE:
+        deleted = RemovalReason.POOL_DELETED
+        return tuple(sorted(node for node, each in pool.members if each.removal is not deleted))
+    return victims(pool.members, pool.surplus, pool.spec.lifecycle.scale_down_strategy)
+
+
 def shrunk(pool: Pool) -> Iterator[Shrinking]:
     """What is missing until a NodePool has no more Nodes than it wants."""
     match pool.stage:
@@ -51,7 +59,7 @@ def _fitted(pool: Pool) -> Iterator[Shrinking]:
         if pool.removed is None:
             yield _begun(pool, pool.surplus, strategy.value)
         idle_only = strategy is ScaleDownStrategy.IDLE_ONLY
-        for node in victims(pool.members, pool.surplus, strategy):
+        for node in leaving_next(pool):
             yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=idle_only)
 
 
@@ -113,9 +121,8 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
     if pool.removed is None:
         yield _begun(pool, len(pool.members), "deletion of the NodePool")
     if pool.surplus:
-        deleted = RemovalReason.POOL_DELETED
-        for node in sorted(node for node, member in pool.members if member.removal is not deleted):
-            yield _removal(pool, node, deleted, idle_only=False)
+        for node in leaving_next(pool):
+            yield _removal(pool, node, RemovalReason.POOL_DELETED, idle_only=False)
 
 
 def _begun(pool: Pool, count: int, cause: str) -> CWNodePoolRemoveNodes:

@@ -62,6 +62,7 @@ from nodepool.service import Context
 from nodepool.state.inventory import Inventory, MachineChanged
 from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
+from nodepool.state.reclaims import outstanding
 from nodepool.state.work import WithWork
 
 
@@ -92,8 +93,11 @@ class State(WithWork[OfferingKey | PoolKey]):
 
     def outstanding(self, offering: OfferingKey) -> int:
         """How many machines are to be held back beside those that are."""
-        wanted = self.supply(offering).to_reclaim
-        return max(0, wanted - self.inventory.reclaimed_count(offering)) if wanted else 0
+        return outstanding(self.inventory, offering, self.supply(offering).to_reclaim)
+
+    def returned(self, offering: OfferingKey) -> int:
+        """How many machines are still held back that are to be free again."""
+        return max(0, self.inventory.reclaimed_count(offering) - self.supply(offering).to_reclaim)
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -106,7 +110,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message)
         case CapacityChecked(key=key, uid=uid):
-            return _checked(state, state.pool(key, uid), Check.of(message))
+            return _checked(state, state.pool(key, uid), message)
         case CapacityCheckFailed(key=key, uid=uid):
             pool = state.pool(key, uid) if uid else state.pools.get(key)
             return _checked(state, pool, None)
@@ -160,12 +164,16 @@ def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
     """The state with a grant; a deleted NodePool has given back what it was granted."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
-    return _stored(state, granted(pool, verdict))
+    after = granted(pool, verdict)
+    is_back = pool.goal is None and after.goal is not None  # For this grant capacity was checked.
+    return _offered(_stored(state, after), pool.offering) if is_back else _stored(state, after)
 
 
-def _checked(state: State, pool: Pool | None, check: Check | None) -> State:
+def _checked(state: State, pool: Pool | None, event: CapacityChecked | None) -> State:
+    """The state with a check of capacity, or with none where that failed."""
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
+    check = Check.of(event, pool.check) if event is not None else None
     return _stored(state, replace(pool, check=check))
 
 
@@ -221,11 +229,9 @@ def _member_changed(state: State, event: MemberChanged) -> State:
     if changed is member:
         return state
     state = _stored(state, replace(pool, members=pool.members.put(event.node, changed)))
-    if changed.returns is member.returns:
-        return state
-    state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
-    # Where it stays after all, another Node may have to go.
-    return state if changed.returns else _offered(state, pool.offering)
+    if changed.returns is not member.returns:
+        state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
+    return _offered(state, pool.offering) if changed.is_new_supply(member) else state
 
 
 def _returning(state: State, offering: OfferingKey, key: MachineKey, *, returns: bool) -> State:
@@ -258,13 +264,20 @@ def _stored(state: State, pool: Pool) -> State:
     if known is None and pool.is_spot:
         state = _supplied(state, pool.offering, state.supply(pool.offering).with_pool(pool.key))
     before, after = known.rank if known is not None else None, pool.rank
+    if known is not None and (known.surplus > 0) is not (pool.surplus > 0):
+        supply = state.supply(pool.offering)
+        shrinks = pool.surplus > 0 and pool.members.racks is None
+        state = _supplied(state, pool.offering, supply.with_shrinking(pool.key, shrinks=shrinks))
     state = replace(state, pools=state.pools.set(pool.key, pool))
     if before == after:
         return state
     offering, waiting = pool.offering, state.waiting
     ranking = waiting.get(offering, Ranking()).moved(before, after)
     waiting = waiting.set(offering, ranking) if len(ranking) else waiting.delete(offering)
-    return replace(state, waiting=waiting)
+    state = replace(state, waiting=waiting)
+    # What was kept for it while it was checked is not any more.
+    is_free = after is None and known is not None and known.goal is None
+    return _offered(state, offering) if is_free else state
 
 
 def _offered(state: State, offering: OfferingKey) -> State:

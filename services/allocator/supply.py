@@ -13,11 +13,13 @@ class Supply:
 
     to_reclaim: how many of its machines are to be held back.
     spot: the spot NodePools that are there.
+    shrinking: the NodePools with Nodes that are still to be asked to leave, of whatever class.
     returning: the machines of Nodes that leave for certain, of whatever class.
     """
 
     to_reclaim: int = 0
     spot: Map[PoolKey, bool] = Map()
+    shrinking: Map[PoolKey, bool] = Map()
     returning: Map[MachineKey, bool] = Map()
 
     def with_pool(self, key: PoolKey) -> "Supply":
@@ -27,6 +29,14 @@ class Supply:
     def without_pool(self, key: PoolKey) -> "Supply":
         """The supply without a spot NodePool, if there was one of this key."""
         return replace(self, spot=self.spot.delete(key)) if key in self.spot else self
+
+    def with_shrinking(self, key: PoolKey, *, shrinks: bool) -> "Supply":
+        """The supply in which more Nodes of this NodePool are to be asked to leave, or none."""
+        if shrinks is (key in self.shrinking):
+            return self
+        shrinking = self.shrinking
+        shrinking = shrinking.set(key, True) if shrinks else shrinking.delete(key)
+        return replace(self, shrinking=shrinking)
 
     def with_machine(self, key: MachineKey, *, returns: bool) -> "Supply":
         """The supply in which this machine comes back for certain, or does not."""

@@ -1,6 +1,6 @@
 """The Nodes of a NodePool as far as they decide how many would be right."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
@@ -13,7 +13,8 @@ class Node:
     """A Node, from its assignment to its end.
 
     assignment: which stay of its machine it is.
-    since: when it was assigned or joined, or when it became active or idle last.
+    since: when it was assigned or joined, or when it became active or idle last; later where it
+        stands for another Node that was removed.
     active: whether workloads run on it.
     held: whether it is there and does not leave.
     coming: whether it is on its way: it boots, reboots, or is verified.
@@ -71,6 +72,19 @@ class Nodes:
     def drop(self, name: str) -> "Nodes":
         """The Nodes without this one."""
         return self._counted(name, None, self.nodes.delete(name))
+
+    def removed(self, name: str, node: Node) -> "Nodes":
+        """The Nodes with this idle one leaving, because the NodePool has too many.
+
+        Which of them leaves is not decided by how long each has been idle, but how many may leave
+        is: the one that was idle longest has been idle as long as this one from now on.
+        """
+        longest, since = next(iter(self.idle)), self.nodes[name].since
+        if longest == name:
+            return self.put(name, node)
+        nodes = self.nodes.set(longest, replace(self.nodes[longest], since=since))
+        idle = self.idle.drop(longest).replace(name, longest)
+        return replace(self, nodes=nodes, idle=idle).put(name, node)
 
     def _counted(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
         before, idle = self.nodes.get(name), self.idle

@@ -28,7 +28,7 @@ from nodepool.contract.events import (
     PodChanged,
 )
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import NodePhase
+from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
@@ -116,6 +116,8 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
             nodes = nodes.put(name, _new(event.assignment, event.phase, context))
         case _ if node is None:
             return state
+        case NodeUpdated(removal=RemovalReason.SCALE_DOWN) if node.is_idle:
+            nodes = nodes.removed(name, _updated(node, event, context))
         case NodeUpdated():
             nodes = nodes.put(name, _updated(node, event, context))
         case NodeActivityChanged(active=active):

@@ -5,6 +5,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CapacityFound,
+    CapacityReclaimed,
     ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
@@ -34,5 +35,6 @@ Hears = (
     | MachineReclaimed
     | MachineReturned
     | NodePreemptionRequested
+    | CapacityReclaimed
 )
 Says = CapacityChecked | CapacityCheckFailed | CapacityFound | CWInsufficientCapacity

@@ -14,6 +14,7 @@ from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.events import (
     CapacityCheckFailed,
+    CapacityReclaimed,
     ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -55,6 +56,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | MachineReclaimed()
             | MachineReturned()
             | NodePreemptionRequested()
+            | CapacityReclaimed()
         ):
             return
         case _:

@@ -8,6 +8,8 @@ A zone's tag for a selection is the first of these that holds:
 * Limited availability: fewer are free, at least one, and the zone has so many that are in service.
 * Not available: none is free, or the zone has fewer machines than are asked for.
 
+Machines that an operator has reclaimed, or is still to have, are neither free nor in service.
+
 A higher count never has a better tag in the same zone. A zone as a whole has its worst tag. Zones
 are ordered by their worst tag, then by their next worst, and so on; then those in which the
 organisation has a cluster come first; then by name.
@@ -68,9 +70,9 @@ def _tag(state: State, zone: str, selection: CapacitySelection) -> Availability:
     key = offering_key(zone, selection.instance_type)
     return tag(
         selection.count,
-        free=state.inventory.count(key),
+        free=state.free(key),
         demand=state.offering(key).demand,
-        healthy=state.healthy.get(key, 0),
+        healthy=state.healthy.get(key, 0) - state.outstanding(key),
     )
 
 

@@ -1,11 +1,12 @@
 """A NodePool and an offering as far as capacity depends on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
 
 from nodepool.contract.conditions import Capacity
+from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
 from nodepool.state.queue import Queue
@@ -45,6 +46,19 @@ class Said:
         if reason is Capacity.SUFFICIENT:
             return cls(generation, granted, reason)
         return cls(generation, granted, reason, wanted, available, text)
+
+    @classmethod
+    def by(cls, verdict: CapacityChecked, pool: "Pool") -> "Said":
+        """What this verdict on a NodePool says."""
+        said = cls.of(
+            verdict.generation,
+            verdict.granted,
+            verdict.reason,
+            verdict.wanted,
+            verdict.available,
+            verdict.message if pool.rack_size else "",
+        )
+        return replace(said, preempted=verdict.preempted)
 
 
 @dataclass(frozen=True, slots=True)

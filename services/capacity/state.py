@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     CapacityChecked,
     CapacityCheckFailed,
     CapacityFound,
+    CapacityReclaimed,
     ClusterRegistered,
     CWInsufficientCapacity,
     CWNodeAssigned,
@@ -31,7 +32,10 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_ke
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
 from nodepool.state.racks import counted
+from nodepool.state.reclaims import outstanding
 from nodepool.state.work import WithWork
+
+Reclaimed = MachineReclaimed | MachineReturned | CapacityReclaimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class State(WithWork[OfferingKey | PoolKey]):
 
     healthy: how many machines of an offering are in service, free or not.
     preempted: those of spot Nodes that give way to NodePools that are short.
+    to_reclaim: how many machines of an offering an operator is to have, held back already or not.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
     """
 
@@ -50,6 +55,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     inventory: Inventory = Inventory()
     healthy: Map[OfferingKey, int] = Map()
     preempted: Map[OfferingKey, Map[MachineKey, bool]] = Map()
+    to_reclaim: Map[OfferingKey, int] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
@@ -60,6 +66,14 @@ class State(WithWork[OfferingKey | PoolKey]):
     def offering(self, key: OfferingKey) -> Offering:
         """The demand for this offering; none before a NodePool wants it."""
         return self.offerings.get(key, Offering())
+
+    def outstanding(self, key: OfferingKey) -> int:
+        """How many machines an operator is still to have; they go to no NodePool."""
+        return outstanding(self.inventory, key, self.to_reclaim.get(key, 0))
+
+    def free(self, key: OfferingKey) -> int:
+        """How many machines are free that no operator is to have."""
+        return max(0, self.inventory.count(key) - self.outstanding(key))
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -86,7 +100,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
-        case MachineReclaimed() | MachineReturned():
+        case MachineReclaimed() | MachineReturned() | CapacityReclaimed():
             return _reclaimed(state, message)
         case NodePreemptionRequested():
             return _requested(state, message)
@@ -182,11 +196,13 @@ def _serves(machine: Machine | None) -> bool:
     return machine is not None and machine.holder not in (TRIAGE, RECLAIMED)
 
 
-def _reclaimed(state: State, event: MachineReclaimed | MachineReturned) -> State:
-    key, inventory = event.machine_key, state.inventory
-    is_held = isinstance(event, MachineReclaimed)
-    state = _stocked(state, key, inventory.reclaim(key) if is_held else inventory.give_back(key))
-    return _supply_changed(state, state.inventory.machines[key].offering)
+def _reclaimed(state: State, event: Reclaimed) -> State:
+    if isinstance(event, CapacityReclaimed):
+        offering = offering_key(event.zone, event.instance_type)
+        to_reclaim = state.to_reclaim.set(offering, event.count)
+        return _supply_changed(replace(state, to_reclaim=to_reclaim), offering)
+    state = _stocked(state, event.machine_key, state.inventory.changed(event))
+    return _supply_changed(state, state.inventory.machines[event.machine_key].offering)
 
 
 def _requested(state: State, event: NodePreemptionRequested) -> State:
@@ -219,16 +235,7 @@ def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> Sta
     enough = verdict.reason is Capacity.SUFFICIENT
     offering = state.offering(pool.offering)
     short = offering.short.drop(pool.key) if enough else offering.short.put(pool.key)
-    said = Said.of(
-        verdict.generation,
-        verdict.granted,
-        verdict.reason,
-        verdict.wanted,
-        verdict.available,
-        verdict.message if pool.rack_size else "",
-    )
-    said = replace(said, preempted=verdict.preempted)
-    pool = replace(pool, said=said, warned=None if enough else pool.warned)
+    pool = replace(pool, said=Said.by(verdict, pool), warned=None if enough else pool.warned)
     return replace(
         state,
         pools=state.pools.set(pool.key, pool),
@@ -286,7 +293,7 @@ def _supply_changed(state: State, key: OfferingKey) -> State:
     offering = state.offering(key)
     if offering.is_quiet:
         return state
-    enough = state.inventory.count(key) >= offering.demand and not offering.restricted
-    if enough and not len(offering.short):
+    is_enough = state.free(key) >= offering.demand and not offering.restricted
+    if is_enough and not len(offering.short):
         return state
     return replace(state, work=state.work.put(key))

@@ -11,6 +11,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
 from nodepool.state.inventory import FreeMachines, take_racks
 from nodepool.state.racks import deliveries
+from nodepool.state.reclaims import take_reclaimed
 
 
 class Share(NamedTuple):
@@ -29,7 +30,7 @@ class Share(NamedTuple):
 
 def share_of(state: State, pool: Pool) -> Share:
     """What one NodePool could have, after those that are served before it."""
-    offering, free = state.offering(pool.offering), state.inventory.count(pool.offering)
+    offering, free = state.offering(pool.offering), state.free(pool.offering)
     if not pool.shortfall:
         return Share(pool.key, Capacity.SUFFICIENT, free)
     if free >= offering.demand and not offering.restricted:
@@ -40,8 +41,8 @@ def share_of(state: State, pool: Pool) -> Share:
 def shares(state: State, key: OfferingKey) -> Iterator[Share]:
     """What each NodePool could have that wants machines, or wanted some that were not there.
 
-    Those that wait are served in their order from the free machines. Those that were short and want
-    no more Nodes have enough.
+    Those that wait are served in their order from the free machines, after an operator. Those that
+    were short and want no more Nodes have enough.
     """
     offering = state.offering(key)
     served = _one_by_one(state, key) if offering.restricted else _by_count(state, key)
@@ -64,7 +65,7 @@ def _preempted(state: State, key: OfferingKey, served: Iterator[Share]) -> Itera
 
 
 def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
-    free = state.inventory.count(key)
+    free = state.free(key)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
         share = _share(pool, free, free)
@@ -74,6 +75,7 @@ def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
 
 def _one_by_one(state: State, key: OfferingKey) -> Iterator[Share]:
     free = state.inventory.shelf(key)
+    take_reclaimed(state.inventory, key, state.to_reclaim.get(key, 0), free)
     for pool_key in state.offering(key).waiting:
         pool = state.pools[pool_key]
         affinity = pool.spec.affinity

@@ -126,8 +126,8 @@ def _health(
             return health.reported(before, message, now)
         case NodeActionRequested():
             return health.asked_for(before, message)
-        case CWNodeCordoned(cause=cause):
-            return replace(before, cordoned_for=cause)
+        case CWNodeCordoned(cause=cause, triage=triage):
+            return replace(before, cordoned_for=cause, cordoned_for_triage=triage)
         case CWNodeUncordoned():
             return health.uncordoned(before)
         case _:
@@ -206,7 +206,8 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
     node = replace(
         node,
         workloads=tuple(
-            Workload(pod.name, known.get(pod.name, now), _blocks(pod)) for pod in working
+            Workload(pod.name, known.get(pod.name, now), _blocks(pod), _grace_s(pod))
+            for pod in working
         ),
         observed=report.cordon if report.unschedulable else 0,
         lock=lock.observed(node.lock, report),
@@ -220,6 +221,10 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
 
 def _blocks(pod: Pod) -> bool:
     return pod.interruption is PodClass.BLOCKING and not pod.terminating
+
+
+def _grace_s(pod: Pod) -> int:
+    return 0 if pod.interruption is PodClass.INTERRUPTABLE else pod.grace_s
 
 
 def _requested(

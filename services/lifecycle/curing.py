@@ -6,7 +6,7 @@ from typing import assert_never
 
 from lifecycle.appearance import planned, updated
 from lifecycle.changes import NodeChange, changed
-from lifecycle.health import HEALTHY, Plan, cordon_text
+from lifecycle.health import HEALTHY, Plan, is_cordon_new
 from lifecycle.node import Node
 from lifecycle.node_events import activity_changed, cordoned, draining, replaced, uncordoned
 from lifecycle.template import NodeTemplate
@@ -106,7 +106,7 @@ def _released(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
         yield from _freed(template, node)
     else:
         yield updated(template, node, NodePhase.CORDONED, None)
-        if cordon_text(node.health, plan) != node.health.cordoned_for:
+        if is_cordon_new(node.health, plan):
             yield cordoned(template, node)
 
 
@@ -130,13 +130,13 @@ def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[C
 
 def _rebooted(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     yield updated(template, node, NodePhase.REBOOTING, None)
-    if cordon_text(node.health, plan) != node.health.cordoned_for:
+    if is_cordon_new(node.health, plan):
         yield cordoned(template, node)
 
 
 def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     removal = RemovalReason.UNHEALTHY if plan.removes else None
-    is_new = cordon_text(node.health, plan) != node.health.cordoned_for
+    is_new = is_cordon_new(node.health, plan)
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
     if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):
         yield from _freed(template, node)

@@ -54,6 +54,7 @@ class Health:
     asked: what commands have asked for.
     reserved: what it is reserved for, where that is not its organisation.
     cordoned_for: the causes that the last `CWNodeCordoned` named; empty after the end of a cordon.
+    cordoned_for_triage: whether it said that its machine goes to triage.
     action: what it waits for, or what is done to it, as it was published last.
     boot: how often it was rebooted in this stay.
     booted, boot_fault: what its machine reported of the last reboot.
@@ -68,6 +69,7 @@ class Health:
     asked: Asked = Asked()
     reserved: str = ""
     cordoned_for: str = ""
+    cordoned_for_triage: bool = False
     action: NodeAction | None = None
     boot: int = 0
     booted: bool = False
@@ -173,6 +175,12 @@ def cordon_text(health: Health, plan: Plan) -> str:
     return health.cordoned_for or ADMIN_REBOOT
 
 
+def is_cordon_new(health: Health, plan: Plan) -> bool:
+    """Whether the last `CWNodeCordoned` names other causes, or says otherwise of triage."""
+    last = health.cordoned_for, health.cordoned_for_triage
+    return (cordon_text(health, plan), health.needs_triage) != last
+
+
 def reported(health: Health, event: NodeConditionChanged, now: datetime) -> Health:
     """The health after a condition changed; one that is no known problem changes nothing."""
     if event.type not in BY_TYPE:
@@ -235,7 +243,7 @@ def rack_changed(health: Health, domain: str) -> Health:
 
 def uncordoned(health: Health) -> Health:
     """The health of a Node that is not cordoned any more."""
-    after = replace(health, cordoned_for="")
+    after = replace(health, cordoned_for="", cordoned_for_triage=False)
     return HEALTHY if after == HEALTHY else after
 
 

@@ -21,11 +21,13 @@ class Workload(NamedTuple):
 
     since: when it was observed first.
     blocks: whether a drain for a scale-down waits for it.
+    grace_s: how long a drain awaits its end, in seconds; 0 for one that is not awaited.
     """
 
     name: str
     since: datetime
     blocks: bool
+    grace_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def cordoned(template: NodeTemplate, node: Node) -> CWNodeCordoned:
     return CWNodeCordoned(
         **node_fields(template, node),
         cause=cause,
+        triage=node.health.needs_triage,
         message=f"Node {node.name} is cordoned: {cause.replace(',', ', ')}",
     )
 
@@ -121,6 +122,7 @@ def _activity(
         message=f"running: {listed(names)}" if names else "nothing runs here",
         blocking=tuple(BlockingPod(name=pod.name, since=pod.since) for pod in longest),
         blocking_count=len(blocking),
+        grace_s=max((workload.grace_s for workload in workloads), default=0),
     )
 
 

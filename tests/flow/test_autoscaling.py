@@ -100,6 +100,24 @@ def test_nodes_that_were_idle_for_ten_minutes_go(world: WorldHarness) -> None:
     assert "10:30 NodePoolAutoscaled 1" in world.timed_events("train")
 
 
+def test_no_more_nodes_go_than_were_idle_for_ten_minutes(world: WorldHarness) -> None:
+    # The newest of the idle Nodes goes first, whichever of them was idle first.
+    given_autoscaled_pool(world)
+    for name in ("a", "b"):
+        world.create_pod("train", name, gpus=8)
+    world.pass_time(minutes=20)
+
+    world.delete_pod("train", "a")
+    world.pass_time(minutes=5)
+    world.delete_pod("train", "b")
+    world.pass_time(minutes=7)
+    first = target(world), world.nodes("train")
+    world.pass_time(minutes=5)
+
+    assert first == (1, ["n1"])
+    assert (target(world), world.nodes("train")) == (0, [])
+
+
 def test_a_pool_comes_back_to_the_fewest_nodes_that_it_may_have(world: WorldHarness) -> None:
     given_autoscaled_pool(world, 1, least=1)
     for name in ("a", "b", "c"):

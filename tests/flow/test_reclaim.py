@@ -2,9 +2,13 @@
 
 import pytest
 
+from nodepool.contract.availability import Availability
+from nodepool.contract.conditions import Capacity
+from nodepool.contract.events import CapacityChecked, CapacityFound
 from nodepool.state.racks import NVLINK_DOMAIN
-from support.constants import H100, ZONE
+from support.constants import H100, ORG, ZONE
 from support.harness import Harness
+from support.paths import org_path
 from support.services import NAMES
 from support.world_harness import WorldHarness
 
@@ -238,6 +242,149 @@ def test_a_restart_in_between_changes_nothing(world: WorldHarness, name: str) ->
 
     assert counts(world) == (0, 2, 2)
     assert sum("PreemptionPending" in line for line in world.events("cheap")) == 2
+
+
+def test_a_machine_that_is_just_returned_spares_a_spot_node(world: WorldHarness) -> None:
+    given_spot(world, 1, machines=2)
+    world.reclaim(1)
+
+    with world.sent_together():
+        world.give_back(1)
+        world.apply("train", 1)
+
+    assert world.nodes("train") == ["n2"]
+    assert world.nodes("cheap") == ["n1"]
+    assert "PreemptionPending n1" not in world.events("cheap")
+
+
+def test_what_an_operator_is_still_to_have_is_promised_to_no_pool(world: WorldHarness) -> None:
+    # given a Node that an operator is to have, and a NodePool that wants it
+    given_spot(world, 1, machines=1)
+    world.reclaim(1)
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    # then the NodePool was never told that there is enough, and was warned once
+    told = [line for line in world.events("train") if "Insufficient" in line]
+    checks = [envelope.data for envelope in world.envelopes_of("train")]
+    reasons = {check.reason for check in checks if isinstance(check, CapacityChecked)}
+    assert told == ["CWInsufficientCapacity"]
+    assert reasons == {Capacity.NONE_AVAILABLE}
+
+
+def test_a_rack_that_an_operator_is_still_to_have_is_promised_to_no_pool(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, 18)
+    world.given_quota(18, RACK_TYPE, zone=RACK_ZONE)
+
+    # when the capacity is checked before the rack is held back
+    with world.paused("allocator"):
+        world.reclaim(18, RACK_TYPE, zone=RACK_ZONE)
+    with world.paused("capacity"):
+        world.apply("acme/edge/train", 18, RACK_TYPE)
+
+    assert world.conditions("acme/edge/train")["Capacity"] == "NoneAvailable"
+
+
+def test_the_capacity_finder_leaves_out_what_an_operator_is_still_to_have(
+    world: WorldHarness,
+) -> None:
+    given_spot(world, 2, machines=3)
+    world.reclaim(2)
+
+    world.send("FindCapacity", org_path(ORG), {"selections": [{"instanceType": H100, "count": 2}]})
+
+    answers = [each.data for each in world.envelopes() if isinstance(each.data, CapacityFound)]
+    (found,) = (zone for zone in answers[0].zones if zone.zone == ZONE)
+    assert found.availability is Availability.NOT_AVAILABLE
+
+
+def test_nodes_that_cannot_come_back_cannot_be_reclaimed(world: WorldHarness) -> None:
+    # given a Node whose machine goes to triage, and one that takes an hour to leave
+    world.given_data_center(machines=3)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("gone", 1, computeClass="spot")
+    world.run_pod("n3", interruption="graceful", graceS=3_600)
+    world.delete("gone")
+    world.break_machines("n2", fault="gpu-lost")
+
+    command = world.reclaim(2)
+
+    assert world.outcomes(command) == [
+        f"Invalid count: 2 is more than the 1 machines of {H100} in {ZONE} that can be reclaimed: "
+        "0 free and 1 spot Nodes"
+    ]
+
+
+def test_nodes_of_default_pools_that_leave_can_be_reclaimed(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.apply("old", 2)
+    world.run_pod("n1", interruption="graceful", graceS=60)
+    world.delete("old")
+
+    command = world.reclaim(2)
+    too_many = world.reclaim(1)
+    world.pass_time(minutes=2)
+
+    assert world.outcomes(command) == ["done"]
+    assert counts(world) == (0, 0, 2)
+    assert world.outcomes(too_many) == [
+        f"Invalid count: 1 is more than the 0 machines of {H100} in {ZONE} that can be reclaimed: "
+        "0 free, 0 spot Nodes and 1 Nodes of other NodePools that leave, "
+        "less 1 still to be reclaimed"
+    ]
+
+
+def given_racks(world: Harness, *domains: int) -> None:
+    """So many free machines of a type that comes in racks, in each of some NVLink domains."""
+    world.given_cluster("edge", zone=RACK_ZONE)
+    for number, count in enumerate(domains, 1):
+        labels = {NVLINK_DOMAIN: f"d{number}"}
+        world.given_machines(count, RACK_TYPE, zone=RACK_ZONE, labels=labels)
+
+
+def reclaimed_by_domain(world: Harness) -> list[int]:
+    """How many machines of each NVLink domain are held back, the most first."""
+    held = [
+        str(document)
+        for document in world.documents("machines").values()
+        if "Reclaimed" in str(document["status"])
+    ]
+    return sorted((sum(f"'d{n}'" in text for text in held) for n in range(1, 99)), reverse=True)
+
+
+def test_racks_that_are_not_whole_cannot_be_reclaimed(world: WorldHarness) -> None:
+    given_racks(world, *[1] * 18)
+
+    command = world.reclaim(18, RACK_TYPE, zone=RACK_ZONE)
+
+    assert world.outcomes(command) == [
+        f"Invalid count: 18 is more than the 0 machines of {RACK_TYPE} in {RACK_ZONE} that can be "
+        "reclaimed: 0 free in whole racks"
+    ]
+
+
+def test_whole_racks_are_reclaimed_one_after_the_other(world: WorldHarness) -> None:
+    given_racks(world, 18, 20, 17)
+
+    commands = [world.reclaim(18, RACK_TYPE, zone=RACK_ZONE) for _ in range(3)]
+
+    outcomes = [world.outcomes(command)[0][:13] for command in commands]
+    assert outcomes == ["done", "done", "Invalid count"]
+    assert reclaimed_by_domain(world)[:3] == [18, 18, 0]
+
+
+def test_a_reclaim_of_more_racks_than_one_decision_can_hold_is_completed(
+    world: WorldHarness,
+) -> None:
+    given_racks(world, *[18] * 60)
+
+    with world.sent_together():
+        world.reclaim(18 * 10, RACK_TYPE, zone=RACK_ZONE)
+        world.reclaim(18 * 50, RACK_TYPE, zone=RACK_ZONE)
+
+    assert reclaimed_by_domain(world)[:60] == [18] * 60
 
 
 def test_a_reclaim_of_more_than_one_decision_can_hold_is_completed(world: WorldHarness) -> None:

@@ -234,6 +234,199 @@ def test_a_machine_that_fails_is_made_up_for_by_another(world: WorldHarness) -> 
     assert world.nodes("train") == ["n1"]
 
 
+def test_a_node_whose_machine_goes_to_triage_does_not_give_way(world: WorldHarness) -> None:
+    # given the newest Node, which would go first, with a fault that a technician has to see to
+    given_spot(world, 2)
+    world.break_machines("n2", fault="gpu-lost")
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n1"]
+    assert world.nodes("train") == ["n1"]
+    assert world.nodes("cheap") == ["n2"]
+
+
+def test_a_node_that_a_reboot_did_not_cure_does_not_give_way(world: WorldHarness) -> None:
+    # given a problem that a reboot cures, and that comes back
+    given_spot(world, 2)
+    world.break_machines("n2", fault="xid")
+    world.command_node("RebootNode", "cheap", "n2")
+    world.pass_time(minutes=20)
+    world.break_machines("n2", fault="xid")
+
+    world.apply("train", 1)
+
+    assert preempted(world) == ["n1"]
+
+
+def test_a_node_whose_machine_is_well_again_gives_way(world: WorldHarness) -> None:
+    given_spot(world, 1)
+    world.break_machines("n1", fault="gpu-lost")
+    world.apply("train", 1)
+    before = preempted(world)
+
+    world.break_machines("n1", fault="gpu-lost", times=0)
+
+    assert (before, preempted(world)) == ([], ["n1"])
+
+
+def test_a_sick_node_that_leaves_is_not_counted(world: WorldHarness) -> None:
+    # given a Node of a deleted NodePool that drains and whose machine will go to triage
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n2", graceS=60)
+    world.break_machines("n2", fault="gpu-lost")
+    world.delete("old")
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world) == ["n1"]
+
+
+def test_a_node_that_takes_longer_to_leave_than_a_preemption_is_not_waited_for(
+    world: WorldHarness,
+) -> None:
+    # given a Node of a deleted NodePool with a Pod that may take an hour to end
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n2", interruption="graceful", graceS=3_600)
+    world.delete("old")
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    assert preempted(world) == ["n1"]
+    assert world.nodes("train") == ["n1"]
+
+
+def test_a_pod_that_is_not_awaited_does_not_make_a_node_late(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n2", interruption="interruptable", graceS=3_600)
+    world.run_pod("n2", "slow", interruption="graceful", graceS=60)
+    world.delete("old")
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world) == []
+
+
+def test_a_spot_node_that_takes_long_to_leave_goes_first(world: WorldHarness) -> None:
+    # given a scale-down for which a Pod may take an hour to end
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1", interruption="graceful", graceS=3_600)
+    world.run_pod("n2", interruption="graceful", graceS=3_600)
+    world.scale("cheap", 1)
+    world.start_recording()
+
+    world.apply("train", 1)
+    world.pass_time(minutes=8)
+
+    assert world.nodes("cheap") == ["n1"]
+    assert world.nodes("train") == ["n2"]
+
+
+def test_active_nodes_that_a_pool_has_too_many_do_not_count(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("old", 1)
+    world.run_pod("n2")
+    world.scale("old", 0)
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world) == ["n1"]
+
+
+def given_busy_spot(world: Harness) -> None:
+    """Two spot Nodes that leave as late as they may."""
+    given_spot(world, 2)
+    for node in ("n1", "n2"):
+        world.run_pod(node, graceS=3_600)
+
+
+@pytest.mark.parametrize("service", ["quota", "capacity"])
+def test_what_comes_free_while_a_pool_is_checked_is_kept_for_it(
+    world: WorldHarness, service: str
+) -> None:
+    given_busy_spot(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=6)
+
+    # when it is edited, and the Node that gives way goes before the new generation is checked
+    with world.paused(service):
+        world.apply("train", 1, nodeLabels={"team": "red"})
+        world.pass_time(minutes=2)
+        in_between = world.nodes("cheap"), world.nodes("train")
+    world.pass_time(minutes=8)
+
+    assert in_between == (["n1"], [])
+    assert preempted(world) == ["n2"]
+    assert world.nodes("train") == ["n2"]
+
+
+def test_what_was_kept_for_a_pool_goes_to_spot_where_it_wants_no_more(world: WorldHarness) -> None:
+    given_busy_spot(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=6)
+
+    with world.paused("capacity"):
+        world.apply("train", 0)
+        world.pass_time(minutes=2)
+    world.pass_time(minutes=1)
+
+    assert world.nodes("cheap") == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("end", ["deleted", "invalid"])
+def test_what_was_kept_for_a_pool_goes_to_spot_where_it_gets_no_more(
+    world: WorldHarness, end: str
+) -> None:
+    given_busy_spot(world)
+    world.apply("train", 1)
+    world.pass_time(minutes=6)
+
+    with world.paused("capacity"):
+        world.apply("train", 1, nodeLabels={"team": "red"})
+        world.pass_time(minutes=2)
+        if end == "deleted":
+            world.delete("train")
+        else:
+            world.apply("train", 1, region="US-WEST-01A")
+    world.pass_time(minutes=1)
+
+    assert world.nodes("cheap") == ["n1", "n2"]
+
+
+def test_pools_with_an_affinity_are_given_first_what_comes_back(world: WorldHarness) -> None:
+    # given two Nodes that leave, the first of which alone fits the affinity of the second NodePool
+    world.given_data_center(machines=0)
+    world.given_machines(1, labels={RACK: "r1"})
+    world.given_machines(1, labels={RACK: "r2"})
+    world.given_machines(1, labels={RACK: "r1"})
+    world.apply("old", 2)
+    world.apply("cheap", 1, computeClass="spot")
+    for node in ("n1", "n2"):
+        world.run_pod(node, interruption="graceful", graceS=60)
+    world.delete("old")
+    world.start_recording()
+
+    with world.sent_together():
+        world.apply("any", 1, schedulingPriority={"value": 9})
+        world.apply("picky", 1, affinity=affinity_to_rack("r1"))
+
+    assert preempted(world) == []
+
+
 def test_capacity_says_how_many_spot_nodes_are_preempted_for_it(world: WorldHarness) -> None:
     given_spot(world, 3)
 

@@ -11,17 +11,18 @@ from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import GIVING_WAY
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
-victims, held_back = give_way.victims, reclaim.held_back
+order, held_back = give_way._order, reclaim.held_back
 
 
-def newest_last(*args: Any) -> list[Any]:
-    """The Nodes that may have to go, the most useful ones first."""
-    return victims(*args)[::-1]
+def newest_last(victim: Any) -> Any:
+    """The place of a Node among those that may have to go, the most useful one first."""
+    stays, priority, active, age, _ = order(victim)
+    return stays, -priority, not active, -age
 
 
-def none_coming(*_args: Any) -> Iterator[Any]:
+def none_coming(*_args: Any) -> int:
     """As if no machine were free, and none came back."""
-    return iter(())
+    return 0
 
 
 def none_given_way(*_args: Any) -> Iterator[Any]:
@@ -49,12 +50,12 @@ def one_more(state: Any, offering: Any, free: Any) -> Iterator[Any]:
 
 PLANTS = {
     "a Node goes that is worth more": Plant(
-        "has to give way before", PROFILE, functions={"allocator.give_way.victims": newest_last}
+        "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
     ),
     "what comes back is not counted": Plant(
         "spot Nodes have to give way, and",
         PROFILE,
-        functions={"allocator.give_way._coming": none_coming},
+        functions={"allocator.give_way.coming_count": none_coming},
     ),
     "no Node gives way": Plant(
         "while the spot Nodes", PROFILE, functions={"allocator.decide.preempted": none_given_way}

@@ -780,6 +780,24 @@ SAMPLES: tuple[Message, ...] = (
         preempted=2,
     ),
     MachineStateChanged(zone=ZONE, machine=MACHINE, state=MachineState.RMA),
+    CWNodeCordoned(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        cause="GPUMissing",
+        triage=True,
+        message="Node g3779b1 is cordoned: GPUMissing",
+    ),
+    NodeActivityChanged(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        active=True,
+        message="running: train-0",
+        grace_s=3_600,
+    ),
 )
 
 

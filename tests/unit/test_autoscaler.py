@@ -592,6 +592,17 @@ def test_a_new_pool_of_the_same_name_begins_anew() -> None:
     assert (pool.nodes.held, pool.waiting.count, pool.commanded) == (0, 0, None)
 
 
+def test_the_end_of_an_earlier_pool_of_the_same_name_does_not_end_this_one() -> None:
+    story = Story()
+
+    story.hears(
+        NodePoolDeleting(**OF, uid="another", generation=1, since=NOON),
+        CWNodePoolDeleted(**OF, uid="another", message=""),
+    )
+
+    assert story.waits(pod("a")) == [ONE]
+
+
 # Failures, and what is kept.
 
 

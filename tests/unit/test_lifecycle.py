@@ -1227,7 +1227,10 @@ def test_a_node_remembers_the_pods_that_count_as_work() -> None:
 
     after = changed(node, seen("n1", "train-1", "ds-logs", "train-0"), NOON)
 
-    assert after.workloads == (Workload("train-0", NOON, True), Workload("train-1", NOON, True))
+    assert after.workloads == (
+        Workload("train-0", NOON, True, grace_s=30),
+        Workload("train-1", NOON, True, grace_s=30),
+    )
 
 
 # Failures, snapshots and replay.

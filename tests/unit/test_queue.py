@@ -55,6 +55,17 @@ def test_dropping_an_unknown_key_gives_the_same_queue() -> None:
     assert queue.drop("b") is queue
 
 
+@given(changes, keys)
+def test_a_key_that_replaces_another_has_its_place(history: list[Change], key: str) -> None:
+    queue, model = queue_after([*history, Change("other", put=False), Change(key, put=True)])
+
+    replaced = queue.replace(key, "other")
+
+    expected = ["other" if each == key else each for each in model]
+    assert list(replaced) == expected
+    assert list(replaced.drop("other").put(key)) == [*(k for k in expected if k != "other"), key]
+
+
 # A queue behaves as a list of distinct keys.
 
 

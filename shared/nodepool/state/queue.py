@@ -61,3 +61,15 @@ class Queue(Generic[K]):
         head = after if before is None else self.head
         tail = before if after is None else self.tail
         return Queue(links, head, tail)
+
+    def replace(self, key: K, other: K) -> "Queue[K]":
+        """The queue with `other`, which must not be in it, at the place of `key`, which must."""
+        before, after = self.links[key]
+        links = self.links.delete(key).set(other, (before, after))
+        if before is not None:
+            links = links.set(before, (links[before][0], other))
+        if after is not None:
+            links = links.set(after, (other, links[after][1]))
+        head = other if before is None else self.head
+        tail = other if after is None else self.tail
+        return Queue(links, head, tail)

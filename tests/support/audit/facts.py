@@ -287,6 +287,7 @@ class Facts:
     to_reclaim: how many machines of an offering are to be held back.
     giving_way: the Nodes that have to give way, by assignment, those that have left included.
     activity: whether each Node was active, by assignment.
+    sick: whether the machine of each Node goes to triage, by assignment.
     acknowledgements: where the commands lie that acknowledge preemptions.
     advice: the targets that the autoscaler has said, by uid and generation.
     pods: the Pods of NodePools that exist, by NodePool and name.
@@ -303,6 +304,7 @@ class Facts:
         self.to_reclaim: dict[Offering, int] = {}
         self.giving_way: dict[int, Stay] = {}
         self.activity: dict[int, History[bool]] = {}
+        self.sick: dict[int, History[bool]] = {}
         self.acknowledgements: set[int] = set()
         self.advice: dict[tuple[str, int], set[int]] = {}
         self.pods: dict[tuple[str, str], PodFact] = {}

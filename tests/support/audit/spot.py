@@ -7,6 +7,8 @@ then order and number are not compared.
 
 from nodepool.contract.events import (
     CapacityReclaimed,
+    CWNodeCordoned,
+    CWNodeUncordoned,
     MachineReclaimed,
     MachineReturned,
     NodeActivityChanged,
@@ -32,6 +34,10 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             machine.holder = ""
         case NodeActivityChanged(assignment=assignment, active=active):
             facts.activity.setdefault(assignment, History()).add(origin.position, active)
+        case CWNodeCordoned(assignment=assignment, triage=triage):
+            facts.sick.setdefault(assignment, History()).add(origin.position, triage)
+        case CWNodeUncordoned(assignment=assignment):
+            facts.sick.setdefault(assignment, History()).add(origin.position, False)
         case NodePreemptionRequested():
             _requested(facts, message, origin)
 
@@ -57,6 +63,8 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         raise Violation(f"{stay.machine} has to give way and is not a spot Node")
     if message.assignment in facts.giving_way:
         raise Violation(f"{stay.machine} has to give way twice")
+    if _is_sick(facts, message.assignment, origin.cause):
+        raise Violation(f"{stay.machine} has to give way, and goes to triage")
     facts.giving_way[message.assignment] = stay
     offering = stay.pool.offering
     short = [
@@ -92,10 +100,16 @@ def _check_order(facts: Facts, stay: Stay, cause: int) -> None:
             continue
         if other.has_left(cause) or other.is_leaving(cause) or not other.removals.is_empty:
             continue
-        if other.pool.is_deleting(cause):
+        if other.pool.is_deleting(cause) or _is_sick(facts, assignment, cause):
             continue
         if _worth(facts, other, cause) < worth:
             raise Violation(f"{stay.machine} has to give way before {other.machine}")
+
+
+def _is_sick(facts: Facts, assignment: int, cause: int) -> bool:
+    """Whether it was known that the machine of this Node goes to triage."""
+    sick = facts.sick.get(assignment)
+    return sick is not None and bool(sick.as_of(cause))
 
 
 def _worth(facts: Facts, stay: Stay, cause: int) -> tuple[int, bool, int]:

@@ -2,7 +2,8 @@
 
 * A NodePool wants what it was granted, at most its target, without what it holds. One that is
   invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
-* The free machines of its type and zone that its affinity accepts are had in order: class
+* The free machines of its type and zone that its affinity accepts are had in order, after an
+  operator who is still to have some: class
   `default` before `spot`, then by priority, then by how long they have waited: since the verdict on
   their quota that left them wanting Nodes, or more Nodes than before.
 * In the end, no machine is free that a NodePool wants.
@@ -22,6 +23,7 @@ from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import HEALTHY, Capacity, Validated
 from nodepool.contract.events import (
     CapacityChecked,
+    CapacityReclaimed,
     CWInsufficientCapacity,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -36,6 +38,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     QuotaChecked,
 )
+from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
 from support.reference import racks
@@ -49,6 +52,7 @@ RECLAIMED = "reclaimed"
 class Machine:
     """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
 
+    stay: the number of its last stay in a NodePool.
     gives_way: whether it is a spot Node that gives way to a NodePool that is short.
     """
 
@@ -57,6 +61,7 @@ class Machine:
     kind: str
     labels: dict[str, str]
     holder: str = ""
+    stay: int = 0
     gives_way: bool = False
 
 
@@ -111,6 +116,7 @@ class CapacityModel:
     def __init__(self, history: History) -> None:
         self.machines: dict[str, Machine] = {}
         self.demands: dict[str, Demand] = {}
+        self.to_reclaim: dict[tuple[str, str], int] = {}
         self.faults: list[str] = []
         for stored in history.seen_by("capacity"):
             self._take(stored)
@@ -208,9 +214,20 @@ class CapacityModel:
             case MachineReturned(machine_key=key):
                 self.machines[key].holder = ""
             case NodePreemptionRequested(machine_key=key, cause=cause):
-                self.machines[key].gives_way = cause == "DefaultPoolShort"
+                machine = self.machines[key]
+                is_there = machine.holder not in ("", TRIAGE, RECLAIMED)
+                if is_there and machine.stay == message.assignment:
+                    machine.gives_way = cause == "DefaultPoolShort"
+            case CapacityReclaimed(zone=zone, instance_type=kind, count=count):
+                self.to_reclaim[zone, kind] = count
+            case _:
+                self._held(message)
+
+    def _held(self, message: Message) -> None:
+        match message:
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
+                self.machines[key].stay = message.assignment
                 self.demands[message.uid].held += 1
             case CWNodeDeleted(machine_key=key) | CWNodeRegistrationFailed(machine_key=key):
                 is_dead = isinstance(message, CWNodeRegistrationFailed)
@@ -279,6 +296,7 @@ class CapacityModel:
         How many machines of each domain, and how many that spot Nodes give way for.
         """
         free = racks.by_domain(each.labels for each in self.free(demand, fitting=False))
+        free = self._without_reclaimed(demand, free)
         giving_way = self._giving_way(demand)
         for ahead in rivals:
             if ahead is demand:
@@ -291,6 +309,20 @@ class CapacityModel:
             free = Counter({"": free.total() - taken})
             giving_way -= min(giving_way, ahead.wanted - taken)
         return free, giving_way
+
+    def _without_reclaimed(self, demand: Demand, free: Counter[str]) -> Counter[str]:
+        """Those of the free machines that no operator is still to have."""
+        held = racks.by_domain(
+            each.labels
+            for each in self.machines.values()
+            if each.holder == RECLAIMED and (each.zone, each.kind) == demand.offering
+        )
+        goal, size = self.to_reclaim.get(demand.offering, 0), racks.size_of(demand.offering[1])
+        if goal <= held.total():
+            return free
+        if size:
+            return free - racks.given(size, goal, held, free)
+        return Counter({"": max(0, free.total() - goal + held.total())})
 
 
 def rank(demand: Demand) -> tuple[bool, int, datetime, str]:

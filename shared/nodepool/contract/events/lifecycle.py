@@ -107,6 +107,7 @@ class NodeActivityChanged(Event, OfNode):
     blocking: the Pods that a drain for a scale-down waits for; those that have been there longest,
         at most `BLOCKING_MAX`.
     blocking_count: how many such Pods there are.
+    grace_s: how long a drain awaits the Pods that run there, in seconds, once it has begun.
     """
 
     speaker: ClassVar[str] = "lifecycle"
@@ -115,6 +116,7 @@ class NodeActivityChanged(Event, OfNode):
     message: str
     blocking: tuple[BlockingPod, ...] = ()
     blocking_count: int = 0
+    grace_s: int = 0
 
 
 class AnswerAwaited(Event, OfNode):
@@ -195,12 +197,14 @@ class CWNodeCordoned(OfNode, KubernetesEvent):
     """Nothing new is scheduled on a Node that stays in its NodePool.
 
     cause: its causes, with commas between, as in `node.coreweave.cloud/cordonReason`.
+    triage: whether its machine goes to triage when the Node leaves, whatever it leaves for.
     """
 
     speaker: ClassVar[str] = "lifecycle"
     regarding: ClassVar[tuple[str, ...]] = ("Node", "NodePool")
 
     cause: str
+    triage: bool = False
 
 
 class CWNodeUncordoned(OfNode, KubernetesEvent):

@@ -1,0 +1,51 @@
+"""Machines that an operator has reclaimed, or is still to be given before any NodePool."""
+
+from collections import Counter
+
+from immutables import Map
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.keys import MachineKey, OfferingKey, offering_parts
+from nodepool.state.inventory import FreeMachines, Inventory, take_racks
+from nodepool.state.racks import Counts, deliveries
+
+
+def outstanding(inventory: Inventory, offering: OfferingKey, goal: int) -> int:
+    """How many machines are to be held back beside those that are, of `goal` in all."""
+    return max(0, goal - inventory.reclaimed_count(offering)) if goal else 0
+
+
+def take_reclaimed(
+    inventory: Inventory, offering: OfferingKey, goal: int, free: FreeMachines
+) -> list[MachineKey]:
+    """The free machines that are still to be held back, of `goal` in all; none is left then.
+
+    Of a type that comes in racks, those that complete racks.
+    """
+    count = outstanding(inventory, offering, goal)
+    if not count:
+        return []  # Such as of a type that is not in the catalog.
+    size = _rack_size(offering)
+    if not size:
+        return free.take(None, count)
+    return take_racks(free, None, size, goal, _held(inventory, offering))
+
+
+def reclaimable(inventory: Inventory, offering: OfferingKey) -> int:
+    """How many of the free machines could be held back; of a type in racks, those in whole ones."""
+    free, size = inventory.count(offering), _rack_size(offering)
+    if not size:
+        return free
+    held, shelf = _held(inventory, offering), inventory.shelf(offering)
+    most = free + sum(-(-count // size) * size for count in held.values())
+    return sum(part.machines for part in deliveries(size, most, held, shelf.by_domain(None)))
+
+
+def _rack_size(offering: OfferingKey) -> int:
+    return INSTANCE_TYPES[offering_parts(offering)[1]].rack_size
+
+
+def _held(inventory: Inventory, offering: OfferingKey) -> Counts:
+    """How many machines of each NVLink domain are held back."""
+    keys = inventory.reclaimed.get(offering, ())
+    return Map(Counter(inventory.machines[key].domain for key in keys))

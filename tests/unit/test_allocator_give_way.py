@@ -1,0 +1,93 @@
+"""Which spot Nodes give way, as far as that is more than the stories in tests/flow show."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.decide import concerns
+from allocator.give_way import _Line
+from allocator.members import Member
+from nodepool.contract.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+)
+from nodepool.contract.keys import offering_key
+from nodepool.contract.model import RemovalReason
+from nodepool.state.inventory import Machine
+from unit.allocator_service import AllocatorService, capacity_checked, granted
+from unit.samples import KIND, ZONE
+
+LEAF = "ib.coreweave.cloud/leafgroup"
+
+
+def on_leaf(leaf: str) -> Affinity:
+    """An affinity to the machines of one leaf group."""
+    wanted = NodeSelectorRequirement(key=LEAF, operator="In", values=(leaf,))
+    selector = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(wanted,)),))
+    return Affinity(
+        node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=selector)
+    )
+
+
+@given(
+    st.lists(st.sampled_from("ab"), max_size=12),
+    st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(0, 5)), max_size=8),
+)
+def test_each_machine_is_taken_once_and_the_first_that_fit_come_first(
+    leaves: list[str], takes: list[tuple[str, int]]
+) -> None:
+    line = _Line([Machine(ZONE, f"g{n}", KIND, {LEAF: leaf}) for n, leaf in enumerate(leaves)])
+    affinities = {"a": on_leaf("a"), "b": on_leaf("b")}
+    left = list(range(len(leaves)))
+
+    for leaf, count in takes:
+        expected = [place for place in left if leaf in ("", leaves[place])][:count]
+        left = [place for place in left if place not in expected]
+
+        assert line.take(affinities.get(leaf), count) == expected
+
+
+def test_machines_are_shared_out_after_a_check_that_is_new_and_not_after_one_that_is_renewed() -> (
+    None
+):
+    allocator = AllocatorService()
+    allocator.hears(allocator.specify(2), granted(1, 2))
+    check = capacity_checked(1, 2)
+
+    allocator.hears(check)
+    first = concerns(allocator.state, check)
+    allocator.hears(check)
+    renewed = concerns(allocator.state, check)
+
+    assert (first, renewed) == (offering_key(ZONE, KIND), None)
+
+
+def test_a_node_gives_way_if_that_brings_its_machine_back_sooner() -> None:
+    scale_down, deleted = RemovalReason.SCALE_DOWN, RemovalReason.POOL_DELETED
+    members = [
+        Member(1),
+        Member(1, triage=True),
+        Member(1, removal=scale_down),
+        Member(1, removal=scale_down, blocked=True),
+        Member(1, removal=scale_down, lingers=True),
+        Member(1, removal=scale_down, lingers=True, triage=True),
+        Member(1, removal=deleted),
+        Member(1, removal=deleted, lingers=True),
+        Member(1, removal=RemovalReason.PREEMPTED, lingers=True),
+        Member(1, removal=RemovalReason.PREEMPTED, triage=True),
+    ]
+
+    assert [(member.returns, member.may_give_way) for member in members] == [
+        (False, True),
+        (False, False),
+        (True, False),
+        (False, True),
+        (False, True),
+        (False, False),
+        (True, False),
+        (False, False),
+        (True, False),
+        (False, False),
+    ]
