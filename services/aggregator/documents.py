@@ -93,6 +93,7 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         "grantedNodes": pool.granted,
         "inProgress": pool.in_progress,
         **_racks(pool),
+        **({"awaitedSpotNodes": pool.spot_awaited} if pool.spot_awaited else {}),
     }
     if pool.autoscaled is not None:
         shown["autoscaled"] = {

@@ -50,6 +50,7 @@ class NodePoolObject:
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
     autoscaled: where its target is the autoscaler's; None where a command set it.
+    spot_awaited: how many spot Nodes are being preempted for it.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -71,6 +72,7 @@ class NodePoolObject:
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None
     autoscaled: Autoscaled | None = None
+    spot_awaited: int = 0
     busy: "tuple[NodeObject, ...]" = ()
 
     @property

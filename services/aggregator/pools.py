@@ -76,7 +76,7 @@ def _autoscaled(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    return _counted(replace(pool, deleting=event.since, granted=0), context)
+    return _counted(replace(pool, deleting=event.since, granted=0, spot_awaited=0), context)
 
 
 def checked(
@@ -91,6 +91,8 @@ def checked(
         return pool
     if isinstance(event, QuotaChecked) and event.granted != pool.granted:
         pool = replace(pool, granted=event.granted, version=context.position)
+    if isinstance(event, CapacityChecked) and event.preempted != pool.spot_awaited:
+        pool = replace(pool, spot_awaited=event.preempted, version=context.position)
     return _with_condition(pool, event.reason, event.message, context)
 
 

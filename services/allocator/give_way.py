@@ -5,7 +5,8 @@ https://docs.coreweave.com/platform/capacity-plans/spot-node-pools. Just as many
 beside the machines that are free, and those that come back anyway, as soon as theirs would.
 
 NodePools with a node affinity are counted first to be given what comes back: it may fit others,
-too, and those have the choice. Where it comes in another order, another Node gives way then.
+too, and those have the choice. Where it comes in another order, another Node gives way then. So it
+does where a Node that is to leave does not answer, or breaks while it leaves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,8 @@
 """A NodePool and an offering as far as capacity depends on them."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from immutables import Map
 
@@ -12,6 +13,9 @@ from nodepool.contract.model import NodePoolSpec
 from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts
 from nodepool.state.ranking import Rank, Ranking, rank
+
+RENEWALS_PER_SECOND: Final = 100
+"""How many verdicts of an offering in racks are renewed in a second for a number in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +149,35 @@ class Offering:
     demand: how many machines they want in all.
     restricted: for how many of them so many machines need not be enough.
     short: the NodePools whose last verdict is that there are not enough machines.
+    renewed: where the type comes in racks, when a verdict was published last.
     """
 
     waiting: Ranking = Ranking()
     demand: int = 0
     restricted: int = 0
     short: Queue[PoolKey] = Queue()
+    renewed: datetime | None = None
 
     @property
     def is_quiet(self) -> bool:
         """Whether no NodePool waits for it or has to hear that it waits no more."""
         return not len(self.waiting) and not len(self.short)
+
+    @property
+    def renewable_at(self) -> datetime | None:
+        """When its verdicts may be renewed; None for at once.
+
+        Of a type that comes in racks, each names how many machines are free of which domains, so
+        that one machine changes the verdicts on all NodePools that wait.
+        """
+        seconds = len(self.waiting) // RENEWALS_PER_SECOND
+        return self.renewed + timedelta(seconds=seconds) if self.renewed and seconds else None
+
+
+def with_offering(
+    offerings: Map[OfferingKey, Offering], key: OfferingKey, offering: Offering
+) -> Map[OfferingKey, Offering]:
+    """The offerings with this one; nothing is kept of a quiet one."""
+    if not offering.is_quiet:
+        return offerings.set(key, offering)
+    return offerings.delete(key) if key in offerings else offerings

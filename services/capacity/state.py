@@ -6,7 +6,7 @@ from typing import assert_never
 from immutables import Map
 
 from capacity import Hears, Says
-from capacity.pool import Offering, Pool, Said, Warned
+from capacity.pool import Offering, Pool, Said, Warned, with_offering
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
 from nodepool.contract.events import (
@@ -105,7 +105,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodePreemptionRequested():
             return _requested(state, message)
         case CapacityChecked(key=key, uid=uid):
-            return _published(state, state.pool(key, uid), message)
+            return _published(state, state.pool(key, uid), message, context)
         case CWInsufficientCapacity(key=key):
             return _warned(state, state.pools.get(key))
         case CapacityCheckFailed(key=key):
@@ -167,7 +167,7 @@ def _forgotten(state: State, pool: Pool | None) -> State:
     state = replace(
         state,
         pools=state.pools.delete(pool.key),
-        offerings=_with_offering(state, pool.offering, offering),
+        offerings=with_offering(state.offerings, pool.offering, offering),
         work=state.work.drop(pool.key),
     )
     return _supply_changed(state, pool.offering)
@@ -229,17 +229,21 @@ def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
     return _supply_changed(replace(state, preempted=preempted), machine.offering)
 
 
-def _published(state: State, pool: Pool | None, verdict: CapacityChecked) -> State:
+def _published(
+    state: State, pool: Pool | None, verdict: CapacityChecked, context: Context
+) -> State:
     if pool is None:
         return state
     enough = verdict.reason is Capacity.SUFFICIENT
     offering = state.offering(pool.offering)
     short = offering.short.drop(pool.key) if enough else offering.short.put(pool.key)
+    renewed = context.time if pool.rack_size else None
+    offering = replace(offering, short=short, renewed=renewed)
     pool = replace(pool, said=Said.by(verdict, pool), warned=None if enough else pool.warned)
     return replace(
         state,
         pools=state.pools.set(pool.key, pool),
-        offerings=_with_offering(state, pool.offering, replace(offering, short=short)),
+        offerings=with_offering(state.offerings, pool.offering, offering),
         work=state.work.succeeded(pool.key),
     )
 
@@ -272,23 +276,14 @@ def _stored(state: State, pool: Pool) -> State:
     return replace(
         state,
         pools=state.pools.set(pool.key, pool),
-        offerings=_with_offering(state, pool.offering, offering),
+        offerings=with_offering(state.offerings, pool.offering, offering),
     )
-
-
-def _with_offering(
-    state: State, key: OfferingKey, offering: Offering
-) -> Map[OfferingKey, Offering]:
-    """The offerings with this one; nothing is kept of a quiet one."""
-    if not offering.is_quiet:
-        return state.offerings.set(key, offering)
-    return state.offerings.delete(key) if key in state.offerings else state.offerings
 
 
 def _supply_changed(state: State, key: OfferingKey) -> State:
     """The state with the offering in the work queue, if a verdict may change.
 
-    Machines come and go in large numbers, so verdicts follow once, at the next `Wake`.
+    Machines come and go in large numbers, so verdicts follow once, at the next `Wake` or later.
     """
     offering = state.offering(key)
     if offering.is_quiet:
@@ -296,4 +291,9 @@ def _supply_changed(state: State, key: OfferingKey) -> State:
     is_enough = state.free(key) >= offering.demand and not offering.restricted
     if is_enough and not len(offering.short):
         return state
-    return replace(state, work=state.work.put(key))
+    due = offering.renewable_at
+    if due is None:
+        return replace(state, work=state.work.put(key))
+    if key in state.work.deadlines.moments:
+        return state
+    return replace(state, work=state.work.put_at(key, due))

@@ -31,7 +31,7 @@ class Warned(NamedTuple):
 class Pool:
     """A NodePool and its part in a ledger.
 
-    wants: `target` Nodes, in this `generation`.
+    wants: `target` Nodes, in this `generation`; where its spec says so in racks, so many `racks`.
     eligible: whether it is valid and stays, so that it may be granted Nodes.
     deleting: whether it is on its way out.
     grants: the one that the allocator works to, as far as it is known, then those that were
@@ -63,6 +63,7 @@ class Pool:
     fault: str = ""
     shrinks: bool = False
     former: LedgerKey | None = None
+    racks: int | None = None
 
     @property
     def granted(self) -> int:

@@ -102,6 +102,7 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
         before,
         generation=event.generation,
         target=target,
+        racks=event.spec.target_racks,
         eligible=is_valid and not before.deleting,
         fault="",
     )

@@ -37,7 +37,16 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
 def _over(pool: Pool, ledger: Ledger, others: int) -> str:
     _, zone, instance_type = ledger_parts(pool.ledger)
     if ledger.limit is None:
-        return f"no quota is set for {instance_type} in {zone}, and targetNodes is {pool.target}"
+        field, value = _target(pool)
+        return f"no quota is set for {instance_type} in {zone}, and {field} is {value}"
     count = ledger.holders - (pool.reserved > 0)
     used = f" ({others} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
-    return f"targetNodes {pool.target} exceeds quota {ledger.limit} for {instance_type}{used}"
+    target = " ".join(_target(pool))
+    return f"{target} exceeds quota {ledger.limit} for {instance_type}{used}"
+
+
+def _target(pool: Pool) -> tuple[str, str]:
+    """The field of its spec that says how many Nodes the NodePool wants, and what it says."""
+    if pool.racks is None:
+        return "targetNodes", str(pool.target)
+    return "targetRacks", f"{pool.racks} ({pool.target} Nodes)"

@@ -89,6 +89,23 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
     assert titles(explained(harness, "train")) == []
 
 
+def test_who_waits_for_spot_nodes_is_asked_for_no_machines(world: WorldHarness) -> None:
+    # given a NodePool for which one spot Node leaves, and one for which that is not enough
+    world.given_data_center(machines=2)
+    world.apply("cheap", 2, computeClass="spot")
+    world.apply("train", 1)
+    enough = explained(world, "train")
+    world.apply("more", 2)
+
+    assert enough.causes[0].helps == (
+        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
+    )
+    assert explained(world, "more").causes[0].helps == (
+        "wait: 1 spot Node is being preempted for it, which takes at most 7 minutes",
+        "add 1 machine of the type to the zone",
+    )
+
+
 def test_a_quota_that_was_never_set_is_named(world: WorldHarness) -> None:
     world.given_cluster()
     world.given_machines(2)
@@ -159,6 +176,21 @@ def test_a_preemption_is_named_with_its_node(world: WorldHarness) -> None:
     assert [(cause.kind, cause.title) for cause in causes] == [
         ("Preemption", "1 Node is being preempted")
     ]
+
+
+def test_an_unhealthy_node_that_waits_to_be_cured_is_named(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    before = explained(world, "train").causes
+
+    world.break_machines("n1", fault="gpu-lost")
+    broken = explained(world, "train").causes
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+
+    assert [(cause.kind, cause.title) for cause in broken] == [("Health", "1 Node is unhealthy")]
+    assert broken[0].message == f"{world.machine_name('n1')} has GPUMissing"
+    assert before == explained(world, "train").causes == ()
 
 
 def test_every_proof_is_a_message_in_the_log_that_says_so(world: WorldHarness) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from nodepool.contract.commands import MACHINES_MAX
-from support.constants import H100, PREFER_IDLE
+from support.constants import H100, ORG, PREFER_IDLE
 from support.harness import Harness
-from support.paths import machine_path, pool_path, zone_path
+from support.paths import machine_path, org_path, pool_path, zone_path
 from support.world_harness import WorldHarness
 
 GB200, EAST = "gb200-4x", "US-EAST-01A"
@@ -89,6 +89,19 @@ def part(harness: Harness, name: str, pool: str = "train") -> Mapping[str, objec
 
 
 # A target in racks.
+
+
+def test_quota_speaks_of_racks_where_the_spec_does(world: WorldHarness) -> None:
+    given_racks(world, 2, quota=18)
+
+    want(world, 2)
+    over = world.condition("train", "Quota")
+    world.send("DeleteQuota", org_path(ORG), {"zone": EAST, "instanceType": GB200})
+
+    assert over == f"False Over: targetRacks 2 (36 Nodes) exceeds quota 18 for {GB200}"
+    assert world.condition("train", "Quota") == (
+        f"False NotSet: no quota is set for {GB200} in {EAST}, and targetRacks is 2 (36 Nodes)"
+    )
 
 
 def test_a_pool_says_how_many_racks_it_wants_and_gets_them_whole(harness: Harness) -> None:

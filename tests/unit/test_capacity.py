@@ -46,12 +46,14 @@ from nodepool.engine.step import step
 from nodepool.engine.world import World
 from nodepool.service import Context, Failure, Reconciler
 from nodepool.state.inventory import TRIAGE, Inventory
+from nodepool.state.racks import NVLINK_DOMAIN
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
 
 ZONE, H100, A100, GB200 = "US-EAST-02A", "gd-8xh100ib-i128", "gd-8xa100-i128", "gb200-4x"
 OFFERING = offering_key(ZONE, H100)
+GB_KEY = offering_key(ZONE, GB200)
 LEAF = "ib.coreweave.cloud/leafgroup"
 ENOUGH = "Sufficient capacity available for the requested instance type."
 
@@ -835,6 +837,32 @@ def test_a_machine_that_a_rack_has_lost_is_replaced_alone() -> None:
     story.add_rack_machines(1)
 
     assert short(story.wake_until_idle()) == ["train Sufficient 1/1"]
+
+
+def test_many_verdicts_that_name_a_number_of_racks_are_renewed_at_a_bounded_rate() -> None:
+    # given so many NodePools that wait that a renewal of all is due every other second
+    story = Racks()
+    for number in range(200):
+        story.want_racks(f"p{number}", 18)
+    story.tick = timedelta(milliseconds=10)
+    story.now += timedelta(minutes=1)
+
+    # when a machine comes every few hundredths of a second, and none after that
+    outputs: list[Message] = []
+    for _ in range(17):
+        story.machines += 1
+        name, labels = f"m{story.machines}", {NVLINK_DOMAIN: "d"}
+        event = MachineAdded(zone=ZONE, machine=name, instance_type=GB200, labels=labels)
+        outputs += story.hears(event)
+    soon = len(outputs)
+    story.now += timedelta(seconds=2)
+    outputs = list(story.wake_until_idle())
+
+    # then all are renewed once at the first machine, and two seconds later, with the right numbers
+    assert (soon, len(outputs)) == (200, 200)
+    shown = {pool.said.text for pool in story.state.pools.values() if pool.said is not None}
+    expected = {verdict(story.state.pools[s.key], s).message for s in shares(story.state, GB_KEY)}
+    assert shown == expected
 
 
 def test_what_completes_no_rack_cannot_be_had_however_many_machines_are_free() -> None:

@@ -121,7 +121,7 @@ def test_a_limit_below_what_is_in_use_leaves_the_nodepool_what_it_has() -> None:
 def test_without_the_quota_itself_there_is_still_a_change_that_helps() -> None:
     cause = first(pool(9, check("Quota", "Over")))
 
-    assert cause.helps == ("raise the quota, or lower targetNodes",)
+    assert cause.helps == ("raise the quota, or lower the target",)
 
 
 def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
@@ -263,6 +263,30 @@ def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
             helps=("wait: the NodePool refills by itself when machines are free",),
             proofs=(Proof(80, "node g1"),),
         )
+    ]
+
+
+def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> None:
+    nodes = (
+        NodeFacts("g1", 80, problems=("Ready",), problems_since=after(2)),
+        NodeFacts("g2", 81, problems=("GPUMissing", "XIDErrors"), problems_since=after(1)),
+        NodeFacts("g3", 82, removal="Unhealthy", problems=("Ready",), problems_since=NOON),
+        NodeFacts("g4", 83),
+    )
+
+    (cause,) = (each for each in causes(pool(4, current=4, nodes=nodes)) if each.kind == "Health")
+    cured = causes(pool(1, current=1, nodes=nodes[:1], cures=True))
+
+    assert cause == Cause(
+        "Health",
+        "2 Nodes are unhealthy",
+        "g1 has Ready; g2 has GPUMissing, XIDErrors",
+        since=after(1),
+        helps=("'nodepool drain g1' ends what runs there; it is then cured or replaced",),
+        proofs=(Proof(80, "node g1"), Proof(81, "node g2")),
+    )
+    assert [each.helps for each in cured] == [
+        ("wait: an unhealthy Node is rebooted or replaced once nothing runs there that blocks it",)
     ]
 
 

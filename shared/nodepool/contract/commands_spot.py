@@ -22,8 +22,9 @@ class AcknowledgePreemption(Command, OfPool):
 class ReclaimCapacity(Command, OfZone):
     """Holds machines back, so that no NodePool has them, until `ReturnCapacity` gives them back.
 
-    Free machines are taken first, then spot Nodes are preempted. Refused where there are not so
-    many of both.
+    Free machines are taken first, then those of Nodes that leave anyway, then spot Nodes are
+    preempted. Refused where there are not so many of all; of a type that comes in racks, only free
+    machines in whole racks count.
 
     instance_type: their type.
     count: how many, beside those that are held back already.

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.contract.timetable import GONE_AFTER
 from nodepool.explanation.facts import Facts, Peer
 from nodepool.explanation.leaving import counted
 
+MINUTES = int(GONE_AFTER.total_seconds() // 60)
 HOLDERS_MAX = 5
 """How many of the NodePools that hold a quota or machines are named: those with the most."""
 
@@ -29,7 +31,7 @@ def quota_helps(facts: Facts) -> Iterator[str]:
     """The limit, and the target, with which the NodePool would be within its quota."""
     limit = facts.limit
     if limit is None:
-        yield "raise the quota, or lower targetNodes"
+        yield "raise the quota, or lower the target"
         return
     others = _others(facts)
     verb = "set" if limit.limit is None else "raise"
@@ -80,18 +82,25 @@ def capacity_helps(facts: Facts, reason: str) -> Iterator[str]:
     """What would make as many machines available as the NodePool may have."""
     machines = facts.machines
     missing = max(0, min(facts.granted or facts.target, facts.target) - facts.held)
+    comes = facts.spot_awaited
+    if comes:
+        nodes = "spot Node is" if comes == 1 else "spot Nodes are"
+        yield f"wait: {comes} {nodes} being preempted for it, which takes at most {MINUTES} minutes"
     if reason.endswith("NodeAffinity") and machines is not None and machines.free:
         yield f"relax the node affinity: {machines.free} machines are free without it"
     elif machines is not None:
         # What is free is on its way to NodePools that are served before this one, or to this one.
-        lacking = _up_to_racks(facts, max(1, missing - machines.free))
+        lacking = missing - machines.free - comes
+        lacking = _up_to_racks(facts, max(0 if comes else 1, lacking))
         if 0 < lacking <= machines.triage:
             yield f"repair {lacking} of the {machines.triage} machines in triage"
         if 0 < lacking <= machines.reclaimed:
             yield f"return {lacking} of the {machines.reclaimed} reclaimed machines"
-        yield f"add {lacking} machine{'' if lacking == 1 else 's'} of the type to the zone"
+        if lacking:
+            yield f"add {lacking} machine{'' if lacking == 1 else 's'} of the type to the zone"
     yield from _as_it_is(facts)
-    yield "wait: it is served when machines become free"
+    if not comes:
+        yield "wait: it is served when machines become free"
 
 
 def capacity_proofs(facts: Facts) -> Iterator[tuple[int, str]]:

@@ -53,6 +53,9 @@ def deliveries(
     The racks that it has in part come first, each only where all that it lacks is free in its own
     domain; then whole racks, as many as it has fewer than its goal, by the names of their domains.
     """
+    is_whole = any(count >= size for count in free.values())
+    if not is_whole and not any(count % size for count in held.values()):
+        return  # Often so where many NodePools wait.
     missing = goal - sum(held.values())
     left = dict(free)
     for part in lacking(size, held):

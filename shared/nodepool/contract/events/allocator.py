@@ -193,6 +193,9 @@ class MachineReturned(Event, OfMachine):
 class NodePreemptionRequested(Event, OfNode):
     """A spot Node is to be taken back, as if `PreemptNode` had been sent.
 
+    This is not taken back: while the preemption service is down it waits, and is then followed even
+    where nothing needs the machine any more.
+
     cause: why.
     beneficiary: the NodePool that is short, where it is of the same organisation; its key, such as
         `acme/prod/train`. Of another one nothing is said.
