@@ -124,6 +124,8 @@ FOR_PEOPLE = {
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",
     "AutoscalingFailed": "folded by the autoscaler service that says it and tries again",
     "PreemptionFailed": "folded by the preemption service that says it and tries again",
+    "MachineUpdateFailed": "folded by the fleet service that says it and tries again",
+    "PodUpdateFailed": "folded by the fleet service that says it and tries again",
     "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
     "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "CapacityFound": "its sender waits for it",

@@ -22,6 +22,7 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     MachineStateChanged,
+    MachineUpdateFailed,
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
@@ -29,6 +30,7 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeVerified,
     PodChanged,
+    PodUpdateFailed,
 )
 
 Hears = (
@@ -60,4 +62,6 @@ Says = (
     | NodeConditionChanged
     | NodeObserved
     | PodChanged
+    | MachineUpdateFailed
+    | PodUpdateFailed
 )

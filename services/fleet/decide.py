@@ -9,6 +9,7 @@ from immutables import Map
 from fleet import Hears, Says
 from fleet.boot import broken, is_node, rebooted, report, shows, verification
 from fleet.conditions import as_node_fault, next_fault, problem_begun, problems_ended
+from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
 from fleet.pool_pods import completed, create, delete
@@ -99,7 +100,8 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     if is_failing and is_node(machine) and machine.failing != "hang":
         yield from problem_begun(key, machine, next_fault(key, machine))
     pods = surviving(machine, now)
-    if machine.answers and len(pods) < len(machine.pods):
+    is_unobserved = machine.joined and not machine.is_observed
+    if machine.answers and (is_unobserved or len(pods) < len(machine.pods)):
         yield observed(key, machine, pods)
 
 
@@ -243,9 +245,7 @@ def _ended(state: State, message: NodeUpdated | CWDrainNode | CWNodeDeleted) -> 
 def _observe(state: State, message: NodeUpdated | CWDrainNode) -> Iterator[Says]:
     """The Node as it is now: after every drain, and where its marks were not observed yet."""
     machine = state.machine_of(message)
-    if machine is None or not machine.joined or not machine.answers:
-        return
-    if isinstance(message, CWDrainNode) or not machine.is_observed:
+    if machine is not None and machine.joined and machine.answers and not machine.is_observed:
         yield observed(message.machine_key, machine, machine.pods)
 
 
@@ -261,4 +261,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     evolve=evolve,
     decide=decide,
     reconciler=Reconciler(reconcile, concerns),
+    on_failure=on_failure,
 )

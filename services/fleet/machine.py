@@ -38,7 +38,7 @@ class Machine:
     lock: the number of the lock that it has applied; 0 without one.
     reported: `unschedulable` as it was observed last.
     reported_lock: `lock` as it was observed last.
-    evicting: whether Pods end since then because of a taint.
+    evicting: whether it is drained since then, or Pods end because of a taint.
     pods: the Pods on it, by name.
     kills: when terminating Pods are killed, by name.
     verify_s, failures_per_day, repair_s, seed: as it was added with.

@@ -40,7 +40,8 @@ def free(machine: Machine) -> Free:
 
 def is_open(machine: Machine, pod: Pod) -> bool:
     """Whether this Node takes Pods, and has no taint that keeps this one away."""
-    if not machine.joined or not machine.answers or machine.unschedulable:
+    is_closed = machine.unschedulable or machine.verifying
+    if not machine.joined or not machine.answers or is_closed:
         return False
     return pod.repelled(machine.taints, "NoSchedule", "NoExecute") is None
 

@@ -13,7 +13,7 @@ from nodepool.contract.pods import Pod, PodClass
 
 
 def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
-    """The machine with a drain begun.
+    """The machine with a drain begun, which is to be observed.
 
     Interruptable Pods end immediately. Graceful ones end after their grace period, and so do all
     others where the drain is forced. Pods of DaemonSets stay, as with `kubectl drain`; see
@@ -28,7 +28,7 @@ def drained(machine: Machine, now: datetime, *, force: bool) -> Machine:
         elif pod.interruption is PodClass.GRACEFUL or force:
             pods = pods.set(name, pod.model_copy(update={"terminating": True}))
             kills = kills.set(name, now + timedelta(seconds=pod.grace_s))
-    return replace(machine, pods=pods, kills=kills)
+    return replace(machine, pods=pods, kills=kills, evicting=True)
 
 
 def evicted(machine: Machine, now: datetime) -> Machine:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from fleet import Says
 from fleet.machine import Machine
 from fleet.pods import ending, observed, without_pod
-from fleet.refusal import uncreatable, undeletable
+from fleet.refusal import Refusal, creating, deleting
 from fleet.scheduling import changed
 from fleet.state import State
 from fleet.waiting import created
@@ -21,11 +21,9 @@ def create(
     state: State, command: CreatePod, context: Context
 ) -> Iterator[PodChanged | CommandOutcome]:
     """The outcome, and the Pod that waits."""
-    pool = state.pools.get(command.key)
-    refusal = uncreatable(command, pool)
-    if refusal is not None or pool is None:
-        assert refusal is not None
-        yield refused(command, refusal.field, refusal.message, refusal.reason)
+    pool = creating(command, state.pools.get(command.key))
+    if isinstance(pool, Refusal):
+        yield refused(command, pool.field, pool.message, pool.reason)
         return
     yield accepted(command, "created")
     pod = command.pod.model_copy(update={"terminating": False})
@@ -34,13 +32,11 @@ def create(
 
 def delete(state: State, command: DeletePod, context: Context) -> Iterator[Says | CommandOutcome]:
     """The outcome; and the Pod in its grace period, or gone where it has none or never ran."""
-    pool = state.pools.get(command.key)
-    refusal = undeletable(command, pool)
-    if refusal is not None or pool is None:
-        assert refusal is not None
-        yield refused(command, refusal.field, refusal.message, refusal.reason)
+    pod = deleting(command, state.pools.get(command.key))
+    if isinstance(pod, Refusal):
+        yield refused(command, pod.field, pod.message, pod.reason)
         return
-    name, pod = command.name, pool.pods[command.name]
+    name = command.name
     grace_s = pod.pod.grace_s if command.grace_s is None else command.grace_s
     machine = state.node_of(pod)
     if pod.machine is None or machine is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fleet.machine import Machine
 from fleet.placement import free
-from fleet.waiting import WAITING_MAX, Pool, gpus_of
+from fleet.waiting import WAITING_MAX, Pool, PoolPod, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import offered, rack_size, type_fault, zone_fault
@@ -112,8 +112,8 @@ def shown(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-def uncreatable(command: CreatePod, pool: Pool | None) -> Refusal | None:
-    """Why this Pod cannot be created in this NodePool; None where it can."""
+def creating(command: CreatePod, pool: Pool | None) -> Pool | Refusal:
+    """The NodePool that this Pod can be created in, or why it cannot be."""
     pod = command.pod
     if refusal := malformed(pod):
         return refusal
@@ -133,15 +133,15 @@ def uncreatable(command: CreatePod, pool: Pool | None) -> Refusal | None:
     if len(pool.waiting) >= WAITING_MAX:
         text = f"{WAITING_MAX} Pods wait in NodePool {command.pool} already; try again later"
         return Refusal("pod", text, "TooManyRequests")
-    return None
+    return pool
 
 
-def undeletable(command: DeletePod, pool: Pool | None) -> Refusal | None:
-    """Why this Pod cannot be deleted; None where it can."""
+def deleting(command: DeletePod, pool: Pool | None) -> PoolPod | Refusal:
+    """The Pod that can be deleted, or why none can be."""
     if pool is None or not pool.exists:
         return _unknown_pool(command.pool)
     if command.name in pool.pods:
-        return None
+        return pool.pods[command.name]
     text = f"no Pod {command.name} exists in NodePool {command.pool}"
     return Refusal("name", text, "NotFound")
 

@@ -7,7 +7,7 @@ from immutables import Map
 from fleet.machine import Machine
 from fleet.placement import placed
 from fleet.pods import observed
-from fleet.waiting import MESSAGES, Pool, PoolPod
+from fleet.waiting import MESSAGES, REBOOTED, Pool, PoolPod
 from nodepool.contract.events import NodeObserved, PodChanged
 from nodepool.contract.events.fleet import PodPhase, PodReason
 from nodepool.contract.keys import MachineKey, PoolKey, machine_parts
@@ -41,7 +41,8 @@ def ended(
         pod = pool.pods[name]
         change = _change(pod, machines[machine])
         if change is not None:
-            yield changed(key, pod, *change)
+            is_rebooted = change == ("Gone", "Evicted") and machines[machine].restarting
+            yield changed(key, pod, *change, message=REBOOTED if is_rebooted else "")
 
 
 def _placements(
@@ -61,7 +62,7 @@ def _change(pod: PoolPod, machine: Machine) -> tuple[PodPhase, PodReason] | None
     """The phase that a Pod on a machine is in, and why, where that was not said of it yet."""
     if not machine.joined or machine.assignment != pod.assignment:
         return "Gone", pod.reason or "NodeDeleted"
-    if not machine.answers:
+    if not (machine.answers or machine.restarting):
         return None
     on_it = machine.pods.get(pod.pod.name)
     if on_it is None:
@@ -77,8 +78,13 @@ def changed(
     phase: PodPhase,
     reason: PodReason,
     grace_s: int | None = None,
+    message: str = "",
 ) -> PodChanged:
-    """A Pod that ends is in this phase from now on; `grace_s` is the grace period it has left."""
+    """A Pod that ends is in this phase from now on.
+
+    grace_s: the grace period it has left; None for its own.
+    message: why, in words; empty for those of the reason.
+    """
     zone, node = ("", "") if pod.machine is None else machine_parts(pod.machine)
     return PodChanged(
         **pool_fields(key),
@@ -93,7 +99,7 @@ def changed(
         accelerators=pod.pod.accelerators,
         grace_s=pod.pod.grace_s if grace_s is None else grace_s,
         reason=reason,
-        message=MESSAGES[reason],
+        message=message or MESSAGES[reason],
     )
 
 

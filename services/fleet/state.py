@@ -37,6 +37,7 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     MachineStateChanged,
+    MachineUpdateFailed,
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
@@ -44,10 +45,12 @@ from nodepool.contract.events import (
     NodeUpdated,
     NodeVerified,
     PodChanged,
+    PodUpdateFailed,
 )
 from nodepool.contract.keys import MachineKey, PoolKey, machine_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import GPU_TAINT
+from nodepool.contract.pods import reserved_taint
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 
@@ -116,6 +119,10 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, condition_changed(state.machines[key], message))
         case NodeObserved():
             return _observed(state, message)
+        case MachineUpdateFailed(machine_key=key):
+            return replace(state, work=state.work.failed(key, context.time))
+        case PodUpdateFailed(key=key):
+            return replace(state, work=state.work.failed(key, context.time))
         case AddMachines() | BreakMachine() | RepairMachine():
             return state
         case RunPod() | StopPod() | CreatePod() | DeletePod():
@@ -150,7 +157,7 @@ def _stored(
     is_placement: whether no other Pod can be placed, or ends, because of the change.
     """
     before, due = state.machines.get(key), machine.due
-    work = state.work.drop(key) if due is None else state.work.put_at(key, due)
+    work = state.work.drop(key) if due is None else state.work.succeeded(key).put_at(key, due)
     state = replace(state, machines=state.machines.set(key, machine), work=work)
     of = machine.pool or (before.pool if before is not None else None)
     pool = state.pools.get(of) if of is not None else None
@@ -181,7 +188,7 @@ def _observed(state: State, report: NodeObserved) -> State:
 
 
 def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
-    """The state with the taints of a Node that keep Pods away.
+    """The state with the taints of a Node that keep Pods of its organisation away.
 
     Those of one Node are mostly those of the others in its NodePool, and then are kept once.
     """
@@ -189,7 +196,10 @@ def _tainted(state: State, event: CWNodeRegistered | NodeUpdated) -> State:
     pool = state.pools.get(event.key)
     if machine is None:
         return state
-    own = tuple(taint for taint in event.taints if taint.effect != GPU_TAINT.effect)
+    reserved = reserved_taint(event.org)
+    own = tuple(
+        taint for taint in event.taints if taint.effect != GPU_TAINT.effect and taint != reserved
+    )
     if pool is not None:
         own = (*own, *pool.taints) if event.template else own
         own = pool.last_taints if own == pool.last_taints else own
@@ -229,6 +239,7 @@ def _with_pool(state: State, key: PoolKey, pool: Pool) -> State:
 def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
     """The state with a Pod in its phase, in its NodePool and on the Node that it is bound to."""
     pool = state.pools[event.key]
+    state = replace(state, work=state.work.succeeded(event.key))
     if event.phase == "Pending":
         return _with_pool(state, event.key, waiting.with_pod(pool, event))
     pod = pool.pods[event.name].pod

@@ -25,6 +25,8 @@ MESSAGES: dict[PodReason, str] = {
     "NodePoolDeleted": "its NodePool is deleted",
 }
 """What is said of a Pod that ends."""
+REBOOTED = "its Node is rebooted"
+"""What is said of one that is evicted so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,5 +178,5 @@ def concerns_pods(before: Machine | None, after: Machine) -> bool:
 
 
 def _seen(machine: Machine) -> tuple[object, ...]:
-    states = machine.joined, machine.answers, machine.unschedulable
-    return (*states, machine.assignment, machine.taints, machine.pods)
+    states = machine.joined, machine.answers, machine.unschedulable, machine.verifying
+    return (*states, machine.restarting, machine.assignment, machine.taints, machine.pods)

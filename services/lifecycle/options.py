@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from lifecycle.node import ANSWER_WITHIN
-from lifecycle.template import PRODUCTION, RESERVED, reserved_taint
+from lifecycle.template import PRODUCTION
 from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
@@ -18,7 +18,8 @@ from nodepool.contract.events import (
     NodeUpdated,
 )
 from nodepool.contract.messages import Message, pool_fields
-from nodepool.contract.model import Taint
+from nodepool.contract.model import RESERVED, Taint
+from nodepool.contract.pods import reserved_taint
 
 E = TypeVar("E", bound=Message)
 

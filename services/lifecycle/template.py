@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
@@ -14,9 +13,11 @@ from nodepool.contract.model import (
     CPU_TAINT,
     GPU_TAINT,
     MANAGED_TAINTS,
+    RESERVED,
     ComputeClass,
     Taint,
 )
+from nodepool.contract.pods import reserved_taint
 
 INLINE_MAX = 4_096
 """The most characters of labels, annotations and taints that are said of each Node anew.
@@ -25,8 +26,6 @@ So what a NodePool with many Nodes writes to the log at a change is bounded.
 """
 PRODUCTION = "production"
 """The `node.coreweave.cloud/state` of a Node that takes work."""
-RESERVED = "node.coreweave.cloud/reserved"
-"""The label that says for which organisation or purpose a Node is, and the key of its taint."""
 _MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
@@ -157,12 +156,6 @@ def reserved(template: NodeTemplate, standing: Standing) -> str:
     if standing.state != PRODUCTION:
         return standing.state
     return standing.reserved or pool_path(template.key)[0]
-
-
-def reserved_taint(value: str) -> Taint:
-    """The taint that keeps off whatever does not tolerate this value of the label `RESERVED`."""
-    digest = sha256(value.encode()).hexdigest()
-    return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
 
 
 def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -> tuple[Taint, ...]:

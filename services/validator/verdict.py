@@ -51,12 +51,21 @@ def verdict(spec: NodePoolSpec, zone: str) -> Verdict:
     return Verdict(Validated.INVALID, message, "Settings") if message else VALID
 
 
+def _spot_zones(instance: InstanceType) -> str:
+    """Where there are spot Nodes of a type, as the end of a sentence."""
+    zones = [zone for zone in instance.zones if ZONES[zone].access is Access.GENERAL]
+    return f"{instance.id} is offered as spot in {', '.join(zones) or 'no zone'}"
+
+
 def _undeliverable(spec: NodePoolSpec, instance: InstanceType, zone: str) -> Iterator[str]:
     if spec.compute_class is ComputeClass.SPOT:
         if instance.superchip:
             yield f"computeClass spot is not offered for the Superchip instance type {instance.id}"
         if ZONES[zone].access is not Access.GENERAL:
-            yield f"computeClass spot is not offered in {zone}, which is no General Access zone"
+            yield (
+                f"computeClass spot is not offered in {zone}, which is no General Access zone; "
+                f"{_spot_zones(instance)}"
+            )
     if instance.rack_size and spec.target % instance.rack_size:
         yield (
             f"targetNodes {spec.target} is not a multiple of {instance.rack_size}, "

@@ -178,6 +178,21 @@ def test_a_preemption_is_named_with_its_node(world: WorldHarness) -> None:
     ]
 
 
+def test_an_unhealthy_node_that_waits_to_be_cured_is_named(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    before = explained(world, "train").causes
+
+    world.break_machines("n1", fault="gpu-lost")
+    broken = explained(world, "train").causes
+    world.command_node("DrainNode", "train", "n1")
+    world.pass_time(minutes=1)
+
+    assert [(cause.kind, cause.title) for cause in broken] == [("Health", "1 Node is unhealthy")]
+    assert broken[0].message == f"{world.machine_name('n1')} has GPUMissing"
+    assert before == explained(world, "train").causes == ()
+
+
 def test_every_proof_is_a_message_in_the_log_that_says_so(world: WorldHarness) -> None:
     world.given_data_center(machines=2, quota=3)
     world.apply("other", 1)

@@ -191,3 +191,44 @@ def used(world: WorldHarness) -> dict[str, int]:
         str(item["instanceType"]): int(str(item["used"]))
         for item in world.documents("quotas").values()
     }
+
+
+def test_a_machine_that_could_not_report_its_boot_joins_a_minute_later() -> None:
+    world = given_failing("fleet", "Wake")
+    world.given_data_center(boot_s=60)
+
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    before = world.node_counts("train")
+    world.pass_time(minutes=1)
+
+    assert (before, world.node_counts("train")) == ((1, 1, 0), (1, 0, 1))
+
+
+def test_a_pod_that_could_not_be_placed_runs_a_minute_later() -> None:
+    world = given_failing("fleet", "Wake", 2)
+    world.given_data_center()
+    world.apply("train", 1)
+
+    world.create_pod("train")
+    before = world.pod_changes("train")
+    world.pass_time(minutes=1)
+
+    assert before == ["job Pending"]
+    assert world.pod_changes("train") == ["job Pending", "job Running n1"]
+
+
+@pytest.mark.parametrize("input", ["NodeUpdated", "CWDrainNode"])
+def test_a_node_that_could_not_answer_a_cordon_or_a_drain_does_so_a_minute_later(
+    input: str,
+) -> None:
+    world = given_failing("fleet", input)
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", interruption="interruptable")
+
+    world.scale("train", 0)
+    before = world.node_counts("train")
+    world.pass_time(minutes=1)
+
+    assert (before, world.node_counts("train")) == ((0, 0, 1), (0, 0, 0))

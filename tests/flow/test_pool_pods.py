@@ -2,9 +2,12 @@
 
 import pytest
 
-from nodepool.contract.events import NodeObserved
+from lifecycle.decide import service as lifecycle_service
+from lifecycle.options import Options
+from nodepool.contract.events import NodeObserved, PodChanged
 from support.constants import PREFER_IDLE
 from support.harness import Harness
+from support.services import services
 from support.world_harness import WorldHarness
 
 CPU = "cd-gp-i64-erapids"
@@ -17,6 +20,12 @@ def running(harness: Harness, node: str) -> list[str]:
     conditions = {c["type"]: c for c in harness.node(node)["status"]["conditions"]}
     message = conditions["CWActive"]["message"]
     return sorted(message.removeprefix("running: ").split(", "))
+
+
+def pod_messages(world: WorldHarness, pool: str) -> list[str]:
+    """Why the Pods of a NodePool end, in words, as far as was recorded."""
+    events = (envelope.data for envelope in world.envelopes_of(pool))
+    return [event.message for event in events if isinstance(event, PodChanged)]
 
 
 def test_a_pod_waits_until_a_node_joins_and_runs_on_it(harness: Harness) -> None:
@@ -172,6 +181,58 @@ def test_a_pod_on_a_node_that_hangs_is_gone_with_the_node(world: WorldHarness) -
     world.pass_time(minutes=31)
 
     assert world.pod_changes("train") == ["late Pending", "job Gone n1 NodeDeleted"]
+
+
+def test_a_pod_is_gone_as_soon_as_its_node_is_rebooted(world: WorldHarness) -> None:
+    world.given_data_center(machines=1, boot_s=60)
+    world.apply("train", 1)
+    world.pass_time(minutes=1)
+    world.create_pod("train", gpus=1, graceS=3_600)
+    world.create_pod("train", "next", gpus=8)
+    world.start_recording()
+
+    world.command_node("RebootNode", "train", "n1", force=True)
+    rebooting = world.pod_changes("train")
+    world.pass_time(minutes=1)
+
+    assert rebooting == ["job Gone n1 Evicted"]
+    assert [why for why in pod_messages(world, "train") if why] == ["its Node is rebooted"]
+    assert world.pod_changes("train")[1:] == ["next Running n1"]
+
+
+def test_a_pod_is_placed_on_no_node_that_is_verified(world: WorldHarness) -> None:
+    world.given_cluster()
+    world.given_quota(1)
+    world.given_machines(1, verifySeconds=60)
+    world.apply("train", 1)
+    world.start_recording()
+
+    world.create_pod("train", tolerations=[{"operator": "Exists"}])
+    verified = world.pod_changes("train")
+    world.pass_time(minutes=1)
+
+    assert verified == ["job Pending"]
+    assert world.pod_changes("train") == ["job Pending", "job Running n1"]
+
+
+def test_a_pod_tolerates_that_nodes_are_reserved_for_its_organisation() -> None:
+    world = WorldHarness(
+        *(each for each in services() if each.name != "lifecycle"),
+        lifecycle_service(Options(reserved_taint=True)),
+    )
+    world.given_data_center()
+    world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=2)
+
+    world.create_pod("train")
+    world.pass_time(minutes=1)
+    own = world.pod_changes("train")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.delete_pod("train", graceS=0)
+    world.pass_time(minutes=1)
+    world.create_pod("train", "late")
+
+    assert own == ["job Pending", "job Running n1"]
+    assert world.pod_changes("train")[-1] == "late Pending"
 
 
 def test_a_pod_is_placed_on_no_node_that_is_cordoned(world: WorldHarness) -> None:

@@ -289,6 +289,67 @@ def test_a_program_goes_on_without_a_server_and_hears_later_what_it_missed(
     assert phases(live)[-1] == "Gone n1 Deleted"
 
 
+def test_a_program_starts_again_although_its_pod_could_not_be_deleted_at_first(
+    live: LiveHarness, run: Run, server: NatsServer, tmp_path: Path
+) -> None:
+    # given a program that ends after its Pod was told to, while there is no server
+    live.apply("batch", 1)
+    done = tmp_path / "done"
+    slow = (
+        "import pathlib, signal, sys, time;"
+        f"signal.signal(15, lambda *_: print('asked', flush=True)); {READY};"
+        f"done = pathlib.Path({str(done)!r})\n"
+        "if done.exists(): sys.exit(0)\n"
+        "while not done.exists(): time.sleep(0.05)\n"
+        "sys.exit(7)"
+    )
+    limits = ("--pool", "batch", "--name", "job", "--restart", "--request-timeout", "1s")
+    program = run(*limits, "--grace", "3600", *python(slow))
+    program.until("ready")
+    live.delete_pod("batch", "job")
+    program.until("asked")
+    server.stop()
+    done.touch()
+    program.until("trying again")
+
+    # when the server is back
+    server.start()
+
+    # then it runs once more, on a Pod of its own
+    program.until("ready")
+    assert program.code == 0
+    assert phases(live) == [
+        "Pending",
+        "Running n1",
+        "Terminating n1 Deleted",
+        "Gone n1 Deleted",
+        "Pending",
+        "Running n1",
+        "Gone n1 Deleted",
+    ]
+
+
+@pytest.mark.parametrize("code", [WAITS, DEAF], ids=["listens", "does not listen"])
+def test_a_program_ends_although_its_command_was_killed(
+    live: LiveHarness, run: Run, code: str
+) -> None:
+    live.apply("batch", 1)
+    arguments = ("--pool", "batch", "--name", "job", "--grace", "1", *python(code))
+    program = run(*arguments)
+    program.until("ready")
+
+    program.send(signal.SIGKILL)
+
+    assert program.code == -signal.SIGKILL  # Once nothing writes to its output any more.
+    assert phases(live)[-1] == "Running n1"
+    again = run(*arguments)
+    assert again.code == 1
+    assert again.lines == [
+        "error: pod.name: Pod job exists already in NodePool batch (Conflict);"
+        " if its program was killed, delete it with 'nodepool fleet delete-pod batch job'"
+    ]
+
+
 def test_a_program_that_fails_by_itself_is_not_started_again(live: LiveHarness, run: Run) -> None:
     live.apply("batch", 1)
 

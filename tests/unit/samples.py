@@ -87,6 +87,7 @@ from nodepool.contract.events import (
     MachineRepaired,
     MachineReturned,
     MachineStateChanged,
+    MachineUpdateFailed,
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
@@ -106,6 +107,7 @@ from nodepool.contract.events import (
     NodeUpdateFailed,
     NodeVerified,
     PodChanged,
+    PodUpdateFailed,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -798,6 +800,10 @@ SAMPLES: tuple[Message, ...] = (
         message="running: train-0",
         grace_s=3_600,
     ),
+    MachineUpdateFailed(
+        zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
+    ),
+    PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
 )
 
 

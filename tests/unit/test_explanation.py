@@ -266,6 +266,30 @@ def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
     ]
 
 
+def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> None:
+    nodes = (
+        NodeFacts("g1", 80, problems=("Ready",), problems_since=after(2)),
+        NodeFacts("g2", 81, problems=("GPUMissing", "XIDErrors"), problems_since=after(1)),
+        NodeFacts("g3", 82, removal="Unhealthy", problems=("Ready",), problems_since=NOON),
+        NodeFacts("g4", 83),
+    )
+
+    (cause,) = (each for each in causes(pool(4, current=4, nodes=nodes)) if each.kind == "Health")
+    cured = causes(pool(1, current=1, nodes=nodes[:1], cures=True))
+
+    assert cause == Cause(
+        "Health",
+        "2 Nodes are unhealthy",
+        "g1 has Ready; g2 has GPUMissing, XIDErrors",
+        since=after(1),
+        helps=("'nodepool drain g1' ends what runs there; it is then cured or replaced",),
+        proofs=(Proof(80, "node g1"), Proof(81, "node g2")),
+    )
+    assert [each.helps for each in cured] == [
+        ("wait: an unhealthy Node is rebooted or replaced once nothing runs there that blocks it",)
+    ]
+
+
 def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
     node = NodeFacts("g1", 70, NOON, active=True, work="job", removal="PoolDeleted")
     facts = pool(

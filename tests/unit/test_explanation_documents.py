@@ -56,6 +56,8 @@ NODE: Mapping[str, object] = {
                 "message": "running: job",
                 "lastTransitionTime": SINCE,
             },
+            {"type": "XIDErrors", "status": "True", "lastTransitionTime": SINCE},
+            {"type": "GPUMissing", "status": "False", "lastTransitionTime": SINCE},
             {
                 "type": "CWNodeRemoval",
                 "status": "True",
@@ -126,6 +128,8 @@ def test_every_fact_is_read_from_its_place() -> None:
                 blocking_count=2,
                 removal="ScaleDown",
                 removal_since=NOON + timedelta(minutes=1),
+                problems=("XIDErrors",),
+                problems_since=NOON,
             ),
         ),
         limit=Limit(8, 8, 41),

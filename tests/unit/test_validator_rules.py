@@ -31,6 +31,11 @@ SUPERCHIP, SUPERCHIP_ZONE = next(
     for instance in INSTANCE_TYPES.values()
     if instance.superchip and not instance.rack_size and instance.zones
 )
+SPOT_ZONES = (
+    "RNO2A, US-CENTRAL-06A, US-EAST-01A, US-EAST-02A, US-EAST-04A, US-EAST-06A, US-WEST-01A,"
+    " US-WEST-04A, US-WEST-09B"
+)
+"""The General Access zones that offer `H100`."""
 OTHER_ZONE = next(
     zone for zone in INSTANCE_TYPES[H100].zones if ZONES[zone].access is not Access.GENERAL
 )
@@ -374,7 +379,8 @@ def test_a_configuration_that_can_be_delivered_is_valid() -> None:
             spec(computeClass="spot"),
             OTHER_ZONE,
             "Settings",
-            f"computeClass spot is not offered in {OTHER_ZONE}, which is no General Access zone",
+            f"computeClass spot is not offered in {OTHER_ZONE}, which is no General Access zone;"
+            f" {H100} is offered as spot in {SPOT_ZONES}",
             id="spot without General Access",
         ),
         pytest.param(

@@ -13,7 +13,7 @@ from nodepool.contract.moments import rfc3339
 from nodepool.explanation.causes import Cause
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts
-from nodepool.explanation.sentence import Explanation
+from nodepool.explanation.sentence import Explanation, explain
 
 if TYPE_CHECKING:
     from nodepool.client import Object, ReadingClient
@@ -53,6 +53,22 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
         ],
         peers=list(_peers(client, everything, {of for of in zones if zones[of] == zone}, name)),
     )
+
+
+async def why_pods_wait(client: "ReadingClient", pool: str) -> str:
+    """Why no Node takes a Pod of this NodePool, in one sentence; empty where it cannot be read."""
+    from nodepool.client.errors import ClientError
+
+    try:
+        document = await client.get("nodepools", pool)
+        if document is None:
+            return ""
+        explanation = explain(await read_facts(client, document))
+    except (ClientError, TimeoutError):
+        return ""
+    if explanation.causes:
+        return explanation.sentence
+    return f"no Node of NodePool {pool} is open to it and has room"
 
 
 def _fails(pool: Document, kind: str) -> bool:

@@ -222,6 +222,11 @@ def no_headers_option() -> Callable[[F], F]:
     return click.option("--no-headers", is_flag=True, help="Print no column titles.")
 
 
+def time_limit(option: str, text: str) -> float | None:
+    """The seconds of an option that limits a wait; None for 0, which means no limit."""
+    return seconds(option, text) or None
+
+
 def seconds(option: str, text: str) -> float:
     """The value of an option that is a duration; raises a usage error for another text."""
     try:

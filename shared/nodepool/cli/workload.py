@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from nodepool.cli import INTERRUPTED
 from nodepool.cli.documents import condition
-from nodepool.cli.errors import REFUSED
-from nodepool.cli.explained import read_facts
+from nodepool.cli.errors import REFUSED, CliError
+from nodepool.cli.explained import why_pods_wait
 from nodepool.cli.output import print_note
 from nodepool.cli.pod_state import PodState
 from nodepool.client import Client, ClientError, NoOutcome, Refused, Unreachable
 from nodepool.contract.pods import Pod
-from nodepool.explanation.sentence import explain
 from nodepool.local.process import LocalProcess
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ class Runner:
         self._client = client
         self._workload = workload
         self._name = workload.pod.name
+        self._delete = f"nodepool fleet delete-pod {workload.pool} {self._name}"
         self._inbox: asyncio.Queue[PodEvent | Exception | None] = asyncio.Queue()
         self._state = PodState()
         self._may_exist = False
@@ -158,18 +158,25 @@ class Runner:
             await self._leave()
 
     async def _create(self) -> None:
-        """Creates the Pod; once the program has run, for as long as it takes."""
+        """Creates the Pod when the one before it is gone; after the first, until that is done."""
         in_doubt = False
+        while self._may_exist and not self._interrupts:
+            await self._pause(PAUSE_S)
+            print_note(f"trying again to delete Pod {self._name}")
+            await self._leave()
         while not self._interrupts:
             self._may_exist = True
             try:
                 await self._client.create_pod(self._workload.pool, self._workload.pod)
                 return
-            except Refused:
+            except Refused as error:
                 # An attempt of which no outcome came may have created it.
                 if in_doubt and await self._appears():
                     return
                 self._may_exist = in_doubt
+                if error.reason == "Conflict":
+                    hint = f"if its program was killed, delete it with '{self._delete}'"
+                    raise CliError(f"{error}; {hint}") from None
                 raise
             except (NoOutcome, Unreachable) as error:
                 if not self._has_run:
@@ -195,29 +202,17 @@ class Runner:
                 async with asyncio.timeout(wait_s):
                     await self._next()
             except TimeoutError:
-                reason, wait_s = await self._reason(), REASON_S
+                reason = await why_pods_wait(self._client, self._workload.pool)
+                wait_s = REASON_S
                 if reason not in ("", printed):
                     print_note(f"Pod {self._name} waits for a Node: {reason}")
                     printed = reason
         return False
 
-    async def _reason(self) -> str:
-        """Why no Node takes the Pod, in one sentence; empty where that cannot be read now."""
-        try:
-            pool = await self._client.get("nodepools", self._workload.pool)
-            if pool is None:
-                return ""
-            explanation = explain(await read_facts(self._client, pool))
-        except (ClientError, TimeoutError):
-            return ""
-        if explanation.causes:
-            return explanation.sentence
-        return f"no Node of NodePool {self._workload.pool} is open to it and has room"
-
     async def _run_on_node(self) -> End:
         """Runs the program on the Node that the Pod has, to its end."""
         process = self._process = await LocalProcess.start(
-            self._workload.command, self._environment()
+            self._workload.command, self._environment(), grace_s=self._workload.pod.grace_s
         )
         pod, clock = self._state.pod, asyncio.get_running_loop().time
         began, node = clock(), pod.node if pod is not None else ""
@@ -265,7 +260,9 @@ class Runner:
 
     async def _leave(self) -> None:
         """Deletes the Pod, if it may be there, and hands its Node back if that is to go."""
-        if not self._may_exist or self._state.phase == "Gone":
+        if self._state.phase == "Gone":
+            self._may_exist = False
+        if not self._may_exist:
             return
         is_early = self._state.is_preempted and not self._state.ends
         pool, name = self._workload.pool, self._name
@@ -277,10 +274,8 @@ class Runner:
             if error.reason != "NotFound":
                 print_note(f"Pod {name} is not deleted: {error}")
         except ClientError as error:
-            print_note(
-                f"Pod {name} may still be there: {error}; delete it with"
-                f" 'nodepool fleet delete-pod {pool} {name}'"
-            )
+            print_note(f"Pod {name} may still be there: {error}; delete it with '{self._delete}'")
+            return
         self._may_exist = False
 
     async def _acknowledge(self) -> None:

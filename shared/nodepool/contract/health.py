@@ -10,9 +10,10 @@ https://docs.nebius.com/kubernetes/maintenance/health-checks. `KernelDeadlock` a
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from nodepool.contract.model import ConditionStatus
+if TYPE_CHECKING:  # What reads conditions does without the models.
+    from nodepool.contract.model import ConditionStatus
 
 NodeFault = Literal["xid", "nvlink", "gpu-lost", "disk", "kernel-deadlock", "link-flap", "kubelet"]
 """How a simulated machine fails while it is a Node."""
@@ -38,7 +39,7 @@ class Cause(NamedTuple):
     """
 
     type: str
-    status: ConditionStatus
+    status: "ConditionStatus"
     reason: str
     healthy: str
     remedy: Remedy
@@ -120,7 +121,7 @@ BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.val
 """The problem that each condition reports; a condition of another type reports none."""
 
 
-def is_problem(type: str, status: ConditionStatus) -> bool:  # Of a condition.
+def is_problem(type: str, status: "ConditionStatus") -> bool:  # Of a condition.
     """Whether a condition of this type and status makes its Node unhealthy."""
     cause = BY_TYPE.get(type)
     return cause is not None and cause.status == status

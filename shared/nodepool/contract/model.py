@@ -114,11 +114,13 @@ LOCK_TAINT: Final = Taint(key="sunk.coreweave.com/lock", value="true", effect="N
 """The taint of a Node that a Slurm job has locked, or is about to."""
 LOCK: Final = "sunk.coreweave.com/lock"
 """The annotation of such a Node: `pending` while Pods are evicted for it, then `locked`."""
+RESERVED: Final = "node.coreweave.cloud/reserved"
+"""The label that says for which organisation or purpose a Node is, and the key of its taint."""
 MANAGED_TAINTS: Final = (
     CPU_TAINT,
     GPU_TAINT,
     CORDON,
-    Taint(key="node.coreweave.cloud/reserved", effect="NoExecute"),
+    Taint(key=RESERVED, effect="NoExecute"),
     Taint(key="sunk.coreweave.com/lock", effect="NoExecute"),
 )
 """The taints, by key and effect, that the control plane sets and a NodePool cannot ask for.

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from nodepool.contract.model import CPU_TAINT, Taint, Value
+from nodepool.contract.model import CPU_TAINT, RESERVED, Taint, Value
 
 GPU: Final = "nvidia.com/gpu"
 """The name under which Pods ask for GPUs, and under which a Node has them."""
@@ -71,6 +73,16 @@ class Toleration(Value):
 
 NO_GPU: Final = Toleration(key=CPU_TAINT.key, operator="Exists", effect="NoSchedule")
 """The toleration that the platform gives to each Pod that asks for no GPU."""
+
+
+@lru_cache(maxsize=1_024)
+def reserved_taint(value: str) -> Taint:
+    """The taint of a Node that is reserved, by the value of its label `RESERVED`.
+
+    Where the value is an organisation, the platform gives each of its Pods a toleration of it.
+    """
+    digest = sha256(value.encode()).hexdigest()
+    return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
 
 
 class Pod(Value):

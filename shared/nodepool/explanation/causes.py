@@ -17,6 +17,7 @@ Kind = Literal[
     "Booting",
     "Removal",
     "Preemption",
+    "Health",
     "InternalError",
     "Progress",
 ]
@@ -89,6 +90,7 @@ def causes(facts: Facts) -> list[Cause]:
         *_booting(facts),
         *_removal(facts),
         *_preemption(facts),
+        *_health(facts),
         *(cause for cause in blocked if cause.kind == INTERNAL_ERROR),
         *_undetermined(facts),
     ]
@@ -207,6 +209,26 @@ def _preemption(facts: Facts) -> Iterator[Cause]:
         since=next((node.removal_since for node in nodes), None),
         details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
         helps=("wait: the NodePool refills by itself when machines are free",),
+        proofs=_node_proofs(nodes),
+    )
+
+
+def _health(facts: Facts) -> Iterator[Cause]:
+    """The Nodes that stay and have a problem."""
+    nodes = [node for node in facts.nodes if node.problems and not node.removal]
+    if not nodes or facts.deleting:
+        return
+    moments = [node.problems_since for node in nodes if node.problems_since is not None]
+    named = [f"{node.name} has {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
+    more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
+    wait = "wait: an unhealthy Node is rebooted or replaced once nothing runs there that blocks it"
+    drain = f"'nodepool drain {nodes[0].name}' ends what runs there; it is then cured or replaced"
+    yield Cause(
+        "Health",
+        f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
+        "; ".join([*named, *more]),
+        since=min(moments, default=None),
+        helps=(wait if facts.cures else drain,),
         proofs=_node_proofs(nodes),
     )
 

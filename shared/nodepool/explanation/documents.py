@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
+from nodepool.contract.health import BY_TYPE
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
 
 Document = Mapping[str, object]
@@ -76,6 +77,7 @@ def _own(pool: object) -> Facts:
         deleting=_at(pool, "metadata", "deletionTimestamp") is not None,
         deleting_since=_moment(pool, "metadata", "deletionTimestamp"),
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
+        cures=_at(pool, "spec", "lifecycle", "disableUnhealthyNodeEviction") is False,
         checks={check.type: check for check in _checks(pool)},
         position=_position(pool),
         autoscaled=_text(pool, "status", "autoscaled", "message"),
@@ -110,6 +112,11 @@ def _node(node: object) -> NodeFacts:
     is_active, leaves = (_text(each, "status") == "True" for each in (active, removal))
     pods = _items(node, "status", "blockingPods")
     blocking = tuple((_text(each, "name"), _moment(each, "since")) for each in pods)
+    problems = {
+        kind: _moment(each, "lastTransitionTime")
+        for kind, each in sorted(conditions.items())
+        if kind in BY_TYPE and BY_TYPE[kind].status == _text(each, "status")
+    }
     return NodeFacts(
         name=_text(node, "metadata", "name"),
         position=_position(node),
@@ -122,6 +129,8 @@ def _node(node: object) -> NodeFacts:
         blocking_count=max(len(blocking), _number(node, "status", "blockingPodCount")),
         removal=_text(removal, "reason") or "Unknown" if leaves else "",
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
+        problems=tuple(problems),
+        problems_since=min(filter(None, problems.values()), default=None),
     )
 
 

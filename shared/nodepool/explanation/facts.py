@@ -33,6 +33,7 @@ class NodeFacts:
     blocking: the first of the Pods that a drain waits for: name, and since when.
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
+    problems, problems_since: the conditions that make it unhealthy, and since when one does.
     """
 
     name: str
@@ -46,6 +47,8 @@ class NodeFacts:
     blocking_count: int = 0
     removal: str = ""
     removal_since: datetime | None = None
+    problems: tuple[str, ...] = ()
+    problems_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Facts:
     granted: how many Nodes its quota allows it.
     deleting, deleting_since: whether, and since when, it is being deleted.
     idle_only: whether active Nodes stay until they are idle.
+    cures: whether its unhealthy Nodes are rebooted or replaced without being asked for.
     checks: its conditions on its newest generation, by type.
     nodes: its Nodes; at least those that are active or leave while it loses Nodes.
     limit, machines: None where they are not known.
@@ -129,6 +133,7 @@ class Facts:
     deleting: bool = False
     deleting_since: datetime | None = None
     idle_only: bool = True
+    cures: bool = False
     checks: Mapping[str, Check] = field(default_factory=dict)
     nodes: tuple[NodeFacts, ...] = ()
     limit: Limit | None = None

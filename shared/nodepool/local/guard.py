@@ -1,19 +1,28 @@
-"""A helper process that ends the nats-server if the process that started it is killed."""
+"""A helper process that ends what this process has started, if this process is killed."""
 
 import subprocess
 
+_SERVER = 'kill -s TERM "$0"'
+_GROUP = """
+kill -s TERM -- "-$0"
+while [ "$1" -gt 0 ] && kill -s 0 -- "-$0"; do sleep 1; set -- $(($1 - 1)); done
+kill -s KILL -- "-$0"
+"""
+
 
 class Guard:
-    """A shell that sends SIGTERM to the server once this process is gone.
+    """A shell that sends SIGTERM to another process once this one is gone.
 
     It reads a pipe whose other end only this process holds: the kernel closes that end even after
-    SIGKILL. Linux could signal the server by itself (PR_SET_PDEATHSIG), but does so when the thread
+    SIGKILL. Linux could signal the other by itself (PR_SET_PDEATHSIG), but does so when the thread
     that started it ends, needs code between fork and exec, and no other system has it.
     """
 
-    def __init__(self, server_pid: int) -> None:
+    def __init__(self, pid: int, *, group_grace_s: int | None = None) -> None:
+        """`group_grace_s`: for a whole process group, after how many seconds it gets SIGKILL."""
+        script = _SERVER if group_grace_s is None else _GROUP
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _; kill -TERM "$0"', str(server_pid)],
+            ["/bin/sh", "-c", f"read -r _; {script}", str(pid), str(group_grace_s or 0)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -21,6 +30,6 @@ class Guard:
         )
 
     def dismiss(self) -> None:
-        """Ends the guard without a signal to the server, whose process id may be reused soon."""
+        """Ends the guard without a signal to the other, whose process id may be reused soon."""
         self._process.kill()
         self._process.communicate()

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nodepool.local.guard import Guard
+
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit codes of shells for a program that cannot be run, and for one that does not exist."""
 BY_SIGNAL = 128
@@ -45,17 +47,21 @@ def executable(name: str, environment: Mapping[str, str]) -> str:
 class LocalProcess:
     """A program that runs; its output is that of this process, and goes through untouched."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, grace_s: int) -> None:
         self._process = process
+        self._guard = Guard(process.pid, group_grace_s=grace_s)
         self._ending_since: float | None = None
         self._kill: asyncio.TimerHandle | None = None
         self._kill_at = float("inf")
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> "LocalProcess":
+    async def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], *, grace_s: int = 30
+    ) -> "LocalProcess":
         """Starts a program with these arguments; raises `NotStarted`.
 
-        It cannot read from a terminal, since it is not in the foreground there.
+        It cannot read from a terminal, since it is not in the foreground there. If this process is
+        killed, it is asked to end, and killed `grace_s` seconds later.
         """
         path = executable(command[0], environment)
         stdin = asyncio.subprocess.DEVNULL if _is_terminal() else None
@@ -65,7 +71,7 @@ class LocalProcess:
             )
         except OSError as error:
             raise NotStarted(NOT_EXECUTABLE, f"{command[0]}: {error.strerror}") from None
-        return cls(process)
+        return cls(process, grace_s)
 
     @property
     def is_ending(self) -> bool:
@@ -96,6 +102,7 @@ class LocalProcess:
     async def wait(self) -> int:
         """Its exit code as a shell has it, once it has ended; what it left behind is killed."""
         code = await self._process.wait()
+        self._guard.dismiss()
         if self._kill is not None:
             self._kill.cancel()
         self.kill()

@@ -14,8 +14,8 @@ from support.failing import Failing, given_failing, inputs
 from support.services import NAMES
 from support.world_harness import WorldHarness
 
-FAILING = tuple(name for name in NAMES if name not in ("aggregator", "fleet"))
-"""The services that decide on NodePools and their Nodes."""
+FAILING = tuple(name for name in NAMES if name != "aggregator")
+"""The services that decide."""
 NUMBERS = (1, 4)
 """Which inputs of each class a service fails on, one in each run of a story."""
 ONCE = (

@@ -18,6 +18,7 @@ class Member:
     cordoned: whether it is cordoned and stays.
     counted: whether it counts in the removal under way if it leaves.
     awaited: whether it was asked to give way, and its preemption has not begun yet.
+    labels: the topology labels of its machine.
     """
 
     node: str

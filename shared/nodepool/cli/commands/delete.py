@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.names import NODEPOOL, QUOTA
-from nodepool.cli.options import DryRun, Output, output_options, seconds
+from nodepool.cli.options import DryRun, Output, output_options, time_limit
 from nodepool.cli.quotas import delete_quotas
 from nodepool.cli.sending import Reporting, send
 from nodepool.cli.settings import Command, Settings
@@ -71,7 +71,7 @@ def delete(
     No Node is removed, and no NodePool gets more until a limit is set again.
     """
     how = Reporting(lambda name, _: LINE.format(name), output, ignore_missing=ignore_not_found)
-    waiting = Wait(wait and output.dry_run is DryRun.NONE, seconds("--timeout", timeout) or None)
+    waiting = Wait(wait and output.dry_run is DryRun.NONE, time_limit("--timeout", timeout))
     if targets.kind is QUOTA:
         return settings.run(lambda client: delete_quotas(client, targets.names, zone or "", how))
     if zone is not None:

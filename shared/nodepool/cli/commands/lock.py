@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.node_verbs import changed, nodes_argument, parse_nodes, pool_of, together
-from nodepool.cli.options import seconds
+from nodepool.cli.options import time_limit
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ JOB = click.option("--job", required=True, metavar="JOB", help="The id of the Sl
     default="10m",
     show_default=True,
     metavar="DURATION",
-    help="How long to wait for all of them together.",
+    help="How long to wait for all of them together; 0 for no limit.",
 )
 @click.pass_obj
 def lock(settings: Settings, what: tuple[str, ...], job: str, timeout: str) -> int:
@@ -32,7 +32,7 @@ def lock(settings: Settings, what: tuple[str, ...], job: str, timeout: str) -> i
     lock stays pending, until 'nodepool unlock' releases it.
     """
     names = parse_nodes(what)
-    timeout_s = seconds("--timeout", timeout)
+    timeout_s = time_limit("--timeout", timeout)
 
     async def work(client: "Client") -> int:
         async def locked(name: str) -> str:

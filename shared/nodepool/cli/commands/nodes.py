@@ -16,7 +16,7 @@ from nodepool.cli.node_verbs import (
     parse_nodes,
     pool_of,
 )
-from nodepool.cli.options import seconds
+from nodepool.cli.options import time_limit
 from nodepool.cli.output import print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
@@ -37,13 +37,14 @@ Commands = Callable[["Client", str, str], "Message"]
 @click.pass_obj
 def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
     """Cordon Nodes: nothing new is scheduled there."""
+    names = parse_nodes(what)
 
     def command(client: "Client", pool: str, node: str) -> "Message":
         from nodepool.contract.commands import CordonNode
 
         return CordonNode(**client.fields_of(pool), node=node, reason=reason)
 
-    return settings.run(lambda client: _each(client, parse_nodes(what), command, "cordoned"))
+    return settings.run(lambda client: _each(client, names, command, "cordoned"))
 
 
 @click.command(cls=Command)
@@ -51,13 +52,14 @@ def cordon(settings: Settings, what: tuple[str, ...], reason: str) -> int:
 @click.pass_obj
 def uncordon(settings: Settings, what: tuple[str, ...]) -> int:
     """Take back a cordon, a drain or a reboot that waits."""
+    names = parse_nodes(what)
 
     def command(client: "Client", pool: str, node: str) -> "Message":
         from nodepool.contract.commands import UncordonNode
 
         return UncordonNode(**client.fields_of(pool), node=node)
 
-    return settings.run(lambda client: _each(client, parse_nodes(what), command, "uncordoned"))
+    return settings.run(lambda client: _each(client, names, command, "uncordoned"))
 
 
 @click.command(cls=Command)
@@ -77,7 +79,7 @@ def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, t
 
     A Node that is unhealthy is then rebooted or replaced.
     """
-    names, timeout_s = parse_nodes(what), seconds("--timeout", timeout) or None
+    names, timeout_s = parse_nodes(what), time_limit("--timeout", timeout)
 
     def command(client: "Client", pool: str, node: str) -> "Message":
         from nodepool.contract.commands import DrainNode
@@ -93,6 +95,7 @@ def drain(settings: Settings, what: tuple[str, ...], force: bool, reason: str, t
 @click.pass_obj
 def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
     """Reboot Nodes in their NodePool, each once nothing runs there that blocks it."""
+    names = parse_nodes(what)
 
     def command(client: "Client", pool: str, node: str) -> "Message":
         from nodepool.contract.commands import RebootNode
@@ -100,7 +103,7 @@ def reboot(settings: Settings, what: tuple[str, ...], force: bool) -> int:
         return RebootNode(**client.fields_of(pool), node=node, force=force)
 
     verb = "power reset" if force else "reboot pending"
-    return settings.run(lambda client: _each(client, parse_nodes(what), command, verb))
+    return settings.run(lambda client: _each(client, names, command, verb))
 
 
 async def _each(client: "Client", names: Sequence[str], command: Commands, verb: str) -> int:

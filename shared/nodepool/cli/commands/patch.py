@@ -47,6 +47,8 @@ def patch(
     if (text is None) == (patch_file is None):
         raise click.UsageError("-p: write either -p PATCH or --patch-file FILE")
     content = _parsed(text if text is not None else _content(str(patch_file)))
+    if kind != "json" and not isinstance(content, Mapping):
+        raise CliError("the patch is not a map; write --type json for a list of operations")
     if kind == "strategic" and any(name in str(content) for name in DIRECTIVES):
         raise click.UsageError("--type: strategic directives have no meaning here; use json")
     from nodepool.cli.changing import change_each
@@ -87,8 +89,6 @@ def _parsed(text: str | bytes) -> object:
 def _patched(document: "Document", content: object, kind: str) -> "Document":
     from nodepool.cli.patches import PatchError, merged, patched
 
-    if kind != "json" and not isinstance(content, Mapping):
-        raise CliError("the patch is not a map; write --type json for a list of operations")
     try:
         result = patched(document, content) if kind == "json" else merged(document, content)
     except PatchError as error:

@@ -9,7 +9,7 @@ from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.layout import escaped
 from nodepool.cli.missing import report_missing
 from nodepool.cli.names import NODEPOOL
-from nodepool.cli.options import Files, files_options, objects_argument, seconds, selected
+from nodepool.cli.options import Files, files_options, objects_argument, selected, time_limit
 from nodepool.cli.output import print_error, print_text
 from nodepool.cli.progress import Progress, progress
 from nodepool.cli.settings import Command, Group, Settings
@@ -52,7 +52,7 @@ def status(
     ((_, names),) = selected(what, files, (NODEPOOL,))
     if not names:
         raise click.UsageError("NAME: is required; write nodepool NAME or -f FILE")
-    timeout_s = seconds("--timeout", timeout) or None
+    timeout_s = time_limit("--timeout", timeout)
 
     async def work(client: "ReadingClient") -> int:
         return max([await _status(client, name, timeout_s, watches=watches) for name in names])

@@ -52,8 +52,8 @@ def run(settings: Settings, **options: Unpack[RunOptions]) -> int:
     is started again on the next Node, until it ends by itself; exit code 0 always is the end.
 
     Its output is untouched; what is said of its Pod goes to standard error. Ctrl-C asks the program
-    to end, and kills it the second time. The Pod is deleted in every way out, and the exit code is
-    the program's.
+    to end, and kills it the second time. The Pod is deleted in every way out but SIGKILL, and the
+    exit code is the program's.
 
     nodepool run --pool batch --gpus 1 --restart -- python train.py
     """
@@ -68,6 +68,7 @@ def _ran(settings: Settings, options: RunOptions) -> int:
     from nodepool.local.process import NotStarted, executable
 
     pool, command = options["pool"], options["command"]
+    pod = pod_of(options["name"] or _made_name(command[0]), options)
 
     async def work(client: "Client") -> int:
         from nodepool.cli.workload import Runner, Workload
@@ -77,7 +78,6 @@ def _ran(settings: Settings, options: RunOptions) -> int:
             lambda: print_note(f"the server at {address} is gone; the program goes on"),
             lambda: print_note(f"the server at {address} is back"),
         )
-        pod = pod_of(options["name"] or _made_name(command[0]), options)
         return await Runner(client, Workload(pool, pod, command, options["restart"])).run()
 
     try:

@@ -46,7 +46,7 @@ class Options(TypedDict):
     default="30s",
     show_default=True,
     metavar="DURATION",
-    help="How long to wait for all of them together.",
+    help="How long to wait for all of them together; 0 to look only once, as in kubectl.",
 )
 @click.pass_obj
 def wait(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -> int:

@@ -36,10 +36,12 @@ from nodepool.contract.events.fleet import (
     MachineFailed,
     MachineRepaired,
     MachineStateChanged,
+    MachineUpdateFailed,
     NodeConditionChanged,
     NodeObserved,
     NodeVerified,
     PodChanged,
+    PodUpdateFailed,
 )
 from nodepool.contract.events.kubernetes import KubernetesEvent, Severity
 from nodepool.contract.events.lifecycle import (
@@ -141,6 +143,7 @@ __all__ = [
     "MachineRepaired",
     "MachineReturned",
     "MachineStateChanged",
+    "MachineUpdateFailed",
     "NodeActionRequested",
     "NodeActivityChanged",
     "NodeConditionChanged",
@@ -160,6 +163,7 @@ __all__ = [
     "NodeUpdated",
     "NodeVerified",
     "PodChanged",
+    "PodUpdateFailed",
     "PreemptionCause",
     "PreemptionFailed",
     "PreemptionInProgress",

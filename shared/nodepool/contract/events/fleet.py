@@ -175,3 +175,19 @@ class PodChanged(Event, OfPool):
     reason: PodReason = ""
     message: str = ""
     spec: Pod | None = None
+
+
+class MachineUpdateFailed(Event, OfMachine):
+    """What a machine has to report could not be published; this is tried again later."""
+
+    speaker: ClassVar[str] = "fleet"
+
+    message: str
+
+
+class PodUpdateFailed(Event, OfPool):
+    """What is to be said of a NodePool's Pods could not be published; this is tried again later."""
+
+    speaker: ClassVar[str] = "fleet"
+
+    message: str

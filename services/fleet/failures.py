@@ -1,0 +1,31 @@
+"""What is said where an input, or a key of the work queue, could not be processed."""
+
+from collections.abc import Iterable
+
+from fleet import Says
+from fleet.state import State
+from nodepool.contract.events import MachineUpdateFailed, PodUpdateFailed
+from nodepool.contract.keys import MachineKey, PoolKey, machine_parts
+from nodepool.contract.messages import pool_fields
+from nodepool.service import Failure
+
+
+def on_failure(state: State, failure: Failure) -> Iterable[Says]:
+    """The machine, or the Pods of the NodePool, are looked at again later."""
+    pool = PoolKey(failure.key)
+    text = f"internal error in the data centre: {failure.cause}"
+    if pool in state.pools:
+        yield PodUpdateFailed(**pool_fields(pool), message=text)
+        return
+    machine = MachineKey(failure.key) if failure.key else _unobserved(state, failure)
+    if machine in state.machines:
+        zone, name = machine_parts(machine)
+        yield MachineUpdateFailed(zone=zone, machine=name, message=text)
+
+
+def _unobserved(state: State, failure: Failure) -> MachineKey:
+    """The Node of the NodePool of an input that could not be observed after it; empty for none."""
+    pool = state.pools.get(failure.pool) if failure.pool is not None else None
+    nodes = ((key, state.machines[key]) for key in sorted(pool.nodes)) if pool is not None else ()
+    waiting = (key for key, machine in nodes if machine.answers and not machine.is_observed)
+    return next((key for key in waiting if key not in state.work.failures), MachineKey(""))
