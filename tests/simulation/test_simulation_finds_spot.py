@@ -11,7 +11,6 @@ from support.simulation.faults import Plant, violation_of
 from support.simulation.profile import GIVING_WAY
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
-WITH_PROBLEMS = replace(PROFILE, actions={**GIVING_WAY.actions, "fail": 60})
 order, held_back = give_way._order, reclaim.held_back
 
 
@@ -19,11 +18,6 @@ def newest_last(victim: Any) -> Any:
     """The place of a Node among those that may have to go, the most useful one first."""
     stays, priority, active, age, _ = order(victim)
     return stays, -priority, not active, -age
-
-
-def stays(member: Any) -> bool:
-    """Whether a Node stays, whatever becomes of its machine."""
-    return member.removal is None
 
 
 def none_outstanding(*_args: Any) -> int:
@@ -62,12 +56,6 @@ def one_more(state: Any, offering: Any, free: Any) -> Iterator[Any]:
 PLANTS = {
     "a Node goes that is worth more": Plant(
         "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
-    ),
-    "a Node goes that is for triage": Plant(
-        "and goes to triage",
-        WITH_PROBLEMS,
-        functions={"allocator.members.Member.may_give_way": property(stays)},
-        seed=12,
     ),
     "what an operator is to have is promised": Plant(
         "and has to be",
