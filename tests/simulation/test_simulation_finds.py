@@ -70,7 +70,7 @@ def test_a_quota_that_ignores_what_others_reserve_is_found() -> None:
         else:
             yield event
 
-    violation = first_violation(with_events(QUOTA, generous))
+    violation = first_violation(with_events(QUOTA, generous), text="is granted")
 
     assert "is granted" in violation
     assert "are reserved" in violation
