@@ -20,6 +20,11 @@ def newest_last(victim: Any) -> Any:
     return stays, -priority, not active, -age
 
 
+def none_outstanding(*_args: Any) -> int:
+    """As if an operator had all machines that were asked for."""
+    return 0
+
+
 def none_coming(*_args: Any) -> int:
     """As if no machine were free, and none came back."""
     return 0
@@ -51,6 +56,12 @@ def one_more(state: Any, offering: Any, free: Any) -> Iterator[Any]:
 PLANTS = {
     "a Node goes that is worth more": Plant(
         "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
+    ),
+    "what an operator is to have is promised": Plant(
+        "and has to be",
+        PROFILE,
+        functions={"capacity.state.State.outstanding": none_outstanding},
+        seed=4,
     ),
     "what comes back is not counted": Plant(
         "spot Nodes have to give way, and",

@@ -26,9 +26,11 @@ from nodepool.contract.events import (
     CapacityReclaimed,
     CWInsufficientCapacity,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
     MachineAdded,
     MachineReclaimed,
     MachineRepaired,
@@ -53,6 +55,7 @@ class Machine:
     """A machine; `holder` is the uid of a NodePool, `TRIAGE`, `RECLAIMED`, or empty.
 
     stay: the number of its last stay in a NodePool.
+    sick: whether it goes to triage when it leaves.
     gives_way: whether it is a spot Node that gives way to a NodePool that is short.
     """
 
@@ -62,6 +65,7 @@ class Machine:
     labels: dict[str, str]
     holder: str = ""
     stay: int = 0
+    sick: bool = False
     gives_way: bool = False
 
 
@@ -228,7 +232,12 @@ class CapacityModel:
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
                 self.machines[key].stay = message.assignment
+                self.machines[key].sick = False
                 self.demands[message.uid].held += 1
+            case CWNodeCordoned(machine_key=key, triage=triage):
+                self.machines[key].sick = triage
+            case CWNodeUncordoned(machine_key=key):
+                self.machines[key].sick = False
             case CWNodeDeleted(machine_key=key) | CWNodeRegistrationFailed(machine_key=key):
                 is_dead = isinstance(message, CWNodeRegistrationFailed)
                 is_dead = is_dead or getattr(message, "triage", False)
@@ -368,6 +377,7 @@ def spot_nodes(model: CapacityModel, demand: Demand) -> list[str]:
         machine.name
         for machine in model.machines.values()
         if machine.holder in holders
+        and not machine.sick
         and (machine.zone, machine.kind) == demand.offering
         and accepts(demand.spec, machine)
     ]

@@ -146,13 +146,16 @@ class QuotaModel:
         """The message of its condition Quota."""
         _, zone, kind = part.ledger
         others, limit = self.others(part), self.limits.get(part.ledger)
+        field, target = "targetNodes", str(part.target)
+        if (racks := part.version.spec.target_racks) is not None:
+            field, target = "targetRacks", f"{racks} ({part.target} Nodes)"
         if limit is None:
-            return f"no quota is set for {kind} in {zone}, and targetNodes is {part.target}"
+            return f"no quota is set for {kind} in {zone}, and {field} is {target}"
         if self.fits(part):
             return HEALTHY[Quota.UNDER]
         used, count = sum(other.reserved for other in others), len(others)
         by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
-        return f"targetNodes {part.target} exceeds quota {limit} for {kind}{by}"
+        return f"{field} {target} exceeds quota {limit} for {kind}{by}"
 
     def _read(self, stored: Stored) -> None:
         if self._wake is not None and stored.cause != self._wake.position:

@@ -203,6 +203,26 @@ GIVING_WAY = Profile(
     },
 )
 """Spot Nodes give way to NodePools that are short, and to an operator."""
+MIXED = replace(
+    GIVING_WAY,
+    autoscaled=True,
+    verify_s=60,
+    actions={
+        **GIVING_WAY.actions,
+        "ask": 8,
+        "fail": 24,
+        "allow": 8,
+        "repair_one": 12,
+        "lock": 10,
+        "unlock": 8,
+        "create_pod": 10,
+        "delete_pod": 4,
+        "autoscale": 6,
+        "request_pod": 12,
+        "withdraw_pod": 12,
+    },
+)
+"""The same, while Nodes have problems and locks, and NodePools follow Pods that wait."""
 
 
 SLURM = Profile(
@@ -269,11 +289,11 @@ def profile_of(seed: int) -> Profile:
 def _profile_of(seed: int) -> Profile:
     rare = {0: RACKS, 1: SILENT, 2: SMALL_STEPS, 3: SETTINGS}
     of_nodes = {0: SLURM, 1: UNHEALTHY, 2: ON_THEIR_WAY}
-    recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK}
+    recent = {0: AUTOSCALED, 1: GIVING_WAY, 2: NVLINK, 3: MIXED}
     often = {
         1: of_nodes[seed // 10 % 3],
         3: CROWDED,
-        4: recent[seed // 10 % 3],
+        4: recent[seed // 10 % 4],
         5: SPOT,
         7: FAILING,
         8: CROWDED,
