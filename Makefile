@@ -9,7 +9,7 @@ EXAMPLES ?= 5000
 MINUTES ?= 5
 ARGS ?=
 # Many tests wait for processes most of the time.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 
 BIN := .venv/bin
 # Named after its place: scripts in .venv hold their full path, so a moved tree needs a new one.
@@ -21,7 +21,7 @@ NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
 fail = { echo "$(1)" >&2; exit 1; }
 
-.PHONY: help setup python run test large lint format types bench simulation fuzz faults commands lock check clean distclean
+.PHONY: help setup python run test long lint format types bench simulation fuzz faults commands lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,12 +49,12 @@ python:
 run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
-test: setup ## Run all tests but those of large and simulation (ARGS="-k quota" for some of them)
+test: setup ## Run all tests but those of long and simulation (ARGS="-k quota" for some of them)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-		--ignore tests/simulation --ignore tests/flow/large $(ARGS)
+		--ignore tests/simulation --ignore-glob '*/long' $(ARGS)
 
-large: setup ## Run the long stories: a thousand Nodes, a failure on each kind of input
-	@$(BIN)/python -m pytest -n auto --dist worksteal tests/flow/large $(ARGS)
+long: setup ## Run the long tests: a thousand Nodes, everything killed, a failure on each kind of input
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/*/long) $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check
@@ -91,7 +91,7 @@ lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade
 		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
-check: lint types test large ## All that must pass before a change goes in
+check: lint types test long ## All that must pass before a change goes in
 	@$(MAKE) simulation SEEDS=45
 
 clean: ## Remove the data of local runs, and caches
