@@ -256,8 +256,10 @@ def _preempted(
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
     match event:
         case NodePreempted():
+            if node.removal is None and not node.booting:
+                # It was kept in the meantime; its preemption gets a timetable once that is known.
+                return node
             node = replace(node, gone_by=now + GONE_AFTER)
-            # One in production was kept in the meantime; its preemption then gets a timetable.
             is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
             if not node.booting and not is_spareable:
                 return node

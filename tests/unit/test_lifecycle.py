@@ -801,6 +801,20 @@ def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetabl
     assert story.node("n1").removal is None
 
 
+def test_a_node_without_a_timetable_yet_is_drained_when_its_pool_is_deleted_later() -> None:
+    # given a Node that was kept before its preemption arrived, seven minutes ago
+    story = Story()
+    story.given_nodes("n1")
+    story.hears(seen("n1", "train-0"), NodePreempted(**of("n1")))
+    story.now += GONE_AFTER
+
+    outputs = story.outputs(requested("n1", RemovalReason.POOL_DELETED, idle_only=False))
+    drained = story.outputs(seen("n1", "train-0", cordon=1))
+
+    assert outputs == ["NodeUpdated n1 cordoned"]
+    assert drained == ["CWDrainNode n1"]
+
+
 def test_a_preempted_node_goes_after_seven_minutes_whatever_runs_there_and_never_before() -> None:
     story = Story()
     story.given_nodes("n1")
