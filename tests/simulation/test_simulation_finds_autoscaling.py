@@ -40,6 +40,11 @@ def heedless(function: Any) -> Any:
     return instead
 
 
+HEEDLESS = {
+    "autoscaler.decide.advice": heedless(advice),
+    "autoscaler.target.next_change": heedless(next_change),
+    "autoscaler.state.next_change": heedless(next_change),
+}
 PLANTS = {
     "a target that is for another generation": Plant(
         "that the autoscaler did not have for it", PROFILE, (hearing(VALIDATOR, of_any_generation),)
@@ -53,24 +58,22 @@ PLANTS = {
         "was raised just before",
         PROFILE,
         functions={
+            **HEEDLESS,
             "autoscaler.target.DELAY_AFTER_ADD": timedelta(),
-            "autoscaler.target.UNNEEDED_AFTER": timedelta(minutes=1),
+            "autoscaler.target.UNNEEDED_AFTER": timedelta(),
         },
+        seed=7,
     ),
     "bounds that do not hold": Plant(
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
     ),
     "Pods that are not heard of": Plant(
-        "Nodes and no more", PROFILE, (hearing(AUTOSCALER, without_pods),)
+        "waits, and ", PROFILE, (hearing(AUTOSCALER, without_pods),)
     ),
     "Pods that wait while idle Nodes are given up": Plant(
         " goes down to ",
         PROFILE,
-        functions={
-            "autoscaler.decide.advice": heedless(advice),
-            "autoscaler.target.next_change": heedless(next_change),
-            "autoscaler.state.next_change": heedless(next_change),
-        },
+        functions=HEEDLESS,
     ),
     "Nodes on their way that are taken for idle": Plant(
         "Nodes on their way",

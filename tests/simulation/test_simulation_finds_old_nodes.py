@@ -173,7 +173,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=14,
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "and keeps", KEPT, (), {"allocator.changes._spared": spared}, seed=60
+        "and keeps", KEPT, (), {"allocator.changes._spared": spared}, seed=52
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at",
@@ -230,7 +230,7 @@ PLANTS: Mapping[str, Plant] = {
         {
             "preemption.state.is_announced": lambda node, _: node.has_timetable,
         },
-        seed=9,
+        seed=64,
     ),
     "a Node has two taints of a key": Plant(
         "has the taint",
