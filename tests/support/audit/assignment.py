@@ -98,13 +98,19 @@ def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, 
             raise Violation(f"{pool.key} is served before {other.key}, which has a higher rank")
 
 
-def waiting(pool: Pool, cause: int) -> Iterator[tuple[NodePoolSpec, int]]:
-    """The spec of a NodePool and how many Nodes it waits for; nothing where it waits for none."""
-    found, grant = _waiting(pool, cause), pool.grants.as_of(cause)
-    if found is not None and grant is not None:
-        missing = min(grant.granted, found[0].target) - pool.held_as_of(cause)
-        if missing > 0:
-            yield found[0], missing
+def claimed(pool: Pool, cause: int) -> Iterator[tuple[NodePoolSpec, int]]:
+    """The spec of a NodePool and how many machines are its own as they come free; nothing for none.
+
+    As long as what it wants is being checked, that is what its last checks allow.
+    """
+    version, grant = pool.versions.as_of(cause), pool.grants.as_of(cause)
+    capacity = pool.checks.as_of(cause)
+    if version is None or grant is None or capacity is None or pool.is_deleting(cause):
+        return
+    allowed = min(grant.granted, capacity.granted, version.spec.target)
+    missing = allowed - pool.held_as_of(cause)
+    if version.reason is Validated.VALID and missing > 0:
+        yield version.spec, missing
 
 
 def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:

@@ -16,7 +16,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import ComputeClass
-from support.audit.assignment import waiting
+from support.audit.assignment import claimed
 from support.audit.facts import RECLAIMED, Facts, History, Offering, Origin, Stay, Violation
 
 
@@ -71,7 +71,7 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
         (spec, missing)
         for pool in facts.existing_pools()
         if pool.offering == offering
-        for spec, missing in waiting(pool, origin.cause)
+        for spec, missing in claimed(pool, origin.cause)
         if spec.compute_class is ComputeClass.DEFAULT
     ]
     if any(spec.affinity is not None for spec, _ in short):
