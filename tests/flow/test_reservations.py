@@ -57,3 +57,18 @@ def test_a_node_that_is_not_in_production_is_reserved_for_its_state(world: World
     world.pass_time(minutes=5)
     assert marks(world, "n1") == {STATE: "production", RESERVED: "acme"}
     assert taint not in taints(world, "n1")
+
+
+def test_only_a_node_in_production_is_reserved_for_something_else(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+    harness.command_node("CordonNode", "train", "n1")
+
+    refused = harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    harness.command_node("UncordonNode", "train", "n1")
+    done = harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    (outcome,) = harness.outcomes(refused)
+    assert outcome.endswith("is cordoned; it can be reserved in production")
+    assert harness.outcomes(done) == ["done"]
+    assert marks(harness, "n1")[RESERVED] == "control-plane"
