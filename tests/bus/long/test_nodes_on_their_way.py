@@ -1,14 +1,14 @@
 """Nodes that are drained, rebooted and locked while the server and the services are killed."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from bus.harness import connected, read_all
+from nodepool.cli.documents import Document, condition, text
 from nodepool.client import Client
 from nodepool.contract.commands import DrainNode, RebootNode
 from nodepool.contract.commands_slurm import LockNode
@@ -21,24 +21,21 @@ from support.processes import ControlPlane
 API = "compute.coreweave.com/v1alpha1"
 GRACE_S = 3
 """How long the Pods take to end, and a machine to boot: as long as something is on its way."""
-Document = Mapping[str, object]
 
 
-def status(node: Document) -> Mapping[str, object]:
-    """What a Node does."""
-    return cast("Mapping[str, object]", node["status"])
+def phase(node: Document) -> str:
+    """The phase that a Node shows."""
+    return text(node, "status", "phase")
 
 
-def lock_of(node: Document) -> object:
+def lock(node: Document) -> str:
     """The lock that a Node shows."""
-    metadata = cast("Mapping[str, Mapping[str, object]]", node["metadata"])
-    return metadata["annotations"].get(LOCK)
+    return text(node, "metadata", "annotations", LOCK)
 
 
 def is_idle(node: Document) -> bool:
     """Whether no work runs on a Node."""
-    conditions = cast("Sequence[Mapping[str, object]]", status(node)["conditions"])
-    return any(each["type"] == "CWActive" and each["status"] == "False" for each in conditions)
+    return condition(node, "CWActive", "status") == "False"
 
 
 async def shown(client: Client, node: str, holds: Callable[[Document], bool]) -> None:
@@ -88,10 +85,10 @@ def test_what_was_asked_for_nodes_is_done_although_everything_is_killed(
 
             # then each Node gets where it was to get
             await shown(client, drained, is_idle)
-            await shown(client, rebooted, lambda node: status(node).get("reboots") == 1)
-            await shown(client, rebooted, lambda node: status(node)["phase"] == "production")
-            await shown(client, locked, lambda node: lock_of(node) == "locked")
-            await shown(client, drained, lambda node: status(node)["phase"] == "cordoned")
+            await shown(client, rebooted, lambda node: text(node, "status", "reboots") == "1")
+            await shown(client, rebooted, lambda node: phase(node) == "production")
+            await shown(client, locked, lambda node: lock(node) == "locked")
+            await shown(client, drained, lambda node: phase(node) == "cordoned")
         async with connected(plane.server.url) as connection:
             assert violations(await read_all(connection)) == []
 
