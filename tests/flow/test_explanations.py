@@ -189,8 +189,18 @@ def test_an_unhealthy_node_that_waits_to_be_cured_is_named(world: WorldHarness) 
     world.pass_time(minutes=1)
 
     assert [(cause.kind, cause.title) for cause in broken] == [("Health", "1 Node is unhealthy")]
-    assert broken[0].message == f"{world.machine_name('n1')} has GPUMissing"
+    assert broken[0].message == f"{world.machine_name('n1')}: GPUMissing"
     assert before == explained(world, "train").causes == ()
+
+
+def test_a_silent_node_is_named_as_its_cordon_names_it(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+
+    world.break_machines("n1", fault="kubelet")
+
+    (cause,) = explained(world, "train").causes
+    assert cause.message == f"{world.machine_name('n1')}: NotReady"
 
 
 def test_every_proof_is_a_message_in_the_log_that_says_so(world: WorldHarness) -> None:

@@ -268,9 +268,9 @@ def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
 
 def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> None:
     nodes = (
-        NodeFacts("g1", 80, problems=("Ready",), problems_since=after(2)),
+        NodeFacts("g1", 80, problems=("NotReady",), problems_since=after(2)),
         NodeFacts("g2", 81, problems=("GPUMissing", "XIDErrors"), problems_since=after(1)),
-        NodeFacts("g3", 82, removal="Unhealthy", problems=("Ready",), problems_since=NOON),
+        NodeFacts("g3", 82, removal="Unhealthy", problems=("NotReady",), problems_since=NOON),
         NodeFacts("g4", 83),
     )
 
@@ -280,7 +280,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
     assert cause == Cause(
         "Health",
         "2 Nodes are unhealthy",
-        "g1 has Ready; g2 has GPUMissing, XIDErrors",
+        "g1: NotReady; g2: GPUMissing, XIDErrors",
         since=after(1),
         helps=("'nodepool drain g1' ends what runs there; it is then cured or replaced",),
         proofs=(Proof(80, "node g1"), Proof(81, "node g2")),

@@ -11,7 +11,6 @@ from nodepool.cli.output import print_text
 from nodepool.cli.tables import POOL_LABEL
 
 if TYPE_CHECKING:
-    from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.contract.events import CommandAccepted
 
@@ -32,17 +31,12 @@ def parse_nodes(words: Sequence[str]) -> list[str]:
     return names
 
 
-async def node_document(client: "Client", node: str) -> "Document":
-    """A Node of the read model; raises `CliError` for one that does not exist."""
+async def pool_of(client: "Client", node: str) -> str:
+    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
     document = await client.get("nodes", node)
     if document is None:
         raise CliError(f"not found in {client.org}/{client.cluster}")
-    return document
-
-
-async def pool_of(client: "Client", node: str) -> str:
-    """The NodePool that a Node belongs to; raises `CliError` for a Node that does not exist."""
-    return labels(await node_document(client, node)).get(POOL_LABEL, "")
+    return labels(document).get(POOL_LABEL, "")
 
 
 def changed(outcome: "CommandAccepted", change: str) -> str:

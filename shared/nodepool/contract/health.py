@@ -121,7 +121,7 @@ BY_TYPE: Final[Mapping[str, Cause]] = {cause.type: cause for cause in CAUSES.val
 """The problem that each condition reports; a condition of another type reports none."""
 
 
-def is_problem(type: str, status: "ConditionStatus") -> bool:  # Of a condition.
+def is_problem(type: str, status: str) -> bool:  # Of a condition.
     """Whether a condition of this type and status makes its Node unhealthy."""
     cause = BY_TYPE.get(type)
     return cause is not None and cause.status == status

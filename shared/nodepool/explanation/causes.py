@@ -219,7 +219,7 @@ def _health(facts: Facts) -> Iterator[Cause]:
     if not nodes or facts.deleting:
         return
     moments = [node.problems_since for node in nodes if node.problems_since is not None]
-    named = [f"{node.name} has {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
+    named = [f"{node.name}: {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
     more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
     wait = "wait: an unhealthy Node is rebooted or replaced once nothing runs there that blocks it"
     drain = f"'nodepool drain {nodes[0].name}' ends what runs there; it is then cured or replaced"

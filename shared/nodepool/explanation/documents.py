@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
-from nodepool.contract.health import BY_TYPE
+from nodepool.contract.health import cordon_cause, is_problem
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
 
 Document = Mapping[str, object]
@@ -113,9 +113,9 @@ def _node(node: object) -> NodeFacts:
     pods = _items(node, "status", "blockingPods")
     blocking = tuple((_text(each, "name"), _moment(each, "since")) for each in pods)
     problems = {
-        kind: _moment(each, "lastTransitionTime")
+        cordon_cause(kind): _moment(each, "lastTransitionTime")
         for kind, each in sorted(conditions.items())
-        if kind in BY_TYPE and BY_TYPE[kind].status == _text(each, "status")
+        if is_problem(kind, _text(each, "status"))
     }
     return NodeFacts(
         name=_text(node, "metadata", "name"),

@@ -33,7 +33,7 @@ class NodeFacts:
     blocking: the first of the Pods that a drain waits for: name, and since when.
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
-    problems, problems_since: the conditions that make it unhealthy, and since when one does.
+    problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
     """
 
     name: str
