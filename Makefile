@@ -21,7 +21,10 @@ NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
 fail = { echo "$(1)" >&2; exit 1; }
 
-.PHONY: help setup python run test long lint format types bench simulation fuzz faults commands lock check clean distclean
+IMAGE ?= nodepool
+
+.PHONY: help setup python run image test containers long lint format types bench simulation fuzz faults \
+	testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -49,12 +52,22 @@ python:
 run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
-test: setup ## Run all tests but those of long and simulation (ARGS="-k quota" for some of them)
+image: ## Build the image of the services, labelled with the version and the commit
+	@docker build --file deploy/Dockerfile --tag $(IMAGE) \
+		--build-arg VERSION="$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
+		--build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null)" \
+		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" $(ARGS) .
+
+test: setup ## Run all tests but those of containers, long and simulation (ARGS="-k quota" for some)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-		--ignore tests/simulation --ignore-glob '*/long' $(ARGS)
+		--ignore tests/simulation --ignore tests/containers --ignore tests/kube \
+		--ignore-glob '*/long' $(ARGS)
+
+containers: setup ## Bring up the compose file, kill and replace its parts, tests/containers/long too (needs an engine)
+	@$(BIN)/python -m pytest tests/containers $(ARGS)
 
 long: setup ## Run the long tests: a thousand Nodes, everything killed, a failure on each kind of input
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(wildcard tests/*/long) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(filter-out tests/containers/long,$(wildcard tests/*/long)) $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check
@@ -79,8 +92,30 @@ fuzz: setup ## Read many foreign bytes of every kind (EXAMPLES=5000 for each pro
 faults: setup ## Stop and kill services and servers of a cluster at random, and audit it (MINUTES=5)
 	@PYTHONPATH=tests $(BIN)/python -m faults --minutes $(MINUTES) $(ARGS)
 
+# Everything there is one cluster's, so one process runs it.
+kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testbed` builds
+	@$(BIN)/python -m pytest tests/kube $(ARGS)
+
+testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
+	@tests/kube/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"
+
+rules: setup ## Write the alert rules anew as an object of the Prometheus operator
+	@PYTHONPATH=tests $(BIN)/python -m kube.rules
+
 commands: setup ## Write shared/COMMANDS.md anew from the classes of the commands
 	@PYTHONPATH=tests $(BIN)/python -m support.commands_page
+
+metrics: setup ## Write deploy/METRICS.md anew from the list of metrics
+	@PYTHONPATH=tests $(BIN)/python -m support.metrics_page
+
+panels: setup ## Ask a real Prometheus beside all services for every panel; print how many series
+	@$(BIN)/python -m pytest -q -s tests/operations/long/test_panels.py $(ARGS)
+
+dashboards: setup ## Write deploy/grafana/dashboards anew from tests/dashboards
+	@PYTHONPATH=tests $(BIN)/python -m dashboards
+
+contracts: setup ## Write shared/asyncapi.yaml and shared/nodepool.schema.json anew from the classes
+	@PYTHONPATH=tests $(BIN)/python -m support.contract_files
 
 # A newer Python would leave out what only the oldest one needs.
 lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade" for news)
@@ -88,7 +123,7 @@ lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade
 		$(call fail,lock: needs the oldest Python: make distclean lock PYTHON=python3.11)
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
 		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp \
+		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp --extra nkeys \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
 check: lint types test long ## All that must pass before a change goes in

@@ -9,6 +9,7 @@ from nodepool.contract.events import (
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
@@ -16,6 +17,8 @@ from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
+    GrantAcknowledged,
     MachineAdded,
     MachineBroken,
     MachineReclaimed,
@@ -43,6 +46,8 @@ Recovered = AllocationRecovered | NodeRemovalRecovered
 """What could not be determined can be determined again."""
 NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
 """A Node of a NodePool is other than it was."""
+CordonChanged = CWNodeCordoned | CWNodeUncordoned
+"""A Node that stays is cordoned for a cause of its own, or is not any more."""
 NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
@@ -62,12 +67,14 @@ Hears = (
     | NodePoolDeleting
     | CWNodePoolDeleted
     | QuotaCounted
+    | GrantAcknowledged
     | CapacityChecked
     | CheckFailed
     | Recovered
     | CWNodeAssigned
     | NodeTemplateChanged
     | NodeChanged
+    | CordonChanged
     | NodeConditionChanged
     | NodeLeft
     | CWNodePoolNodesRemoved

@@ -3,8 +3,8 @@
 from typing import Never
 
 from aggregator import Hears
-from aggregator.gauges import gauges
 from aggregator.projection import PROJECTION
+from aggregator.samples import samples
 from aggregator.state import State, evolve
 from nodepool.service import Service
 
@@ -14,5 +14,5 @@ SERVICE: Service[State, Hears, Never] = Service(
     initial=State(),
     evolve=evolve,
     projection=PROJECTION,
-    gauges=gauges,
+    samples=samples,
 )

@@ -24,6 +24,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey
 from nodepool.contract.node_states import MachineState as Outside
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Machine
+from nodepool.state.tallies import Labels
 
 IMMEDIATE = frozenset(("hang", *get_args(NodeFault)))
 """The faults that a machine has at once where it is a Node."""
@@ -79,9 +80,16 @@ def reclaimed(
 
 
 def changed_hands(
-    before: MachineStatus | None, after: Machine, event: MachineEvent, context: Context
+    before: MachineStatus | None,
+    after: Machine,
+    event: MachineEvent,
+    context: Context,
+    failure: str = "",
 ) -> MachineStatus:
-    """The status of a machine that was added, assigned, given back, repaired, or reclaimed."""
+    """The status of a machine that was added, assigned, given back, repaired, or reclaimed.
+
+    failure: why it goes to triage, if it does, in one word.
+    """
     if before is None:
         return MachineStatus(version=context.position, added=context.time)
     faults = before.faults
@@ -94,6 +102,7 @@ def changed_hands(
         before,
         version=context.position,
         cause=cause,
+        failure=failure if after.holder == TRIAGE else "",
         state=Outside.TRIAGE,
         faults=faults,
     )
@@ -129,6 +138,13 @@ def _in_stay(faults: Faults) -> Faults:
 
 def _after_stay(faults: Faults) -> Faults | None:
     return replace(faults, failing="") if faults.times else None
+
+
+def out_of_service(machine: Machine | None, status: MachineStatus | None) -> Labels | None:
+    """The labels under which a machine is counted that is out of service; None for any other."""
+    if machine is None or status is None or machine.holder != TRIAGE:
+        return None
+    return machine.zone, machine.instance_type, status.state.value, status.failure
 
 
 def state_of(machine: Machine) -> MachineState:

@@ -216,7 +216,7 @@ class MachineStatus:
 
     version: the position of its last change.
     added: when it was added.
-    cause: why it is in triage; empty for one that is not.
+    cause, failure: why it is in triage, as a sentence and in one word; empty for one that is not.
     state: where it is while it is out of service.
     faults: those of a simulated machine; None for one that works.
     """
@@ -224,6 +224,7 @@ class MachineStatus:
     version: int
     added: datetime
     cause: str = ""
+    failure: str = ""
     state: MachineState = MachineState.TRIAGE
     faults: Faults | None = None
 

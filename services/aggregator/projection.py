@@ -19,6 +19,7 @@ from nodepool.contract.events import (
     ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
+    CWNodeCordoned,
     CWNodeDeleted,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
@@ -26,6 +27,8 @@ from nodepool.contract.events import (
     CWNodePoolQuotaCheckFailed,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    CWNodeUncordoned,
+    GrantAcknowledged,
     NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
@@ -71,8 +74,8 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield from _node(state, message)
         case NodeConditionChanged(machine_key=key):
             yield from _node_on(state, key)
-        case NodeTemplateChanged():
-            return  # Each Node that gets it follows with an event of its own.
+        case NodeTemplateChanged() | CWNodeCordoned() | CWNodeUncordoned() | GrantAcknowledged():
+            return  # Each Node that gets a template, or a cordon, has an event of its own.
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
             yield POOLS, message.key
             yield NODES, message.node_key

@@ -26,6 +26,7 @@ from nodepool.contract.events import (
 from nodepool.contract.health import CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.model import NodePhase
+from nodepool.contract.node_failures import NodeFailure
 
 NodeReport = MachineBooted | MachineFailed | NodeObserved | NodeConditionChanged
 """What a machine reports after a reboot."""
@@ -183,12 +184,13 @@ def report(key: MachineKey, machine: Machine) -> MachineBooted | MachineFailed:
             boot=machine.boot,
             verifying=machine.verify_s > 0,
         )
-    failed = "did not boot" if machine.failing == "boot" else "was turned away at registration"
+    is_boot = machine.failing == "boot"
+    failed = NodeFailure.BOOT_FAILED if is_boot else NodeFailure.REGISTRATION_FAILED
     cause = f": {machine.fault_cause}" if machine.fault_cause else ""
     return MachineFailed(
         zone=zone,
         machine=name,
         assignment=machine.assignment,
-        cause=f"the machine {failed}{cause}",
+        cause=f"{failed.phrase}{cause}",
         boot=machine.boot,
     )

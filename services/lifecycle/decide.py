@@ -47,6 +47,7 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import MachineKey, PoolKey, pool_path
 from nodepool.contract.messages import Message, pool_fields
+from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.service import Context, Reconciler, Service
 
@@ -249,7 +250,7 @@ def _overdue(
         yield from overdue(template, node, context, patience)
     elif node.boot_by <= context.time:
         minutes = int(BOOT_MAX.total_seconds() // 60)
-        cause = f"it did not join its cluster within {minutes} minutes"
+        cause = f"{NodeFailure.NOT_JOINED.phrase} {minutes} minutes"
         yield registration_failed(template, node, cause)
 
 
@@ -264,7 +265,7 @@ def service(options: Options) -> Service[State, Hears, Says]:
         decide=partial(decide, options=options),
         reconciler=Reconciler(partial(reconcile, options=options), concerns),
         on_failure=on_failure,
-        gauges=gauges,
+        samples=gauges,
     )
 
 

@@ -1,14 +1,22 @@
-"""What the lifecycle service shows of itself as gauges."""
+"""What the lifecycle service shows of itself in metrics."""
 
 from collections.abc import Iterator
+from typing import Final, get_args
 
-from lifecycle.state import State
-from nodepool.service import Sample
+from immutables import Map
+
+from lifecycle.requests import PhaseCommand
+from lifecycle.state import Report, State
+from nodepool.contract.metrics import REFUSED_NODE_MOVES, Sample
+from nodepool.contract.model import NodePhase
+
+MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(Report | PhaseCommand)))
+"""The messages that ask a Node for a move."""
 
 
 def gauges(state: State) -> Iterator[Sample]:
     """How often a message asked for a move that cannot follow on the phase its Node was in."""
-    for phase, messages in sorted(state.refused.items()):
-        for message, count in sorted(messages.items()):
-            labels = {"phase": phase, "message": message}
-            yield "nodepool_refused_node_moves", labels, float(count)
+    for phase in NodePhase:
+        counts = state.refused.get(phase.value, Map[str, int]())
+        for message in MESSAGES:
+            yield Sample(REFUSED_NODE_MOVES, (phase.value, message), counts.get(message, 0))

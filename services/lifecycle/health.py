@@ -14,6 +14,12 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
 from nodepool.contract.model import NodeAction
+from nodepool.contract.node_failures import (
+    ADMIN_REBOOT,
+    RACK_UNAVAILABLE,
+    RESERVATION_PENDING,
+    NodeFailure,
+)
 
 REBOOT_MAX = timedelta(minutes=30)
 """How long a reboot of a Node may take."""
@@ -21,10 +27,6 @@ VERIFY_MAX = timedelta(hours=2)
 """How long the verification after a boot may take."""
 RELAPSE = timedelta(hours=1)
 """A problem that comes again so soon after a reboot is not cured by one."""
-ADMIN_REBOOT = "AdminReboot"
-RESERVATION_PENDING = "ReservationPending"
-RACK_UNAVAILABLE = "RackUnavailable"
-"""The cause of a cordon of the rest of a rack; the NVLink domain of the rack follows it."""
 Manner = Literal["", "safe", "forced"]
 """Whether something is to be done, and whether it waits for what runs there."""
 
@@ -250,9 +252,10 @@ def uncordoned(health: Health) -> Health:
 def removal_cause(health: Health) -> str:
     """Why an unhealthy Node is deleted, as one clause."""
     if health.boot_fault:
-        return f"its reboot failed: {health.boot_fault}"
+        return f"{NodeFailure.REBOOT_FAILED.phrase}: {health.boot_fault}"
     if health.verified is False:
-        return f"it did not pass its verification: {health.verification_fault or 'no cause given'}"
+        fault = health.verification_fault or "no cause given"
+        return f"{NodeFailure.VERIFICATION_FAILED.phrase}: {fault}"
     return ", ".join(_described(health)) or "it is unhealthy"
 
 

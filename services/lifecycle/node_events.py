@@ -28,6 +28,7 @@ from nodepool.contract.events import (
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
 
@@ -152,6 +153,7 @@ def deleted(
     template: NodeTemplate, node: Node, *, triage: bool = False, lost: int = 0
 ) -> CWNodeDeleted:
     """The Node is gone, and its machine is free; one that failed, or is to be seen to, is not."""
+    why = ": it was preempted" if node.removal is RemovalReason.PREEMPTED else ""
     return CWNodeDeleted(
         **node_fields(template, node),
         uid=template.uid,
@@ -159,7 +161,7 @@ def deleted(
         triage=triage or node.health.needs_triage,
         removal=node.removal,
         lost=lost,
-        message=f"Node {node.name} is deleted",
+        message=f"Node {node.name} is deleted{why}",
     )
 
 
@@ -190,8 +192,8 @@ def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError
         uid=template.uid,
         node=node.name,
         message=(
-            f"Node {node.name} is deleted: its machine did not answer a {step} in time and goes to"
-            " triage"
+            f"Node {node.name} is deleted: {NodeFailure.UNANSWERED.phrase} a {step} in time and"
+            " goes to triage"
         ),
     )
 

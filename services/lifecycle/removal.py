@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_failures import NodeFailure
 from nodepool.service import Context
 
 Preemption = NodePreempted | PreemptionPending | PreemptionInProgress
@@ -152,8 +153,10 @@ def overdue(
 def too_late(node: Node) -> str:
     """What a Node did not end in time, as one clause."""
     if node.phase is NodePhase.REBOOTING:
-        return f"it did not reboot within {int(REBOOT_MAX.total_seconds() // 60)} minutes"
-    return f"it was not verified within {int(VERIFY_MAX.total_seconds() // 60)} minutes"
+        minutes, failure = REBOOT_MAX.total_seconds() // 60, NodeFailure.NOT_REBOOTED
+    else:
+        minutes, failure = VERIFY_MAX.total_seconds() // 60, NodeFailure.NOT_VERIFIED
+    return f"{failure.phrase} {int(minutes)} minutes"
 
 
 def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:

@@ -3,13 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from lifecycle.health import (
-    ADMIN_REBOOT,
-    RACK_UNAVAILABLE,
-    RESERVATION_PENDING,
-    Asked,
-    Manner,
-)
+from lifecycle.health import Asked, Manner
 from lifecycle.node import Node
 from nodepool.contract.commands import (
     CordonNode,
@@ -23,6 +17,7 @@ from nodepool.contract.events import RefusalReason
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import pool_path
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESERVATION_PENDING
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
 """The commands about a Node."""

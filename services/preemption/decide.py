@@ -22,9 +22,10 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import pool_fields
+from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome, accepted, refused
 from nodepool.contract.timetable import GONE_AFTER
-from nodepool.service import Context, Failure, Reconciler, Sample, Service
+from nodepool.service import Context, Failure, Reconciler, Service
 from preemption import Hears, Says
 from preemption.figures import samples
 from preemption.state import Node, State, evolve
@@ -175,7 +176,7 @@ def _failed(state: State, failure: Failure) -> Node | None:
 
 
 def gauges(state: State) -> Iterator[Sample]:
-    """How late the stages of preemptions were, and what was lost."""
+    """What was counted of all preemptions."""
     yield from samples(state.figures)
 
 
@@ -188,5 +189,5 @@ SERVICE: Service[State, Hears, Says] = Service(
     decide=decide,
     reconciler=Reconciler(reconcile),
     on_failure=on_failure,
-    gauges=gauges,
+    samples=gauges,
 )

@@ -1,67 +1,92 @@
-"""How late the stages of preemptions were, and what was lost, as gauges."""
+"""What was counted of all preemptions: how late their stages were, and what was lost.
+
+At most three causes and two stages: seven series of counters, and two histograms.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final, Literal, get_args
 
+from nodepool.contract.events import PreemptionCause
+from nodepool.contract.metrics import (
+    INVARIANT_LAST_POSITION,
+    INVARIANT_VIOLATIONS,
+    PREEMPTION_LATE_STAGES,
+    PREEMPTION_LATENESS,
+    PREEMPTION_LOST_PODS,
+    PREEMPTION_STAGES,
+    PREEMPTIONS,
+    Sample,
+)
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
-from nodepool.service import Sample
+from nodepool.state.tallies import Counters, Histograms, Violations
 
-LATE = timedelta(seconds=1)
+LATE: Final = timedelta(seconds=1)
 """A stage that comes later than this after its moment is late."""
-
-
-@dataclass(frozen=True, slots=True)
-class Punctuality:
-    """The stages of one kind since the log began.
-
-    count, late: how many there were, and how many of them were late.
-    last_s: how late the last one was, in seconds.
-    """
-
-    count: int = 0
-    late: int = 0
-    last_s: float = 0.0
+Cause = PreemptionCause | Literal["Command"]
+"""Why a preemption began: what the allocator requested, or a command."""
+CAUSES: Final[tuple[str, ...]] = (*get_args(PreemptionCause), "Command")
+STAGES: Final = ("drain", "end")
+STAGE_EARLY: Final = "PreemptionStageEarly"
+"""A drain began before its moment, or a Node was deleted before its time with Pods on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """All preemptions since the log began.
 
-    drain, end: how punctual the beginnings of their drains were, and their ends where the time was
-        over.
+    begun: how many there were, by cause.
+    stages, late: their drains, and their ends where the time was over; and those that came late.
+    lateness: how late these were, in seconds.
     lost: how many Pods ran on when the time was over.
+    violations: how often a stage came before its moment.
     """
 
-    drain: Punctuality = Punctuality()
-    end: Punctuality = Punctuality()
+    begun: Counters = Counters()
+    stages: Counters = Counters()
+    late: Counters = Counters()
+    lateness: Histograms = Histograms()
     lost: int = 0
+    violations: Violations = Violations()
+
+    def began(self, cause: Cause) -> "Figures":
+        """The figures with one preemption more."""
+        return replace(self, begun=self.begun.add(cause))
 
     def drained(self, since: datetime, now: datetime) -> "Figures":
         """The figures with a drain that began at `now`, of a preemption that began at `since`."""
-        return replace(self, drain=_counted(self.drain, now - since - DRAIN_AFTER))
+        # A drain that was asked for comes before its moment, and is not late.
+        return self._counted("drain", max(timedelta(), now - since - DRAIN_AFTER))
 
     def ended(self, since: datetime, now: datetime, lost: int) -> "Figures":
         """The figures with the end of such a preemption; one before its time counts for nothing."""
         delay = now - since - GONE_AFTER
         if delay < timedelta():
             return self
-        return replace(self, end=_counted(self.end, delay), lost=self.lost + lost)
+        return replace(self._counted("end", delay), lost=self.lost + lost)
 
+    def early(self, position: int) -> "Figures":
+        """The figures with a stage more that the message at this position began too soon."""
+        return replace(self, violations=self.violations.add(STAGE_EARLY, position))
 
-def _counted(before: Punctuality, delay: timedelta) -> Punctuality:
-    # A drain that was asked for comes before its moment, and is not late.
-    seconds = max(0.0, delay.total_seconds())
-    return Punctuality(before.count + 1, before.late + (delay > LATE), seconds)
+    def _counted(self, stage: str, delay: timedelta) -> "Figures":
+        return replace(
+            self,
+            stages=self.stages.add(stage),
+            late=self.late.add(stage, by=int(delay > LATE)),
+            lateness=self.lateness.observe(PREEMPTION_LATENESS, delay.total_seconds(), stage),
+        )
 
 
 def samples(figures: Figures) -> Iterator[Sample]:
-    """The gauges; none of a stage before its first time."""
-    for name, stage in (("drain", figures.drain), ("end", figures.end)):
-        if stage.count:
-            labels = {"stage": name}
-            yield "nodepool_preemption_stages", labels, float(stage.count)
-            yield "nodepool_preemption_late_stages", labels, float(stage.late)
-            yield "nodepool_preemption_lateness_seconds", labels, stage.last_s
-    if figures.end.count:
-        yield "nodepool_preemption_lost_pods", {}, float(figures.lost)
+    """The counters and histograms, of every cause and stage from 0 on."""
+    stages = tuple((stage,) for stage in STAGES)
+    yield from figures.begun.samples(PREEMPTIONS, ((cause,) for cause in CAUSES))
+    yield from figures.stages.samples(PREEMPTION_STAGES, stages)
+    yield from figures.late.samples(PREEMPTION_LATE_STAGES, stages)
+    yield from figures.lateness.samples(PREEMPTION_LATENESS, stages)
+    yield Sample(PREEMPTION_LOST_PODS, (), figures.lost)
+    yield from figures.violations.samples(
+        INVARIANT_VIOLATIONS, INVARIANT_LAST_POSITION, (STAGE_EARLY,)
+    )

@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
+    PreemptionCause,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
@@ -44,7 +45,9 @@ class Node:
     assignment: which stay of the machine it is.
     booting: whether it has not joined its cluster yet.
     request: the number of the request to delete it that it follows; 0 while it is to stay.
-    requested: whether the allocator wants its machine for another NodePool, or for an operator.
+    requested: why the allocator wants its machine for another NodePool, or for an operator; None
+        where it does not.
+    acknowledged: whether a command asked for its drain before that was due.
     pending_since: when its preemption began; None while it is not preempted.
     has_timetable: whether its preemption is announced and drains it after a while. One that boots,
         or leaves already, goes without.
@@ -62,7 +65,8 @@ class Node:
     has_timetable: bool = False
     in_progress: bool = False
     drained: bool = False
-    requested: bool = False
+    requested: PreemptionCause | None = None
+    acknowledged: bool = False
 
     @property
     def is_going(self) -> bool:
@@ -77,7 +81,7 @@ class Node:
     @property
     def is_to_begin(self) -> bool:
         """Whether its preemption was requested and has not begun."""
-        return self.requested and self.pending_since is None
+        return self.requested is not None and self.pending_since is None
 
     @property
     def key(self) -> NodeKey:
@@ -155,7 +159,9 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _ended(state, node_key(org, cluster, node))
         case PreemptionFailed(node_key=key):
             return replace(state, work=state.work.failed(key, context.time))
-        case PreemptNode() | AcknowledgePreemption():
+        case AcknowledgePreemption():
+            return _acknowledged(state, message)
+        case PreemptNode():
             return state
         case _:
             assert_never(message)
@@ -178,8 +184,8 @@ def _seen(state: State, event: Seen) -> State:
         case NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
-        case NodePreemptionRequested():
-            node = replace(node, requested=True) if node else None
+        case NodePreemptionRequested(cause=cause):
+            node = replace(node, requested=cause) if node else None
         case _:
             assert_never(event)
     return state if node is None else _stored(state, event.node_key, node)
@@ -188,7 +194,8 @@ def _seen(state: State, event: Seen) -> State:
 def _reached(state: State, event: Stages, context: Context) -> State:
     """The state with a Node that has come to this stage of its preemption."""
     node = state.nodes[event.node_key]
-    state = replace(state, work=state.work.succeeded(event.node_key))
+    figures = _counted(state.figures, node, event, context)
+    state = replace(state, work=state.work.succeeded(event.node_key), figures=figures)
     match event:
         case NodePreempted():
             # No drain is announced; whatever else keeps it here, it is gone after seven minutes.
@@ -200,6 +207,23 @@ def _reached(state: State, event: Stages, context: Context) -> State:
         case _:
             assert_never(event)
     return _stored(state, event.node_key, node)
+
+
+def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
+    """The state in which the drain of this Node may begin before its time."""
+    key = node_key(command.org, command.cluster, command.node)
+    node = state.nodes.get(key)
+    if node is None or node.pool != command.key or node.due is None:
+        return state
+    return replace(state, nodes=state.nodes.set(key, replace(node, acknowledged=True)))
+
+
+def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
+    """The figures after this Node came to a stage; it may begin a second time, with a timetable."""
+    if isinstance(event, PreemptionInProgress):
+        is_early = node.due is not None and context.time < node.due and not node.acknowledged
+        return figures.early(context.position) if is_early else figures
+    return figures.began(node.requested or "Command") if node.pending_since is None else figures
 
 
 def _drained(state: State, event: CWDrainNode, context: Context) -> State:
@@ -231,6 +255,8 @@ def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed, context
     state = replace(state, nodes=state.nodes.delete(node.key))
     if isinstance(event, CWNodeDeleted) and node.pending_since is not None:
         figures = state.figures.ended(node.pending_since, context.time, event.lost)
+        if event.lost and context.time < node.pending_since + GONE_AFTER:
+            figures = figures.early(context.position)
         state = replace(state, figures=figures)
     if isinstance(event, CWNodeDeleted) and is_announced(node, event):
         state = replace(state, departed=state.departed.set(node.assignment, node))

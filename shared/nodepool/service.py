@@ -11,6 +11,7 @@ from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
 from nodepool.contract.keys import PoolKey, as_pool_key, path_text
 from nodepool.contract.log import COMMANDS, EVENTS, Entry
 from nodepool.contract.messages import Command, Envelope, Event, Message, members
+from nodepool.contract.metrics import Sample
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import Address, filter_of
 
@@ -26,8 +27,6 @@ O = TypeVar("O", bound=Message)  # noqa: E741
 K = TypeVar("K", bound=str)
 """The type of the keys in the work queue of a service."""
 
-Sample = tuple[str, Mapping[str, str], float]
-"""A gauge at one moment: its name, its labels, and its value."""
 FILTERS_MAX = 24
 """A service that hears more kinds of event than this reads all events and drops the others."""
 
@@ -164,7 +163,7 @@ class Service(Generic[S, I, O]):
     on_failure: at most two events that report an event or a key that could not be processed, given
         the state with all that could be folded. A command is not reported: the engine refuses it.
     projection: how the state shows in the read model.
-    gauges: what the state shows in metrics.
+    samples: what the state shows in metrics, beside what every replica does.
     commands: the name of every command, for the one service that refuses unknown commands.
 
     No function of a service reads a clock, draws a random number or does I/O.
@@ -180,7 +179,7 @@ class Service(Generic[S, I, O]):
     reconciler: Reconciler[S, I, O, Any] | None = None
     on_failure: Callable[[S, Failure], Iterable[O]] = _no_events  # type: ignore[assignment]  # Of no message.
     projection: Projection[S, I] | None = None
-    gauges: Callable[[S], Iterable[Sample]] = _no_samples
+    samples: Callable[[S], Iterable[Sample]] = _no_samples
     commands: frozenset[str] = frozenset()
 
     @cached_property

@@ -5,9 +5,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from urllib.request import urlopen
 
 from nodepool.contract.commands import SetQuota
@@ -15,7 +16,7 @@ from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
 from nodepool.contract.subjects import address_of, subject_of
 from nodepool.host.runtime import Runtime
-from nodepool.host.settings import Settings, Shown
+from nodepool.host.settings import Settings, Shown, Use
 from nodepool.host.snapshots import SNAPSHOT_AFTER
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
@@ -166,14 +167,18 @@ async def serving(
     snapshot_after: int = SNAPSHOT_AFTER,
     wait: bool = True,
     deprecated_conditions: Shown = "hide",
+    snapshots: Use = "use",
 ) -> AsyncIterator[Runtime[S, I, O]]:
     """A replica at work in this process; it stops gracefully unless `crash` was called on it.
 
     wait: whether to wait until it is ready.
-    deprecated_conditions: the setting of that name.
+    deprecated_conditions, snapshots: the settings of these names.
     """
     settings = Settings(
-        url=server.url, log_file=str(log), deprecated_conditions=deprecated_conditions
+        url=server.url,
+        log_file=str(log),
+        deprecated_conditions=deprecated_conditions,
+        snapshots=snapshots,
     )
     runtime = Runtime(service, settings, snapshot_after=snapshot_after)
     stop = asyncio.Event()
@@ -253,11 +258,13 @@ def launched(
     port: int,
     *,
     output: Path | None = None,
+    others: Mapping[str, str] = MappingProxyType({}),
     **settings: str,
 ) -> Iterator[ReplicaProcess]:
     """A replica of a service as a process; killed at the end if it still runs.
 
     output: where its log lines go by standard output, instead of to a file in `folder`.
+    others: variables of its environment that are no settings of ours.
     """
     label = f"{name}-{port}"
     log, errors = folder / f"{label}.log", folder / f"{label}.err"
@@ -268,6 +275,7 @@ def launched(
         "NODEPOOL_LOG_FILE": "" if output else str(log),
         "NODEPOOL_METRICS_PORT": str(port),
         **{f"NODEPOOL_{key.upper()}": value for key, value in settings.items()},
+        **others,
     }
     with (
         errors.open("ab") as sink,

@@ -22,7 +22,7 @@ from nodepool.engine.folded import Folded
 from nodepool.engine.proposal import Input, Processed, Proposal
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
-from nodepool.nats.committer import Committer
+from nodepool.nats.committer import MARK, Committer
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, Unreachable
 from nodepool.nats.publisher import Publisher
@@ -141,6 +141,23 @@ def test_the_most_outputs_that_a_decision_may_have_fit_in_one_commit(server: Nat
 
             # then all of it is there
             assert await stored(connection) == [*ids, "commit"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ids", [["b", "c"], []], ids=["with-outputs", "cursor-only"])
+def test_a_record_says_which_process_has_made_it(server: NatsServer, ids: list[str]) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            committer = Committer(connection, "6f")
+
+            # when it has stored a commit, and the log is read
+            await committer.commit(proposal(ids))
+            *outputs, record = await read_all(connection)
+
+            # then the record says so, and the outputs do not
+            assert record.headers[MARK] == "6f"
+            assert [each.headers for each in outputs] == [{} for _ in ids]
 
     asyncio.run(story())
 

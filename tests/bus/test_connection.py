@@ -1,6 +1,7 @@
 """Connections to real servers: lost and found again, encrypted, to one of several servers."""
 
 import asyncio
+import errno
 import os
 import signal
 import threading
@@ -14,14 +15,16 @@ import uvloop
 from nats.aio.client import Client
 
 from bus.harness import connected, read, until
-from bus.tls import OPENSSL, Certificates, certificates, encrypted, running
+from bus.tls import encrypted, running
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
+from nodepool.nats.access import Access
 from nodepool.nats.connection import RETRY_MAX_S, SILENCE_S, Connection, connect
 from nodepool.nats.errors import Unreachable
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from nodepool.nats.transports import TcpTransport
+from support.certificates import Certificates, certificates, needs_openssl
 from support.ports import free_port
 
 HOST = "127.0.0.1"
@@ -51,6 +54,23 @@ def test_a_connection_whose_reading_fails_is_made_anew(server: NatsServer) -> No
             await reader.close()
 
     asyncio.run(story())
+
+
+def test_what_fails_while_a_connection_is_given_up_is_not_why_it_was_lost(
+    server: NatsServer,
+) -> None:
+    async def story() -> list[str]:
+        async with connected(server.url) as connection:
+            faults: list[str] = []
+            connection.on_disconnect.append(lambda: faults.append(connection.loss))
+
+            # when it is lost, and its socket cannot be closed properly either
+            await connection._process_op_err(OSError(errno.EPIPE, "broken"))
+            await connection.failed(ConnectionResetError(errno.ECONNRESET, "reset"))
+            await until(lambda: bool(faults))
+            return list(faults)
+
+    assert asyncio.run(story()) == [f"lost {server.url}: Broken pipe"]
 
 
 @pytest.mark.parametrize("line", ["PUB " + "x" * 5_000 + " 0", "NONSENSE"])
@@ -324,7 +344,8 @@ def test_a_refused_password_is_named_as_the_reason_and_right_ones_connect(tmp_pa
 
             # then that is a reason, the attempts are few, and the right one connects
             # (where the server closes before its error is read, an attempt knows only of that)
-            assert f"cannot reach nats://{HOST}:{port}: Authorization Violation" in faults
+            refusal = "the server refuses the user, password or credentials"
+            assert f"cannot reach nats://{HOST}:{port}: {refusal}" in faults
             assert len(faults) <= 10
             connection = await connect(f"nats://user:right@{HOST}:{port}", "test")
             await connection.close()
@@ -333,8 +354,6 @@ def test_a_refused_password_is_named_as_the_reason_and_right_ones_connect(tmp_pa
 
 
 # --- encrypted ------------------------------------------------------------------------------------
-
-needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="openssl makes the certificates")
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +405,7 @@ def test_a_server_with_tls_is_used_with_the_certificates_that_are_trusted(
         with running(tmp_path, port, encrypted(made)):
             # when a connection trusts who has signed its certificate
             url = f"{scheme}://{HOST}:{port}"
-            connection = await connect(url, "test", ca_file=str(made.ca))
+            connection = await connect(url, "test", access=Access(ca_file=str(made.ca)))
 
             # then it works, and is encrypted
             await exchange(connection)
@@ -408,7 +427,9 @@ def test_an_encrypted_connection_is_encrypted_again_after_a_restart(
     async def story() -> None:
         port = free_port()
         with running(tmp_path, port, encrypted(made)):
-            connection = await connect(f"tls://localhost:{port}", "test", ca_file=str(made.ca))
+            connection = await connect(
+                f"tls://localhost:{port}", "test", access=Access(ca_file=str(made.ca))
+            )
         await until(lambda: not connection.is_connected)
         with running(tmp_path, port, encrypted(made)):
             await until(lambda: connection.is_connected)
@@ -442,7 +463,7 @@ def test_a_server_that_leaves_tls_to_the_client_is_used_with_tls(
         with running(tmp_path, port, encrypted(made) + "\nallow_non_tls: true"):
             for scheme, is_encrypted in (("tls", True), ("nats", False)):
                 url = f"{scheme}://{HOST}:{port}"
-                connection = await connect(url, "test", ca_file=str(made.ca))
+                connection = await connect(url, "test", access=Access(ca_file=str(made.ca)))
                 assert (cipher(connection) is not None) is is_encrypted
                 await connection.close()
 
@@ -455,7 +476,9 @@ def test_a_web_socket_with_tls_carries_everything(tmp_path: Path, made: Certific
         # given a server with a WebSocket that is encrypted
         with web(tmp_path, encrypted(made)) as address:
             # when a connection trusts who has signed its certificate
-            connection = await connect(f"wss://{address}", "test", ca_file=str(made.ca))
+            connection = await connect(
+                f"wss://{address}", "test", access=Access(ca_file=str(made.ca))
+            )
 
             # then it works, and is encrypted
             await exchange(connection)

@@ -31,7 +31,9 @@ from unit.samples import SAMPLES
 
 EVIL = "np.cmd.evil.evil.x"
 FAR_BEHIND = 12_000
-"""So many messages behind, a reader leaves the filters out."""
+"""So many messages behind, of which each `EACH`th passes, a reader leaves the filters out."""
+EACH = 20
+"""Of so many messages one is a command, which the validator refuses; it reads no others."""
 
 
 def encoded(message: Message, cause: int | None = None) -> bytes:
@@ -183,7 +185,7 @@ def test_a_pool_in_deletion_is_not_gone_before_the_allocator_says_so(
                 await send(connection, pool(), "apply")
                 await send(connection, DeleteNodePool(**pool_fields(JOB)), "delete")
                 await outcome(connection, "delete")
-            await fill(connection, [(f"{EVIL}.DeleteNodePool", b"{}")] * behind)
+            await fill(connection, forged(behind))
 
             # when another organisation says that its Nodes are gone
             uid = await uid_of_pool(connection)
@@ -199,6 +201,12 @@ def test_a_pool_in_deletion_is_not_gone_before_the_allocator_says_so(
             assert data["result"] == "deleted"
 
     asyncio.run(story())
+
+
+def forged(count: int) -> list[tuple[str, bytes]]:
+    """So many messages of another organisation, of which the validator reads each `EACH`th."""
+    command, event = f"{EVIL}.DeleteNodePool", "np.evt.evil.evil.evil.x.CWNodeAssigned"
+    return [(event if number % EACH else command, b"{}") for number in range(count)]
 
 
 def pool() -> ApplyNodePool:

@@ -1,16 +1,23 @@
 """The metrics of a running control plane: how many series there are, and who exports which."""
 
 import asyncio
+import shutil
+import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bus.harness import ReplicaProcess, connected, launched, until
+from bus.harness import ReplicaProcess, connected, launched, send, until
 from nodepool.client import Client
+from nodepool.contract.commands import SetQuota
+from nodepool.contract.metrics import ALL
 from nodepool.contract.services import SERVICES
+from nodepool.host.session import SILENCE_S
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
@@ -20,8 +27,10 @@ from support.services import services
 
 INVENTED = 300
 TYPOS = 30
-SERIES_MAX = 700
+SERIES_MAX = 2_500
 """The most series that all services may have together, with one NodePool."""
+START_S = 120.0
+"""How long all services may take to start on a machine that has much else to do."""
 TARGET_LABELS = {
     "cluster",
     "container",
@@ -53,6 +62,21 @@ KNOWN = {
 }
 """The values that the label `message` may have."""
 
+LISTED = {metric.name.removesuffix("_total"): metric for metric in ALL}
+"""The metrics of the list by the name that a parser has for them."""
+PROCESS_METRICS = {
+    f"process_{name}"
+    for name in (
+        "virtual_memory_bytes",
+        "resident_memory_bytes",
+        "start_time_seconds",
+        "cpu_seconds",
+        "open_fds",
+        "max_fds",
+    )
+}
+PROMTOOL = shutil.which("promtool")
+
 Series = tuple[str, Mapping[str, str], float]
 """A series as it is on a page: its name, its labels, its value."""
 
@@ -78,7 +102,7 @@ async def ready(replicas: Sequence[ReplicaProcess]) -> None:
         except OSError:
             return False
 
-    await until(lambda: all(map(is_ready, replicas)))
+    await until(lambda: all(map(is_ready, replicas)), START_S)
 
 
 def labels(page: Sequence[Series], name: str) -> set[str]:
@@ -106,6 +130,36 @@ async def invent(connection: Connection, client: Client) -> None:
         await client.wait_until_gone(f"typo{number}", timeout_s=60)
 
 
+def strangers(page: str) -> list[str]:
+    """What on a page is not as the list of metrics has it: names, types, help texts, labels."""
+    found = []
+    for family in text_string_to_metric_families(page):
+        metric = LISTED.get(family.name)
+        if family.name in PROCESS_METRICS:
+            continue
+        if metric is None or (family.type, family.documentation) != (metric.kind, metric.help):
+            found.append(family.name)
+            continue
+        wanted = {"nodepool_service", *metric.labels}
+        found += [str(it) for it in family.samples if it.labels.keys() - {"le"} != wanted]
+    return found
+
+
+def lint(page: str) -> str:
+    """What promtool has to say of a page; nothing for a good one, or where there is no promtool."""
+    if PROMTOOL is None:
+        return ""
+    command = [PROMTOOL, "check", "metrics"]
+    done = subprocess.run(command, input=page, capture_output=True, text=True, check=False)
+    return f"{done.stdout}{done.stderr}"
+
+
+def test_promtool_is_there_to_check_pages() -> None:
+    if PROMTOOL is None:
+        pytest.skip("promtool is not installed, so no page of metrics was checked by it")
+    assert "no help text" in lint("nodepool_x 1\n")
+
+
 @pytest.mark.timeout(240)
 def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path) -> None:
     async def story(replicas: Mapping[str, ReplicaProcess]) -> None:
@@ -127,6 +181,14 @@ def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path)
         assert {name for page in pages.values() for name in labels(page, "pool")} == {"p"}
         assert {kind for page in pages.values() for kind in labels(page, "instance_type")} == {H100}
         assert sum(map(len, pages.values())) <= SERIES_MAX
+        validator = replicas["validator"].page("/metrics")
+        assert 'command="unknown"' in validator
+        assert "Invented" not in validator
+
+        # and each page has what the list of metrics says, and nothing else
+        texts = [replica.page("/metrics") for replica in replicas.values()]
+        assert [strangers(text) for text in texts] == [[] for _ in texts]
+        assert [lint(text) for text in texts] == ["" for _ in texts]
 
         # and no label is one that Prometheus gives to the target
         used = {name for page in pages.values() for _, labels, _ in page for name in labels}
@@ -209,3 +271,131 @@ def test_a_replica_shows_what_it_has_still_to_process_only_while_it_is_connected
 
     with launched("quota", server, tmp_path, free_port()) as replica:
         asyncio.run(story(replica))
+
+
+AGE = "nodepool_oldest_input_age_seconds"
+
+
+def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def grown(replica: ReplicaProcess, than: float) -> None:
+        await until(lambda: values(replica, AGE) > [than])
+
+    async def story(replica: ReplicaProcess) -> None:
+        # given a replica that has nothing to do
+        await ready((replica,))
+        assert values(replica, AGE) == [0]
+
+        # when the server is gone for longer than it is ever silent
+        await asyncio.to_thread(server.kill)
+
+        # then inputs may wait since then, for longer and longer
+        await grown(replica, SILENCE_S)
+        await grown(replica, SILENCE_S + 1)
+
+        # and none does once the server is back
+        await asyncio.to_thread(server.start)
+        await until(lambda: values(replica, AGE) == [0])
+
+    with launched("quota", server, tmp_path, free_port()) as replica:
+        asyncio.run(story(replica))
+
+
+def test_a_replica_that_never_had_a_server_shows_for_how_long(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a command that waits for a service which is not there
+        async with connected(server.url) as connection:
+            command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)
+            await send(connection, command, "c1")
+        began = time.monotonic()
+
+        # when a replica has no server to begin with
+        await asyncio.to_thread(server.kill)
+        with launched("quota", server, tmp_path, free_port()) as replica:
+            # then it cannot know of the command, and its own age is what it shows
+            await until(lambda: served(replica) > [0.5])
+            assert served(replica) <= [time.monotonic() - began]
+
+            # and it has processed all as soon as it can
+            await asyncio.to_thread(server.start)
+            await until(lambda: served(replica) == [0])
+            assert replica.metric("nodepool_commands_total") == 1
+
+    def served(replica: ReplicaProcess) -> list[float]:
+        try:
+            return values(replica, AGE)
+        except OSError:
+            return []
+
+    asyncio.run(story())
+
+
+def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story(replica: ReplicaProcess) -> None:
+        # given an aggregator that leads
+        await ready((replica,))
+        await until(lambda: values(replica, "nodepool_log_copies") == [1, 0, 0])
+
+        # then it shows what the server says
+        async with connected(server.url) as connection:
+            info = await api.request(connection, "$JS.API.STREAM.INFO.NODEPOOL")
+        state = cast("dict[str, int]", info["state"])
+        names = ("log_messages", "log_bytes", "log_last_position")
+        shown = [values(replica, f"nodepool_{name}") for name in names]
+        assert shown == [[state["messages"]], [state["bytes"]], [state["last_seq"]]]
+        assert values(replica, "nodepool_storage_used_bytes") > [0]
+        assert values(replica, "nodepool_storage_limit_bytes") == []
+
+        # and that nothing is left to write
+        assert values(replica, "nodepool_read_model_lag_seconds") == [0]
+        assert values(replica, "nodepool_read_model_pending_objects") == [0]
+
+    with launched("aggregator", server, tmp_path, free_port()) as replica:
+        asyncio.run(story(replica))
+
+
+@pytest.mark.timeout(120)
+def test_no_scrape_fails_and_no_counter_goes_back_whatever_happens_to_a_replica(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def scrape(replica: ReplicaProcess, stop: asyncio.Event) -> list[str]:
+        """The counters that went back or vanished; raises the error of a scrape that failed."""
+        before: dict[str, float] = {}
+        wrong: list[str] = []
+        while not stop.is_set():
+            page = await asyncio.to_thread(replica.page, "/metrics")
+            now = {f"{it[0]}{it[1]}": it[2] for it in series(page) if it[0].endswith("_total")}
+            wrong += [name for name, value in before.items() if now.get(name, -1) < value]
+            before = now
+        return wrong
+
+    async def story(replicas: tuple[ReplicaProcess, ...]) -> None:
+        # given two replicas whose pages are read all the time
+        await ready(replicas)
+        stop = asyncio.Event()
+        scrapers = [asyncio.create_task(scrape(replica, stop)) for replica in replicas]
+
+        # when commands arrive, and the server ends and starts meanwhile
+        for round in range(2):
+            async with connected(server.url) as connection:
+                for number in range(100):
+                    limit = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=number)
+                    await send(connection, limit, f"c{round}-{number}")
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        await until(lambda: sum(it.metric("nodepool_commands_total") for it in replicas) == 200)
+
+        # then every page was there, and each counter only grew
+        stop.set()
+        assert await asyncio.gather(*scrapers) == [[]] * len(scrapers)
+
+    with (
+        launched("quota", server, tmp_path, free_port()) as one,
+        launched("quota", server, tmp_path, free_port()) as other,
+    ):
+        asyncio.run(story((one, other)))

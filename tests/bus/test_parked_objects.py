@@ -138,7 +138,7 @@ def test_objects_that_cannot_be_stored_are_parked_and_the_others_are_written(
 
             # then the others are stored, and each of these is parked once, with the reason
             await w.until_stored(good=1, other=1)
-            await until(lambda: w.writer.unwritten == 0)
+            await until(lambda: len(w.writer.unwritten) == 0)
             assert w.parked == ["a b", "a..b", "large", "broken"]
             assert await w.causes() == [
                 "'a b' is no key: letters, digits, '-', '_', '=' and single dots are stored",
@@ -210,7 +210,7 @@ def test_a_writer_with_parked_objects_only_rests(server: NatsServer) -> None:
                 await observer.subscribe("$JS.API.CONSUMER.CREATE.KV_nodepools.>", cb=note)
                 await observer.flush()
                 w.update({"a b": Thing(1), "good": Thing(2)})
-                await until(lambda: w.writer.unwritten == 0)
+                await until(lambda: len(w.writer.unwritten) == 0)
                 await observer.flush()
 
             # then no bucket was read again

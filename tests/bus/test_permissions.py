@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 
 from bus.harness import BINARY, connected, outcome, read_all, serving
+from nodepool.cli.app import run
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import envelope_of
 from nodepool.local.ports import free_port
@@ -154,3 +156,29 @@ def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
             assert len(said) == 1
 
     asyncio.run(story())
+
+
+def test_an_operator_may_examine_back_up_and_restore(guarded: Guarded, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connected(guarded.url) as connection:
+            await connection.flush()
+
+        async def nodepool(*words: str) -> int:
+            return await asyncio.to_thread(run, ["--url", guarded.url, *words])
+
+        folder = str(tmp_path / "backup")
+        assert await nodepool("backup", folder) == 0
+        assert await nodepool("restore", "--force", folder) == 0
+        found = await asyncio.to_thread(_examined, guarded.url)
+        assert "commands of demo: this user may send them" in found
+        assert "cannot be looked at" not in found
+
+    asyncio.run(story())
+
+
+def _examined(url: str) -> str:
+    command = [sys.executable, "-m", "nodepool.cli", "--url", url, "doctor"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+    ).stdout

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -12,6 +13,7 @@ from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
+from nodepool.nats.direct import MOST, read_on
 from nodepool.nats.errors import Conflict, InDoubt
 from nodepool.nats.filtering import BEHIND
 from nodepool.nats.reader import BUFFER_MAX, Reader
@@ -453,6 +455,23 @@ def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: NatsSer
     asyncio.run(story())
 
 
+def test_nothing_is_read_on_of_a_log_that_lacks_the_message_before(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a log that has another message where the last one was
+            await fill(connection, numbers(0, 20))
+            tries = iter(range(10))
+            other = datetime(2020, 1, 1, tzinfo=UTC)
+
+            # when it is read on ten times, then nothing comes
+            entries = read_on(
+                connection, STREAM, lambda: (5, other), lambda: next(tries, None) is not None
+            )
+            assert [entry async for entry in entries] == []
+
+    asyncio.run(story())
+
+
 def test_a_task_that_reads_on_with_a_closed_reader_can_be_cancelled(server: NatsServer) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
@@ -474,5 +493,32 @@ def test_a_task_that_reads_on_with_a_closed_reader_can_be_cancelled(server: Nats
             # then it ends
             await asyncio.wait((task,), timeout=5)
             assert task.cancelled()
+
+    asyncio.run(story())
+
+
+# Without a consumer.
+
+
+def test_a_stream_is_read_on_from_any_position_without_a_consumer(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given more messages than one request brings
+            await fill(connection, numbers(0, MOST + 10))
+            first = await api.message_at(connection, STREAM, 5)
+            assert first is not None
+            entries = [first]
+
+            # when they are read on from the sixth
+            def last() -> tuple[int, datetime]:
+                return entries[-1].position, entries[-1].time
+
+            async for entry in read_on(connection, STREAM, last, lambda: len(entries) < MOST + 6):
+                entries.append(entry)
+
+            # then each is there once and in order, and the server has no consumer
+            assert contents(entries) == list(range(4, MOST + 10))
+            assert {entry.subject for entry in entries} == {WANTED}
+            assert await consumers(connection) == []
 
     asyncio.run(story())

@@ -1,28 +1,43 @@
-"""What the command line reads of NodePools has what was accepted before, on a real server.
+"""What the command line reads has what was accepted before, on a real server.
 
 The read model is written by the tests, after the log as the aggregator writes it, but much later.
 """
 
 import asyncio
 from contextlib import suppress
+from typing import TypedDict
 
 import pytest
 
 from bus.harness import connected
 from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, say
 from nodepool.cli.documents import labels
-from nodepool.cli.names import NODEPOOL
+from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
+from nodepool.cli.names import CLUSTER as CLUSTER_KIND
 from nodepool.cli.sources import Item, read
 from nodepool.client import ReadingClient
 from nodepool.contract.conditions import Validated
-from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
+from nodepool.contract.events import (
+    CapacityReclaimed,
+    ClusterRegistered,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    NodePoolDeleting,
+    NodePoolValidated,
+    NodeUpdated,
+    QuotaDeleted,
+    QuotaSet,
+)
 from nodepool.contract.messages import Event
-from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.model import NodePhase, NodePoolSpec
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.stored_objects import VERSION
 
+ZONE = "US-EAST-04A"
+H100 = "gd-8xh100ib-i128"
 SOON_S = 0.3
 """A time limit for what is not to happen, shorter than the time that a reader waits."""
 NOTE = "the read model is behind the log: the newest changes may be missing here\n"
@@ -34,13 +49,13 @@ def changed(name: str, team: str) -> NodePoolValidated:
         org=ORG,
         cluster=CLUSTER,
         pool=name,
-        zone="US-EAST-04A",
+        zone=ZONE,
         uid=name,
         generation=1,
         version=1,
         created=CREATED,
         labels={"team": team},
-        spec=NodePoolSpec(instance_type="gd-8xh100ib-i128", target_nodes=3),
+        spec=NodePoolSpec(instance_type=H100, target_nodes=3),
         reason=Validated.VALID,
         message="NodePool configuration is valid.",
     )
@@ -110,6 +125,121 @@ def test_a_change_that_was_accepted_is_read_though_the_read_model_is_behind(
             return await reading
 
     assert list(teams(asyncio.run(story())).values()) == left
+
+
+class NodeFields(TypedDict):
+    """The identity of a Node as the fields of an event about it."""
+
+    org: str
+    cluster: str
+    pool: str
+    zone: str
+    assignment: int
+    node: str
+
+
+OF_NODE = NodeFields(org=ORG, cluster=CLUSTER, pool="a.b", zone=ZONE, assignment=3, node="g1")
+CHANGES: list[tuple[Kind, str, Event]] = [
+    (
+        NODE,
+        f"{ORG}.{CLUSTER}.g1",
+        CWNodeAssigned(**OF_NODE, uid="u", instance_type=H100, message=""),
+    ),
+    (
+        NODE,
+        f"{ORG}.{CLUSTER}.g1",
+        NodeUpdated(
+            **OF_NODE,
+            phase=NodePhase.PRODUCTION,
+            unschedulable=True,
+            labels={},
+            annotations={},
+            taints=(),
+        ),
+    ),
+    (
+        QUOTA,
+        f"{ORG}.{ZONE}.{H100}",
+        QuotaSet(org=ORG, zone=ZONE, instance_type=H100, limit=8, granted=0),
+    ),
+    (
+        QUOTA,
+        f"{ORG}.{ZONE}.{H100}",
+        QuotaDeleted(org=ORG, zone=ZONE, instance_type=H100, granted=2),
+    ),
+    (CAPACITY, f"{ZONE}.{H100}", CapacityReclaimed(zone=ZONE, instance_type=H100, count=2)),
+    (CLUSTER_KIND, f"{ORG}.{CLUSTER}", ClusterRegistered(org=ORG, cluster=CLUSTER, zone=ZONE)),
+]
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["here", "everywhere"])
+@pytest.mark.parametrize(
+    ("kind", "key", "event"), CHANGES, ids=[type(event).__name__ for *_, event in CHANGES]
+)
+def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
+    server: NatsServer, kind: Kind, key: str, event: Event, everywhere: bool
+) -> None:
+    async def put(connection: Connection, position: int) -> None:
+        headers = {VERSION: str(position)}
+        content = b'{"position":%d}' % position
+        await api.publish(connection, f"$KV.{kind.bucket}.{key}", content, headers)
+
+    async def story() -> tuple[int, list[object]]:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            # given an object as an older event left it, and one of somewhere else
+            await put(connection, 0)
+            await say(connection, ClusterRegistered(org="o2", cluster="c2", zone=ZONE))
+            position = await say(connection, event)
+            # when it is read, then that takes until the read model has the change
+            reading = asyncio.create_task(read(client, kind, everywhere=everywhere))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
+            await put(connection, position)
+            items = await reading
+            return position, [(item.document or {}).get("position") for item in items]
+
+    position, shown = asyncio.run(story())
+    assert shown == [position]
+
+
+def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
+    async def story() -> list[Item]:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            subject = f"$KV.nodes.{ORG}.{CLUSTER}.g1"
+            await api.publish(connection, subject, b"{}", {VERSION: "0"})
+            gone = CWNodeDeleted(**OF_NODE, registered=True, uid="u", message="")
+            await say(connection, gone)
+            reading = asyncio.create_task(read(client, NODE))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(reading), SOON_S)
+            await api.publish(connection, subject, b"", {"KV-Operation": "DEL"})
+            return await reading
+
+    assert asyncio.run(story()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[]", b'{"data":{"node":3}}', b'{"data":{"node":"a b"}}', b"[" * 10_000],
+    ids=["empty", "no-text", "no-object", "number", "no-key", "deep"],
+)
+def test_an_event_that_cannot_be_read_is_not_waited_for(server: NatsServer, content: bytes) -> None:
+    async def story() -> bool:
+        async with (
+            connected(server.url) as connection,
+            ReadingClient(server.url, org=ORG, cluster=CLUSTER, timeout_s=PATIENCE_S) as client,
+        ):
+            subject = f"np.evt.lifecycle.{ORG}.{CLUSTER}.p.NodeUpdated"
+            await api.publish(connection, subject, content)
+            return await client.catch_up("nodes")
+
+    assert asyncio.run(story())
 
 
 def test_nothing_is_waited_for_where_the_read_model_has_every_change(server: NatsServer) -> None:

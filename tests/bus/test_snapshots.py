@@ -1,30 +1,23 @@
-"""Snapshots on a real server: what is stored is used only if it is whole and of this log."""
+"""Snapshots on a real server: when one is saved, and whether a service begins at it."""
 
 import asyncio
-import hashlib
 import json
-import tracemalloc
-import zlib
-from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from bus.harness import connected, limit, outcome, read_all, send, serving, until
 from nodepool.engine.replica import Replica
-from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
+from nodepool.nats.consumers import SERVICE
 from nodepool.nats.errors import Conflict
 from nodepool.nats.publisher import Publisher
-from nodepool.nats.snapshots import BYTES_MAX, CHUNK_BYTES, restore, save, stored_position
+from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info
 from quota.decide import SERVICE as QUOTA
 from quota.state import State
 
 MANIFEST = "np-snapshot.quota.manifest"
-MEGABYTE = 1 << 20
 
 
 async def send_several(connection: Connection, first: int, last: int) -> None:
@@ -149,136 +142,65 @@ async def content(connection: Connection, subject: str) -> bytes:
     return entry.content
 
 
-# --- what is not used ---------------------------------------------------------------------------
-
-SHA = "0" * 64
+# --- whether it is used -------------------------------------------------------------------------
 
 
-def manifest(**fields: object) -> bytes:
-    """A manifest as another program may write it."""
-    whole: dict[str, object] = {
-        "id": "0123456789ab",
-        "log": "",
-        "chunks": 1,
-        "bytes": 100,
-        "committed": 1,
-        "expected_sequence": 2,
-        "sha256": SHA,
-    }
-    return json.dumps({**whole, **fields}).encode()
-
-
-@pytest.mark.parametrize(
-    ("stored", "cause"),
-    [
-        pytest.param(b"[" * 100_000, "has 100000 bytes", id="too long"),
-        pytest.param(b"[" * 900, "no JSON", id="nested too deep"),
-        pytest.param(b"\xff\xfe", "no JSON", id="no text"),
-        pytest.param(b"[]", "cannot be read", id="a list"),
-        pytest.param(b'{"id": 1}', "id, log, chunks", id="another form"),
-        pytest.param(manifest().replace(b": 100,", b": 1e999,"), "bytes", id="infinitely large"),
-        pytest.param(manifest(bytes="9" * 500), "bytes", id="a number as a text"),
-        pytest.param(manifest(chunks=2_000_000), "2000000 chunks of 100 bytes", id="chunks"),
-        pytest.param(
-            manifest(chunks=2_000_000, bytes=2_000_000 * CHUNK_BYTES), "bytes", id="too large"
-        ),
-        pytest.param(manifest(committed=-1), "committed", id="a position before the first"),
-        pytest.param(manifest(expected_sequence=1 << 63), "expected_sequence", id="too far"),
-        pytest.param(manifest(id="*.>"), "id", id="an id that is no token"),
-        pytest.param(manifest(sha256=""), "sha256", id="no digest"),
-        pytest.param(manifest(log="other"), "of the log 'other'", id="of another log"),
-    ],
-)
-def test_a_manifest_is_checked_before_anything_that_it_names_is_read(
-    server: NatsServer, stored: bytes, cause: str
+def test_a_service_that_is_to_ignore_its_snapshot_reads_all_of_the_log_and_replaces_it(
+    server: NatsServer, tmp_path: Path
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection:
-            # given a manifest that no service wrote
-            log = await provision(connection)
-            await api.publish(connection, MANIFEST, stored)
+            # given a snapshot of a service
+            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=10):
+                await send_several(connection, 0, 10)
+                await until(lambda: is_stored(connection))
+            before = await content(connection, MANIFEST)
+            committed = json.loads(before)["committed"]
+            assert committed >= 10
 
-            # when a service starts
-            tracemalloc.start()
-            replica, unused = await restore(connection, QUOTA, log)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
+            # when another one starts, then it goes on from there, and leaves the snapshot alone
+            async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=35):
+                await send_several(connection, 10, 11)
+                assert await first_read(connection) == [committed + 1]
+            assert await content(connection, MANIFEST) == before
 
-            # then it begins at the log's start, which cost little, and the cause is known
-            assert replica.committed == 0
-            assert cause in unused
-            assert peak < 4 * MEGABYTE
+            # when one starts that is to ignore it
+            log = tmp_path / "three.log"
+            async with serving(QUOTA, server, log, snapshot_after=35, snapshots="ignore"):
+                # then it reads the log from its first position on
+                assert await first_read(connection) == [1]
+
+                # and saves another snapshot in the place of that one, and says so
+                await until(lambda: is_another(connection, before))
+            after = json.loads(await content(connection, MANIFEST))
+            assert after["committed"] > committed
+            assert logged(log, "snapshot not used", "cause") == ["NODEPOOL_SNAPSHOTS is ignore"]
+            assert logged(log, "snapshot saved", "position") == [after["committed"]]
 
     asyncio.run(story())
 
 
-async def forged(connection: Connection, lines: bytes, **fields: object) -> Mapping[str, object]:
-    """The manifest, as it is stored now, of a snapshot with this content and of this log."""
-    await send(connection, limit(1), "c1")
-    await outcome(connection, "c1")
-    log = await read_all(connection)
-    record = next(entry for entry in log if entry.subject == "np.commit.quota")
-    position = json.loads(record.content)["position"]
-    whole: dict[str, object] = {
-        "log": await provision(connection),
-        "bytes": len(lines),
-        "chunks": -(-len(lines) // CHUNK_BYTES),
-        "committed": position,
-        "expected_sequence": record.position,
-        "sha256": hashlib.sha256(lines).hexdigest(),
-    }
-    await api.publish(connection, MANIFEST, manifest(**{**whole, **fields}))
-    return whole
+async def first_read(connection: Connection) -> list[int]:
+    """The position at which each replica of quota that is at work began to read the log."""
+    reply = await api.request(connection, f"$JS.API.CONSUMER.LIST.{STREAM}")
+    consumers = reply["consumers"]
+    assert isinstance(consumers, list)
+    configs = [each["config"] for each in consumers]
+    return sorted(
+        config.get("opt_start_seq", 1)
+        for config in configs
+        if config["metadata"].get(SERVICE) == "quota"
+    )
 
 
-BOMB = zlib.compress(bytes(100 * MEGABYTE), 9)
-LINES = b"\n".join((*dump(Replica(QUOTA).safe), b""))
-"""A whole snapshot of the state before the first message."""
+async def is_another(connection: Connection, before: bytes) -> bool:
+    return await content(connection, MANIFEST) != before
 
 
-@pytest.mark.parametrize(
-    ("content", "packed", "cause"),
-    [
-        pytest.param(LINES, None, "chunk 0 of 1 is missing", id="missing"),
-        pytest.param(LINES, b"not packed", "cannot be decompressed", id="not packed"),
-        pytest.param(LINES, zlib.compress(LINES)[:-9], "is cut short", id="cut short"),
-        pytest.param(LINES, BOMB, f"more than {CHUNK_BYTES} bytes", id="a hundred megabytes"),
-        pytest.param(LINES, zlib.compress(LINES[:-1] + b"\n\n"), "line cannot be read", id="more"),
-        pytest.param(LINES, zlib.compress(LINES.replace(b"Pool", b"Lake")), "shape", id="a shape"),
-        pytest.param(b"x" * 9, zlib.compress(b"xxxxxxxx\n"), "line cannot be read", id="no line"),
-        pytest.param(
-            LINES, zlib.compress(LINES[:-1] + b"\x00"), "not those that were saved", id="an end"
-        ),
-    ],
-)
-def test_chunks_are_checked_against_the_manifest(
-    server: NatsServer, tmp_path: Path, content: bytes, packed: bytes | None, cause: str
-) -> None:
-    async def story() -> None:
-        async with connected(server.url) as connection:
-            # given chunks that are not what the manifest says
-            async with serving(QUOTA, server, tmp_path / "quota.log"):
-                await forged(connection, content)
-            if packed is not None:
-                await api.publish(connection, "np-snapshot.quota.0123456789ab.0", packed)
-
-            # when a service starts
-            tracemalloc.start()
-            replica, unused = await restore(connection, QUOTA, await provision(connection))
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-
-            # then it begins at the log's start, which cost little, and the cause is known
-            assert replica.committed == 0
-            assert cause in unused
-            assert peak < 8 * MEGABYTE
-
-    asyncio.run(story())
-
-
-def test_the_largest_snapshot_has_more_room_than_a_large_fleet_takes() -> None:
-    # given 100,000 Nodes, each with a thousand bytes, when they are saved, then they fit
-    assert BYTES_MAX > 100_000 * 1_000 * 5
+def logged(log: Path, event: str, field: str) -> list[object]:
+    """A field of each line of a log with this event."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line[field] for line in lines if line["event"] == event]
 
 
 def test_a_whole_snapshot_of_this_log_is_used(server: NatsServer, tmp_path: Path) -> None:

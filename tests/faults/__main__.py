@@ -6,7 +6,8 @@ import secrets
 import signal
 import sys
 
-from faults.run import Report, run
+from faults.report import Report
+from faults.run import run
 
 parser = argparse.ArgumentParser(prog="make faults")
 parser.add_argument("--minutes", type=float, default=5.0, help="how long things go wrong")

@@ -22,9 +22,11 @@ class Cluster:
         routes = [free_port() for _ in range(SIZE)]
         self.url = ",".join(f"nats://{HOST}:{port}" for port in ports)
         self.servers = []
+        self.stores: list[Path] = []
         for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
             home = folder / f"server-{number}"
             home.mkdir(parents=True)
+            self.stores.append(home / "jetstream")
             config = home / "nats-server.conf"
             text = _config(f"s{number}", home, port, route, routes)
             config.write_text(text, encoding="utf-8")

@@ -26,7 +26,7 @@ PROFILE = Profile(
     faults=("boot", "registration"),
     boot_s=(0,),
 )
-"""What ends within seconds: nothing boots for long, hangs, or takes the minutes of a preemption."""
+"""Nothing boots for long, or hangs; only the preemption of a spot Node takes minutes."""
 ACTIONS: Mapping[str, int] = {
     "apply": 14,
     "scale": 30,

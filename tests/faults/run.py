@@ -3,22 +3,22 @@
 import asyncio
 import json
 import os
-import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from faults.chaos import Chaos
 from faults.cluster import SIZE, Cluster
+from faults.copies import copies, lost
 from faults.load import LiveLog, Load
 from faults.processes import Process, service_processes
 from faults.progress import behind
 from faults.redecide import differences
+from faults.replay import faults_at_rest, replayed
+from faults.report import Report, keep
 from nodepool.contract.buckets import BUCKETS
-from nodepool.contract.log import Entry, LogId
-from nodepool.engine.world import Log, World
+from nodepool.contract.log import LogId
 from nodepool.local.binary import find_server
 from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
@@ -29,7 +29,6 @@ from support.audit.auditor import Auditor
 from support.audit.facts import Violation
 from support.documents import documents_of
 from support.services import services
-from support.simulation.final_checks import FinalChecks
 
 START_S = 60.0
 """How long everything may take to start."""
@@ -42,47 +41,21 @@ MEMORY_MAX_BYTES = 4 << 30
 ACTS_PER_S = 25.0
 """How many commands are sent in a second, about."""
 
+Plan = Callable[[Cluster], Coroutine[None, None, None]]
+"""What happens to a cluster while there is load."""
 
-@dataclass
-class Report:
-    """What a run has shown.
 
-    violations: what is wrong; empty for a run in which every promise was kept.
-    faults: how often each kind of fault happened.
-    kept: where the log lies of a run with violations.
+async def run(seed: int, seconds: float, plan: Plan | None = None) -> Report:
+    """Runs for so long, then waits for quiet and audits; ends every process it has started.
+
+    plan: what happens instead of faults at random; the run lasts as long as it does.
     """
-
-    seed: int
-    messages: int = 0
-    commands: int = 0
-    retries: int = 0
-    restarts: int = 0
-    memory_mb: int = 0
-    quiet_after_s: float = 0.0
-    faults: dict[str, int] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
-    kept: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """The report for people."""
-        for name, value in vars(self).items():
-            if name not in ("faults", "violations", "kept"):
-                yield f"{name:<14}{value:>10}"
-        for name, count in sorted(self.faults.items()):
-            yield f"{name:<16}{count:>8}"
-        yield from self.violations or ["nothing is lost, doubled or otherwise wrong"]
-        if self.kept:
-            yield f"its log, and those of all processes, lie in {self.kept}"
-
-
-async def run(seed: int, seconds: float) -> Report:
-    """Runs for so long, then waits for quiet and audits; ends every process it has started."""
     async with asyncio.timeout(seconds + START_S + CALM_S + 120):
         with tempfile.TemporaryDirectory(prefix="nodepool-faults-") as folder:
             cluster = Cluster(Path(folder), find_server(os.environ.get("NODEPOOL_NATS_SERVER")))
             processes = service_processes(Path(folder), cluster.url, SIZE)
             try:
-                return await _Run(seed, cluster, processes, Path(folder)).run(seconds)
+                return await _Run(seed, cluster, processes, Path(folder), plan).run(seconds)
             finally:
                 for process in (*processes, *cluster.servers):
                     await process.kill()
@@ -90,8 +63,14 @@ async def run(seed: int, seconds: float) -> Report:
 
 class _Run:
     def __init__(
-        self, seed: int, cluster: Cluster, processes: Sequence[Process], folder: Path
+        self,
+        seed: int,
+        cluster: Cluster,
+        processes: Sequence[Process],
+        folder: Path,
+        plan: Plan | None,
     ) -> None:
+        self._plan = plan
         self._folder = folder
         self._cluster = cluster
         self._services = processes
@@ -107,10 +86,10 @@ class _Run:
             background = [
                 asyncio.create_task(self._load.publish(connection)),
                 asyncio.create_task(self._read(reader)),
-                asyncio.create_task(self._chaos.run()),
+                asyncio.create_task(self._plan(self._cluster) if self._plan else self._chaos.run()),
             ]
             try:
-                await self._act(seconds)
+                await self._act(seconds, background[2])
                 await _cancelled(background[2])
                 await self._mend()
                 await self._calm(connection)
@@ -118,8 +97,12 @@ class _Run:
             finally:
                 for task in background:
                     await _cancelled(task)
+            await self._reread(connection)
             self._audit()
             await self._compare(connection)
+            # Time passes in the replay then, so it comes last.
+            rest = faults_at_rest(self._replay, self._auditor, self._load.sent)
+            self._report.violations += rest
         return self._complete()
 
     @asynccontextmanager
@@ -128,7 +111,7 @@ class _Run:
             await server.start()
         connection = await connect(self._cluster.url, "faults", patience_s=START_S)
         try:
-            self._log.id = await _provisioned(connection)
+            self._log.id = await provisioned(connection)
             for process in self._services:
                 await process.start()
             reader = Reader(connection, STREAM, [])
@@ -138,10 +121,10 @@ class _Run:
         finally:
             await connection.close()
 
-    async def _act(self, seconds: float) -> None:
+    async def _act(self, seconds: float, plan: "asyncio.Task[None]") -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while loop.time() < end:
+        while loop.time() < end and not plan.done():
             await asyncio.sleep(1 / ACTS_PER_S)
             if len(self._log.waiting) < 100:  # More would only wait while the bus is away.
                 self._load.act()
@@ -200,23 +183,22 @@ class _Run:
             if text:
                 self._report.violations.append(f"{process.name} wrote: {text[-2000:]}")
 
+    async def _reread(self, connection: Connection) -> None:
+        """Has the audit go by what the log holds, which is to be what every server holds."""
+        live = tuple(self._log.entries)
+        for number, copy in enumerate(await copies(connection)):
+            if difference := lost(live, copy):
+                self._report.violations.append(f"the copy of server {number}: {difference}")
+            self._log.entries[:] = copy
+
     def _audit(self) -> None:
         entries = self._log.entries
         missing = [n for n, entry in enumerate(entries, 1) if entry.position != n][:1]
         if missing:
             self._report.violations.append(f"the log has a gap at {missing}")
-        last = {entry.subject: entry.position for entry in entries}
-        log = Log(entries[-1].time, list(entries), last, self._log.id)
-        self._replay = World(services(), log=log)
-        for host in self._replay.hosts:
-            self._replay.read(host)
+        self._replay = replayed(services(), entries, self._log.id)
         for service in services():
-            self._report.violations += list(differences(service, entries, log.id))[:3]
-        try:
-            checks = FinalChecks(self._replay, self._auditor.facts, self._auditor.history)
-            checks.check(self._load.sent)
-        except Violation as violation:
-            self._report.violations.append(str(violation))
+            self._report.violations += list(differences(service, entries, self._log.id))[:3]
 
     async def _compare(self, connection: Connection) -> None:
         """The read model has to show what the replayed state says, object by object."""
@@ -239,30 +221,16 @@ class _Run:
         every = (*self._services, *self._cluster.servers)
         report.restarts = sum(process.starts - 1 for process in every)
         if report.violations:
-            report.kept = _keep(self._log.entries, self._folder)
+            report.kept = keep(self._log.entries, self._folder)
         return report
 
 
-def _keep(entries: Sequence[Entry], logs: Path) -> str:
-    """Writes a log to a file, one message a line, and copies those of processes; their folder."""
-    folder = Path(tempfile.mkdtemp(prefix="nodepool-faults-"))
-    with (folder / "stream.log").open("w", encoding="utf-8") as file:
-        for entry in entries:
-            content = entry.content.decode(errors="backslashreplace")
-            headers = json.dumps(dict(entry.headers))
-            moment = entry.time.isoformat()
-            file.write(f"{entry.position} {moment} {entry.subject} {headers} {content}\n")
-    for path in (*logs.glob("*.log*"), *logs.glob("*/server.log")):
-        shutil.copy(path, folder / "-".join(path.relative_to(logs).parts))
-    return str(folder)
-
-
-async def _provisioned(connection: Connection) -> LogId:
+async def provisioned(connection: Connection, copies: int = SIZE) -> LogId:
     """Makes the streams; a cluster that has just begun has no leader for a while."""
     async with asyncio.timeout(START_S):
         while True:
             try:
-                return await provision(connection, SIZE)
+                return await provision(connection, copies)
             except (InDoubt, ServerRefusal, OSError):
                 await asyncio.sleep(0.2)
 

@@ -16,7 +16,7 @@ GB200 = "gb200-4x"
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 
 
-REFUSED = {
+REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "no instance type": (manifest(instanceType=None), "Invalid spec.instanceType: is required"),
     "no target": (manifest(targetNodes=None), "Invalid spec.targetNodes: is required"),
     "no spec": ({"metadata": {"name": "train"}}, "Invalid spec: is required"),
@@ -229,7 +229,7 @@ def test_a_wrong_manifest_does_not_change_the_pool(
     assert world.node_pool("train") == before
 
 
-ACCEPTED = {
+ACCEPTED: Mapping[str, Mapping[str, Any]] = {
     "the label that is allowed": {"nodeLabels": {"cks.coreweave.cloud/system-critical": "true"}},
     "Spot with a capital": {"computeClass": "Spot"},
     "bounds without autoscaling": {"minNodes": 9, "maxNodes": 0},

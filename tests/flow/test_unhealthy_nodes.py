@@ -8,7 +8,9 @@ from lifecycle.decide import service as lifecycle_service
 from lifecycle.gauges import gauges
 from lifecycle.options import Options
 from nodepool.contract.events import MachineBooted
+from nodepool.contract.metrics import REFUSED_NODE_MOVES
 from support.constants import PREFER_IDLE, ZONE
+from support.grown import grown
 from support.harness import Harness
 from support.publishing import publish
 from support.services import services
@@ -623,9 +625,9 @@ def test_what_cannot_follow_on_a_phase_is_refused_and_counted(world: WorldHarnes
         f"Invalid node: {world.machine_name('n1')} has not joined its cluster yet; wait until it"
         " has"
     ]
-    assert list(gauges(cast("State", world.world.state("lifecycle")))) == [
-        ("nodepool_refused_node_moves", {"phase": "booting", "message": "LockNode"}, 1.0),
-        ("nodepool_refused_node_moves", {"phase": "booting", "message": "RebootNode"}, 1.0),
-        ("nodepool_refused_node_moves", {"phase": "production", "message": "MachineBooted"}, 1.0),
+    assert list(grown(gauges(cast("State", world.world.state("lifecycle"))))) == [
+        (REFUSED_NODE_MOVES, ("booting", "LockNode"), 1),
+        (REFUSED_NODE_MOVES, ("booting", "RebootNode"), 1),
+        (REFUSED_NODE_MOVES, ("production", "MachineBooted"), 1),
     ]
     assert world.nodes("train") == ["n1"]

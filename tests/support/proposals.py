@@ -1,5 +1,6 @@
 """Inputs of the quota service and what it proposes for them, for tests that need no bus."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from nodepool.contract.commands import SetQuota
@@ -37,10 +38,16 @@ def wake_entry(position: int) -> Entry:
     return Entry(position, NOON, subject_of(envelope.data, CLOCK), envelope.encode(), {})
 
 
-def proposed(trace: str | None = None, content: bytes | None = None) -> Proposal[State, Hears]:
-    """What quota proposes for the command at position 7."""
+def proposed(
+    trace: str | None = None,
+    content: bytes | None = None,
+    also: Iterable[Entry] = (),
+    position: int = 7,
+) -> Proposal[State, Hears]:
+    """What quota proposes for the command at this position, and other entries after it."""
     replica = Replica(SERVICE)
-    replica.read(command_entry(7, trace=trace, content=content))
+    for entry in (command_entry(position, trace=trace, content=content), *also):
+        replica.read(entry)
     proposal = replica.propose()
     assert proposal is not None
     return proposal

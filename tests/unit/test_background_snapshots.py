@@ -26,8 +26,8 @@ def log(tmp_path: Path) -> Iterator[ServiceLog]:
 class Bench:
     """Snapshots of a replica at a committed position; each job runs until `end` is called."""
 
-    def __init__(self, log: ServiceLog, stored: int) -> None:
-        self.snapshots = Snapshots(EVERY, log.logger)
+    def __init__(self, log: ServiceLog, stored: int, *, ignored: bool = False) -> None:
+        self.snapshots = Snapshots(EVERY, log.logger, ignored=ignored)
         self.snapshots.restored(stored)
         self.jobs: list[str] = []
         self.now = 0.0
@@ -161,6 +161,58 @@ def test_a_snapshot_that_failed_is_reported_and_saved_again_after_a_pause(
         bench.now = RETRY_S
         assert bench.work(100) == ["save", "look", "look", "save"]
         assert logged(log, tmp_path) == [("snapshot failed", "no reply")]
+
+    asyncio.run(story())
+
+
+def test_a_stored_snapshot_that_is_ignored_is_replaced_by_whichever_replica_leads(
+    log: ServiceLog, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a replica that ignores the snapshot which is stored, and has seen it as a follower
+        bench = Bench(log, stored=0, ignored=True)
+        assert bench.work(1_050, leads=False) == ["look"]
+        await bench.end(1_000)
+
+        # when it leads, and its first snapshot fails, and it sees the stored one again
+        assert bench.work(1_050) == ["look", "save"]
+        await bench.end(InDoubt("no reply"))
+        bench.now = LOOK_S
+        assert bench.work(1_050) == ["look", "save", "look"]
+        await bench.end(1_000)
+
+        # then it still saves
+        bench.now = LOOK_S + RETRY_S
+        assert bench.work(1_050) == ["look", "save", "look", "save"]
+        ignored = [bench.snapshots.ignored]
+        await bench.end(1_050)
+
+        # and then goes by what is stored, as ever
+        assert [*ignored, bench.snapshots.ignored] == [True, False]
+        assert bench.work(1_149)[4:] == ["look"]
+        await bench.end(1_050)
+        assert bench.work(1_149)[4:] == ["look"]
+        assert bench.work(1_150)[4:] == ["look", "save"]
+        assert logged(log, tmp_path) == [
+            ("snapshot failed", "no reply"),
+            ("snapshot saved", 1_050),
+        ]
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_that_was_saved_as_its_session_ended_is_ignored_no_more(log: ServiceLog) -> None:
+    async def story() -> None:
+        # given a replica that ignores the snapshot which is stored, and saves another one
+        bench = Bench(log, stored=0, ignored=True)
+        bench.work(1_050)
+
+        # when its session ends right after it is saved
+        await bench.end(1_050)
+        bench.snapshots.abandon()
+
+        # then the next session begins there
+        assert not bench.snapshots.ignored
 
     asyncio.run(story())
 

@@ -531,3 +531,18 @@ def test_a_warning_with_a_suggestion_is_two_sentences() -> None:
         " mean tt? instanceType cannot be changed, so delete it with 'nodepool delete nodepool a'"
         " and create it anew"
     )
+
+
+def test_the_doctor_says_what_it_found_without_loading_what_makes_traces() -> None:
+    script = (
+        "import sys; from nodepool.cli.app import run;"
+        f"assert run(['doctor', '--url', 'nats://127.0.0.1:{free_port()}']) == 1;"
+        "sys.exit('opentelemetry' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
+
+    assert "nothing listens" in done.stdout
+    assert done.returncode == 0, done.stderr

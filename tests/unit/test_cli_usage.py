@@ -10,14 +10,26 @@ from nodepool.cli.settings import common_options
 from support.ports import free_port
 
 COMMON = {option.name for option in common_options(hidden=True)}
-NEED_NO_WORDS = ("api-resources", "api-versions", "events", "up", "version")
+NEED_NO_WORDS = (
+    "api-resources",
+    "api-versions",
+    "dead list",
+    "demo",
+    "doctor",
+    "events",
+    "up",
+    "version",
+)
 """The commands that may stand alone."""
 WORDS = {
     "ack": "g1",
     "annotate": "np a x=y",
+    "backup": "a",
     "completion": "bash",
     "cordon": "g1",
     "create": "np a",
+    "dead replay": "1",
+    "dead show": "1",
     "delete": "np a",
     "describe": "np a",
     "drain": "g1",
@@ -39,6 +51,7 @@ WORDS = {
     "reboot": "g1",
     "reclaim": "gd-8xh100ib-i128 1",
     "register cluster": "a --zone US-EAST-04A",
+    "restore": "a",
     "return": "gd-8xh100ib-i128 1",
     "rollout status": "np/a",
     "scale": "np a --target 1",

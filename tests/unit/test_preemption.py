@@ -1,3 +1,4 @@
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,12 +20,19 @@ from nodepool.contract.events import (
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
+    PreemptionCause,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
 from nodepool.contract.keys import PoolKey, node_key
 from nodepool.contract.messages import PoolFields, pool_fields
+from nodepool.contract.metrics import (
+    INVARIANT_LAST_POSITION,
+    INVARIANT_VIOLATIONS,
+    PREEMPTION_LATENESS,
+    Histogram,
+)
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
@@ -32,7 +40,7 @@ from nodepool.engine.world import World
 from nodepool.service import Context
 from preemption import Hears, Says
 from preemption.decide import SERVICE
-from preemption.figures import Figures, Punctuality
+from preemption.figures import Figures
 from preemption.state import State, evolve
 from support.publishing import publish
 from support.single import SingleService
@@ -331,7 +339,50 @@ def test_what_releases_before_said_at_seven_minutes_changes_nothing() -> None:
     assert evolve(before, overdue, Context(9, NOON + SEVEN)) is before
 
 
-# How late they were.
+# What is counted of them.
+
+
+def shown(story: Story) -> list[tuple[str, tuple[str, ...], float]]:
+    """Every counter that is not 0: its name, its labels and its value."""
+    return [
+        (metric.name.removeprefix("nodepool_"), labels, value)
+        for metric, labels, value in SERVICE.samples(story.state)
+        if not isinstance(value, Histogram) and value
+    ]
+
+
+def lateness(story: Story) -> dict[str, tuple[dict[float, int], float]]:
+    """By stage that there was: how many were late by how much at most, in seconds; and the sum."""
+    bounds = (*PREEMPTION_LATENESS.buckets, math.inf)
+    return {
+        labels[0]: (
+            {bound: count for bound, count in zip(bounds, value.counts, strict=True) if count},
+            value.sum,
+        )
+        for metric, labels, value in SERVICE.samples(story.state)
+        if isinstance(value, Histogram) and any(value.counts)
+    }
+
+
+def test_what_may_be_counted_is_shown_before_its_first_time() -> None:
+    # given no preemption yet
+    samples = SERVICE.samples(Story().state)
+
+    # then each cause and each stage has its counters, and nothing is counted
+    assert [(metric.name.removeprefix("nodepool_"), *labels) for metric, labels, _ in samples] == [
+        ("preemptions_total", "Command"),
+        ("preemptions_total", "DefaultPoolShort"),
+        ("preemptions_total", "Reclaimed"),
+        ("preemption_stages_total", "drain"),
+        ("preemption_stages_total", "end"),
+        ("preemption_late_stages_total", "drain"),
+        ("preemption_late_stages_total", "end"),
+        ("preemption_lateness_seconds", "drain"),
+        ("preemption_lateness_seconds", "end"),
+        ("preemption_lost_pods_total",),
+        ("invariant_violations_total", "PreemptionStageEarly"),
+    ]
+    assert (shown(Story()), lateness(Story())) == ([], {})
 
 
 def test_a_stage_is_as_late_as_the_lifecycle_service_took_it() -> None:
@@ -343,9 +394,14 @@ def test_a_stage_is_as_late_as_the_lifecycle_service_took_it() -> None:
     # when it ends half a second late, with three Pods
     story.at(SEVEN + timedelta(seconds=0.5), deleted(lost=3))
 
-    assert story.state.figures == Figures(
-        drain=Punctuality(1, 1, 3.0), end=Punctuality(1, 0, 0.5), lost=3
-    )
+    assert shown(story) == [
+        ("preemptions_total", ("Command",), 1),
+        ("preemption_stages_total", ("drain",), 1),
+        ("preemption_stages_total", ("end",), 1),
+        ("preemption_late_stages_total", ("drain",), 1),
+        ("preemption_lost_pods_total", (), 3),
+    ]
+    assert lateness(story) == {"drain": ({5: 1}, 3.0), "end": ({0.5: 1}, 0.5)}
 
 
 def test_what_comes_before_its_moment_is_not_late() -> None:
@@ -358,7 +414,11 @@ def test_what_comes_before_its_moment_is_not_late() -> None:
     # when the Node leaves before its time is over
     story.at(SEVEN - TICK, deleted())
 
-    assert story.state.figures == Figures(drain=Punctuality(1, 0, 0.0))
+    assert shown(story) == [
+        ("preemptions_total", ("Command",), 1),
+        ("preemption_stages_total", ("drain",), 1),
+    ]
+    assert lateness(story) == {"drain": ({0.1: 1}, 0.0)}
 
 
 def test_a_drain_that_is_none_of_a_preemption_does_not_count() -> None:
@@ -373,7 +433,82 @@ def test_a_drain_that_is_none_of_a_preemption_does_not_count() -> None:
     story.process(registered("g2", 2))
     story.process(drained("g2", 2))
 
-    assert story.state.figures == Figures()
+    assert shown(story) == [("preemptions_total", ("Command",), 1)]
+
+
+def test_preemptions_are_counted_by_what_they_began_for() -> None:
+    # given three spot Nodes
+    story = a_spot_node()
+    story.process(registered("g2", 2))
+    story.process(registered("g3", 3))
+
+    # when each is preempted for another cause, one of them twice
+    story.process(preempt())
+    story.process(preempt())
+    story.process(to_give_way("g2", 2, "Reclaimed"))
+    story.process(to_give_way("g3", 3, "DefaultPoolShort"))
+
+    assert shown(story) == [
+        ("preemptions_total", ("Command",), 1),
+        ("preemptions_total", ("DefaultPoolShort",), 1),
+        ("preemptions_total", ("Reclaimed",), 1),
+    ]
+
+
+def test_a_preemption_that_gets_its_timetable_later_is_one() -> None:
+    # given a Node that is preempted while it boots
+    story = Story()
+    story.process(assigned())
+    story.process(preempt())
+
+    # when it joins its cluster before its end
+    story.process(registered())
+
+    assert shown(story) == [("preemptions_total", ("Command",), 1)]
+
+
+def to_give_way(name: str, assignment: int, cause: PreemptionCause) -> NodePreemptionRequested:
+    """A spot Node is to be taken back for this cause."""
+    identity: NodeFields = {**of_node(), "node": name, "assignment": assignment}
+    return NodePreemptionRequested(**identity, cause=cause)
+
+
+def early(story: Story) -> list[tuple[str, tuple[str, ...], float]]:
+    """The samples about rules that were broken."""
+    return [item for item in shown(story) if item[0].startswith("invariant")]
+
+
+def test_a_drain_before_its_moment_that_nothing_asked_for_breaks_a_rule() -> None:
+    # given a preemption, and what a service with a fault would say of it
+    story = a_preemption()
+    event = PreemptionInProgress(**of_node(), evicted_at=NOON, message="")
+
+    # when that comes a moment too soon
+    state = evolve(story.state, event, Context(77, NOON + TWO - TICK))
+
+    assert list(SERVICE.samples(state))[-2:] == [
+        (INVARIANT_VIOLATIONS, ("PreemptionStageEarly",), 1),
+        (INVARIANT_LAST_POSITION, ("PreemptionStageEarly",), 77),
+    ]
+
+
+def test_pods_that_are_lost_before_the_time_is_over_break_a_rule() -> None:
+    story = a_preemption()
+
+    story.at(SEVEN - TICK, deleted(lost=1))
+
+    assert early(story) == [
+        ("invariant_violations_total", ("PreemptionStageEarly",), 1),
+        ("invariant_violation_last_position", ("PreemptionStageEarly",), story.position),
+    ]
+
+
+def test_a_drain_that_a_command_asked_for_breaks_no_rule() -> None:
+    story = a_preemption()
+
+    story.process(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
+
+    assert early(story) == []
 
 
 # Many at once.

@@ -74,7 +74,7 @@ def test_an_input_that_changes_an_object_has_it_written(
 
     # then one object is to be written
     assert not writer.suspended
-    assert writer.unwritten == 1
+    assert len(writer.unwritten) == 1
 
 
 def test_a_follower_writes_nothing_until_it_processes_an_input(

@@ -32,6 +32,7 @@ from support.sample_service import (
     store,
 )
 
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PrinterProposal = Proposal[State, Hears]
 
@@ -116,7 +117,7 @@ def test_a_trace_and_the_command_that_began_it_go_on_through_outputs() -> None:
     content = {
         "specversion": "1.0",
         "id": "c9",
-        "traceparent": "00-a-b-01",
+        "traceparent": TRACEPARENT,
         "data": {"pages": 0},
     }
     log.append("np.cmd.acme.prod.train.PrintNow", json.dumps(content).encode())
@@ -125,7 +126,7 @@ def test_a_trace_and_the_command_that_began_it_go_on_through_outputs() -> None:
     (processed,) = proposal_of(replica).processed
 
     (envelope,) = processed.envelopes
-    assert (envelope.traceparent, envelope.correlationid) == ("00-a-b-01", "c9")
+    assert (envelope.traceparent, envelope.correlationid) == (TRACEPARENT, "c9")
 
 
 def test_the_outputs_of_a_wake_have_the_correlation_of_the_command_that_began_it() -> None:

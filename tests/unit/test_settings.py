@@ -9,21 +9,11 @@ from pathlib import Path
 import pytest
 
 from nodepool.cli.settings import from_environment
-from nodepool.host.settings import Settings, SettingsError, read
+from nodepool.host.settings import FIELDS, Settings, SettingsError, read
+from nodepool.nats.access import Access
+from support.certificates import certificates, needs_openssl
 
 FORM = "write it as nats://HOST:PORT"
-CERTIFICATE = """-----BEGIN CERTIFICATE-----
-MIIBdDCCARugAwIBAgIUJ/0XhjCIvulk1/2TAGdbNJUGgVYwCgYIKoZIzj0EAwIw
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjIwMjEzNTJaGA8yMTI2MTAyOTAyMTM1
-MlowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAkS
-KHw2bXtCSTYrIAAVpN4ElC0TLlMMT2tjH52wWZn1SZDlftyLAfHHvOnoyLTFxi/9
-yxJ2ZbTjXxjW8m1qEiOjUzBRMB0GA1UdDgQWBBTU/mZpwuB6ZmBam/98afYvn1rC
-njAfBgNVHSMEGDAWgBTU/mZpwuB6ZmBam/98afYvn1rCnjAPBgNVHRMBAf8EBTAD
-AQH/MAoGCCqGSM49BAMCA0cAMEQCIF/iskh19nec+D/hS6CYN3DYi8Rt9oi0Xcqh
-dRj9YMcnAiAbM7Tq4C4ExkGHx+pmnd9FXQWJ9SgKPT2QGfK7BBTIwA==
------END CERTIFICATE-----
-"""
-"""A certificate that signs itself, as a file holds it."""
 
 
 def refusal(**environment: str) -> str:
@@ -57,14 +47,20 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 
 
 @pytest.fixture
-def ca_file(tmp_path: Path) -> Path:
-    """A file with a certificate."""
-    path = tmp_path / "ca.pem"
-    path.write_text(CERTIFICATE)
-    return path
+def files(tmp_path: Path) -> Access:
+    """Files to connect with."""
+    made, password = certificates(tmp_path), tmp_path / "password"
+    password.write_text("secret\n")
+    return Access(
+        ca_file=str(made.ca),
+        cert_file=str(made.certificate),
+        key_file=str(made.key),
+        password_file=str(password),
+    )
 
 
-def test_every_setting_can_be_set(ca_file: Path) -> None:
+@needs_openssl
+def test_every_setting_can_be_set(files: Access) -> None:
     # given a value for each
     environment = {
         "NODEPOOL_URL": "nats://bus:4222",
@@ -74,12 +70,19 @@ def test_every_setting_can_be_set(ca_file: Path) -> None:
         "NODEPOOL_LOG_FILE": "/tmp/quota.log",
         "NODEPOOL_TRACES": "otlp",
         "NODEPOOL_REPLICAS": "3",
+        "NODEPOOL_SNAPSHOTS": "ignore",
+        "NODEPOOL_MAX_FILE_STORE": "18GB",
         "NODEPOOL_STOP_WITH_PARENT": "yes",
         "NODEPOOL_DEPRECATED_CONDITIONS": "show",
         "NODEPOOL_ANSWER_MINUTES": "5",
         "NODEPOOL_REGISTRATION_FAILED_EVENT": "on",
         "NODEPOOL_RESERVED_TAINT": "on",
-        "NODEPOOL_CA_FILE": str(ca_file),
+        "NODEPOOL_CA_FILE": files.ca_file,
+        "NODEPOOL_CERT_FILE": files.cert_file,
+        "NODEPOOL_KEY_FILE": files.key_file,
+        "NODEPOOL_CREDS_FILE": "",
+        "NODEPOOL_NKEY_FILE": "",
+        "NODEPOOL_PASSWORD_FILE": files.password_file,
     }
 
     # when they are read
@@ -94,14 +97,16 @@ def test_every_setting_can_be_set(ca_file: Path) -> None:
         log_file="/tmp/quota.log",
         traces="otlp",
         replicas=3,
+        snapshots="ignore",
+        max_file_store=18 * 1024**3,
         stop_with_parent="yes",
         deprecated_conditions="show",
         answer_minutes=5,
         registration_failed_event="on",
         reserved_taint="on",
-        ca_file=str(ca_file),
+        access=files,
     )
-    assert len(environment) == len(Settings.__slots__)
+    assert {name.removeprefix("NODEPOOL_").lower() for name in environment} == set(FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_an_unknown_setting_is_refused_with_the_names_of_all_settings() -> None:
 
     # then the line names it, and every setting
     assert text.startswith("NODEPOOL_COLOUR is no setting; the settings are NODEPOOL_URL, ")
-    assert all(f"NODEPOOL_{name.upper()}" in text for name in Settings.__slots__)
+    assert all(f"NODEPOOL_{name.upper()}" in text for name in FIELDS)
 
 
 def test_a_misspelt_setting_is_refused_with_the_name_that_was_meant() -> None:
@@ -228,7 +233,7 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
 def test_settings_are_shown_without_secrets() -> None:
     shown = Settings(url="nats://user:secret@a:1,tls://token@b").shown()
     assert shown["url"] == "nats://a:1,tls://b"
-    assert shown.keys() == set(Settings.__slots__)
+    assert shown.keys() == set(FIELDS)
 
 
 @pytest.mark.parametrize("value", ["", "9464x", "-2", "65536", "1.5", "--1", "\u0661"])
@@ -301,3 +306,60 @@ def test_a_service_that_cannot_write_its_log_ends_with_one_line() -> None:
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "/nowhere/quota.log" in ended.stderr
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_value_that_is_no_text_is_refused(field: str) -> None:
+    # given a value with a byte that is no UTF-8, as Python reads it
+    # when it is read
+    # then the line shows the byte, in characters that can be written anywhere
+    name = f"NODEPOOL_{field.upper()}"
+    text = refusal(**{name: "/tmp/\udcff.log"})
+    assert text == rf"{name} is '/tmp/\udcff.log'; it must be UTF-8"
+    assert text.isascii()
+
+
+def test_a_service_with_a_setting_that_is_no_text_ends_with_one_line() -> None:
+    # given a path that ends in a byte that is no UTF-8
+    # when a service is to log there
+    ended = started(NODEPOOL_LOG_FILE="/tmp/\udcff.log")
+
+    # then it ends immediately, with an error code and one line that names the setting
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "quota: NODEPOOL_LOG_FILE is '/tmp/\\udcff.log'; it must be UTF-8\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("5", 5),
+        ("10K", 10_000),
+        ("10kb", 10_240),
+        ("2MB", 2 << 20),
+        ("1GiB", 1 << 30),
+        ("1T", 10**12),
+        ("18Gi", 18 << 30),
+        ("2pi", 2 << 50),
+        ("1E", 10**18),
+        ("7EiB", 7 << 60),
+    ],
+)
+def test_a_size_is_read_as_a_server_reads_it(text: str, size: int) -> None:
+    assert read({"NODEPOOL_MAX_FILE_STORE": text}).max_file_store == size
+
+
+def test_all_copies_together_may_take_as_much_as_their_servers() -> None:
+    assert Settings(max_file_store=10, replicas=3).storage_limit == 30
+    assert Settings().storage_limit is None
+
+
+@pytest.mark.parametrize("value", ["8EB", "10E", "999999999999999E"])
+def test_a_size_that_no_server_can_count_is_refused_with_the_most(value: str) -> None:
+    text = refusal(NODEPOOL_MAX_FILE_STORE=value)
+    assert text == f"NODEPOOL_MAX_FILE_STORE is {value!r}; it must be at most {(1 << 63) - 1} bytes"
+
+
+@pytest.mark.parametrize("value", ["", "much", "-1", "18 GB", "1.5GB", "9XB", "5B", "5i"])
+def test_what_is_no_size_is_refused(value: str) -> None:
+    text = refusal(NODEPOOL_MAX_FILE_STORE=value)
+    assert text == f"NODEPOOL_MAX_FILE_STORE is {value!r}; it must be a size, such as 18GB"

@@ -1,17 +1,23 @@
 """The telemetry of a service as a whole: one call for a batch counts and logs all of it."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from nodepool.host.metrics import Source
-from nodepool.host.settings import Settings
+from nodepool.contract.log import Entry, LogId
+from nodepool.engine.replica import Replica
+from nodepool.host.settings import Settings, read
+from nodepool.host.source import Source
 from nodepool.host.telemetry import Telemetry
 from quota.decide import SERVICE
-from support.proposals import proposed
+from support.proposals import NOON, proposed, wake_entry
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
@@ -64,6 +70,90 @@ def test_an_input_that_failed_is_a_failure_whatever_became_of_its_batch(
     # then it is counted and logged as a failure
     assert processed(telemetry, "failure") == 1
     assert [line["outcome"] for line in lines(path)] == ["failure"]
+
+
+def test_without_traces_outputs_carry_the_trace_of_their_command(telemetry: Telemetry) -> None:
+    # given a service that makes no spans
+    # when it processes a command with a trace
+    # then nothing of what it has proposed is changed
+    proposal = proposed(PARENT)
+    assert telemetry.traced(proposal) is proposal
+    assert {each.traceparent for each in proposal.processed[0].envelopes} == {PARENT}
+
+
+def test_a_service_without_traces_does_not_load_what_makes_them() -> None:
+    script = (
+        "import sys, nodepool.host.process; from nodepool.host.runtime import Runtime, Settings;"
+        "from quota.decide import SERVICE; Runtime(SERVICE, Settings());"
+        "sys.exit('opentelemetry' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_a_switch_of_every_opentelemetry_program_turns_traces_off(path: Path, value: str) -> None:
+    # given a service that is to send spans, in an environment that wants none
+    settings = read(
+        {
+            "NODEPOOL_TRACES": "console",
+            "NODEPOOL_LOG_FILE": str(path),
+            "OTEL_SDK_DISABLED": value,
+        }
+    )
+    telemetry = Telemetry(SERVICE, settings, Source())
+
+    # when it processes a command with a trace
+    # then nothing of what it has proposed is changed
+    proposal = proposed(PARENT)
+    assert telemetry.traced(proposal) is proposal
+    telemetry.close()
+
+
+def test_the_refusal_of_a_command_that_cannot_be_read_belongs_to_its_trace(
+    telemetry: Telemetry, path: Path
+) -> None:
+    # given a command with a trace whose data cannot be read, another way of sending it, and one
+    # that is not JSON
+    cloud_event = {"specversion": "1.0", "id": "c", "traceparent": PARENT, "data": {"zone": 1}}
+    contents = [json.dumps(cloud_event).encode(), b'{"zone": 1}', b"{"]
+    headers = [{}, {"traceparent": PARENT}, {"ce-traceparent": PARENT}]
+    for position, (content, header) in enumerate(zip(contents, headers, strict=True), 1):
+        replica = Replica(SERVICE)
+        replica.read(Entry(position, NOON, "np.cmd.acme._._.SetQuota", content, header))
+
+        # when it is processed
+        proposal = replica.propose()
+        assert proposal is not None
+        telemetry.processed(proposal.processed, "stored")
+
+        # then its refusal carries the trace, and so does its line
+        assert [
+            (each.type, each.traceparent) for item in proposal.processed for each in item.envelopes
+        ] == [("CommandRefused", PARENT)]
+    assert [line["trace_id"] for line in lines(path)] == [PARENT[3:35]] * 3
+
+
+def test_an_input_without_outputs_is_counted_once_however_often_it_is_processed(
+    telemetry: Telemetry, path: Path
+) -> None:
+    # given inputs of which the last has outputs, and the others none
+    (command,) = proposed(position=9).processed
+    quiet = proposed(also=[wake_entry(8)], position=7).processed[1:]
+
+    # when the quiet one is processed twice, as after a commit in doubt
+    telemetry.begin(LogId("a"))
+    telemetry.processed(quiet, "quiet")
+    telemetry.processed([*quiet, command], "stored")
+
+    # then it is counted and logged once; in another log the positions begin anew
+    assert [(line["position"], line["outcome"]) for line in lines(path)] == [
+        (8, "quiet"),
+        (9, "stored"),
+    ]
+    telemetry.begin(LogId("b"))
+    telemetry.processed(quiet, "quiet")
+    assert [line["position"] for line in lines(path)] == [8, 9, 8]
 
 
 def test_a_higher_log_level_leaves_out_messages_but_still_counts_them(path: Path) -> None:

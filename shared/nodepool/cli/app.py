@@ -25,12 +25,16 @@ COMMANDS = {
     "api-resources": ("api_resources", "api_resources"),
     "api-versions": ("api_resources", "api_versions"),
     "apply": ("apply", "apply"),
+    "backup": ("backup", "backup"),
     "completion": ("completion", "completion"),
     "cordon": ("nodes", "cordon"),
     "create": ("apply", "create"),
+    "dead": ("dead", "dead"),
     "delete": ("delete", "delete"),
+    "demo": ("demo", "demo"),
     "describe": ("describe", "describe"),
     "diff": ("diff", "diff"),
+    "doctor": ("doctor", "doctor"),
     "drain": ("nodes", "drain"),
     "edit": ("edit", "edit"),
     "events": ("events", "events"),
@@ -46,6 +50,7 @@ COMMANDS = {
     "reclaim": ("reclaim", "reclaim"),
     "register": ("setup", "register"),
     "replace": ("apply", "replace"),
+    "restore": ("backup", "restore"),
     "return": ("reclaim", "return_"),
     "rollout": ("rollout", "rollout"),
     "run": ("run", "run"),
@@ -88,7 +93,8 @@ class Verbs(Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Declare, watch and change pools of GPU machines."""
-    if context.obj is None:
+    # The doctor finds out itself what is wrong with them.
+    if context.obj is None and context.invoked_subcommand != "doctor":
         context.obj = from_environment()
 
 

@@ -28,6 +28,7 @@ from nodepool.cli.sources import read
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
+    from nodepool.client.skipping import Operator
 
 FILES = ":files"
 """Stands for the names of files, which the shell completes itself."""
@@ -92,10 +93,8 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
     match param.name:
         case "regarded":
             return list(_pairs(context, WITH_EVENTS, text))
-        case "zone":
-            return _zones()
-        case "instance_type":
-            return _instance_types()
+        case "zone" | "instance_type":
+            return _zones() if param.name == "zone" else _instance_types()
         case "selections":
             return [f"{each}=" for each in _spot_types()]
         case "machine":
@@ -104,6 +103,8 @@ def _offered(context: click.Context, param: click.Parameter, text: str) -> Seque
             return _fields(text)
         case "explained_name" | "pool":
             return _names(context, NODEPOOL)
+        case "letter" | "letters":
+            return _letters(context)
         case "org" | "cluster" if isinstance(param, click.Option):
             return _places(context, param.name)
     return VALUES.get(param.name or "")
@@ -173,6 +174,25 @@ def _places(context: click.Context, part: str) -> list[str]:
         return sorted({field_text(each, "spec", "org") for each in clusters})
     own = (context.find_object(Settings) or from_environment()).org
     return [name_of(CLUSTER, each) for each in clusters if field_text(each, "spec", "org") == own]
+
+
+def _letters(context: click.Context) -> Sequence[str]:
+    """The positions of the newest dead letters."""
+    import asyncio
+
+    from nodepool.client.errors import ClientError
+
+    found: list[str] = []
+
+    async def read_all(operator: "Operator") -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            letters, _ = await operator.dead_letters()
+            found.extend(str(letter.position) for letter in letters)
+
+    settings = context.find_object(Settings) or from_environment()
+    with suppress(TimeoutError, ClientError, OSError):
+        replace(settings, timeout_s=PATIENCE_S).operate(read_all)
+    return found
 
 
 def _zones() -> list[str]:

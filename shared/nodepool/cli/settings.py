@@ -13,7 +13,14 @@ from nodepool.cli import BROKEN_PIPE
 from nodepool.cli.arguments import normalised
 from nodepool.cli.output import print_note
 from nodepool.cli.times import duration_s
-from nodepool.host.settings import SettingsError, ca_file_fault, check_names, is_service_link
+from nodepool.host.settings import (
+    SettingsError,
+    check_access,
+    check_names,
+    is_service_link,
+    read_access,
+)
+from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.addresses import address_fault, without_password
 
 if TYPE_CHECKING:
@@ -35,14 +42,14 @@ class Settings:
     url: the NATS server, or several of one cluster with commas between.
     org, cluster: the organisation and cluster that the command is about.
     timeout_s: how long a reply or an outcome may take, in seconds.
-    ca_file: the certificates to trust; empty for those of the system.
+    access: files that say whom to trust and what to show.
     """
 
     url: str
     org: str = "demo"
     cluster: str = "demo"
     timeout_s: float = 10.0
-    ca_file: str = ""
+    access: Access = NO_ACCESS
 
     def run(self, work: "Callable[[Client], Awaitable[int | None]]") -> int:
         """Runs `work` with a connected client; its exit code, or 0 where it returns None."""
@@ -79,8 +86,19 @@ class Settings:
 
         return self._connected(ReadingClient, observed)
 
+    def check_access(self) -> None:
+        """Raises a usage error where a file and the address contradict each other."""
+        try:
+            check_access(self.access, self.url)
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from None
+
     def _connected(self, kind: "type[C]", work: "Callable[[C], Awaitable[T]]") -> T:
         import asyncio
+
+        from nodepool.cli.tracing import traced
+
+        self.check_access()
 
         async def connected() -> T:
             client = kind(
@@ -89,12 +107,13 @@ class Settings:
                 cluster=self.cluster,
                 timeout_s=self.timeout_s,
                 source="nodepool-cli",
-                ca_file=self.ca_file,
+                access=self.access,
             )
             async with client:
                 return await work(client)
 
-        return asyncio.run(connected())
+        with traced():
+            return asyncio.run(connected())
 
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
@@ -111,14 +130,16 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings before any option; raises a usage error for an invalid value or unknown name."""
     try:
         check_names(environment)
+        access = read_access(environment)
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
     url = environment.get("NODEPOOL_URL")
+    url = f"nats://127.0.0.1:{port(environment)}" if url is None else _url("NODEPOOL_URL", url)
     return Settings(
-        url=f"nats://127.0.0.1:{port(environment)}" if url is None else _url("NODEPOOL_URL", url),
+        url=url,
         org=_scope("NODEPOOL_ORG", environment.get("NODEPOOL_ORG", "demo")),
         cluster=_scope("NODEPOOL_CLUSTER", environment.get("NODEPOOL_CLUSTER", "demo")),
-        ca_file=_ca_file(environment.get("NODEPOOL_CA_FILE", "")),
+        access=access,
     )
 
 
@@ -127,13 +148,6 @@ def _url(field: str, url: str) -> str:
     if fault is not None:
         raise click.UsageError(f"{field}: {fault}")
     return url
-
-
-def _ca_file(path: str) -> str:
-    fault = ca_file_fault(path)
-    if fault is not None:
-        raise click.UsageError(f"NODEPOOL_CA_FILE: {fault}")
-    return path
 
 
 def _scope(field: str, name: str) -> str:

@@ -61,16 +61,16 @@ async def read(
 ) -> list[Item]:
     """The objects of a type in the order of their keys; some types only those with these names.
 
-    NodePools are as the last command left them that was accepted before the call; where the read
-    model stays behind that, a note says so.
+    They are as the last command left them that was accepted before the call; where the read model
+    stays behind that, a note says so.
 
     back: how far to look back for events or preemptions; None for an hour, or seven days.
-    at_once: whether NodePools are read as the read model has them, which may be behind.
+    at_once: whether all is read as the read model has it, which may be behind.
     """
     if kind.stored_in is None:
         documents = await _computed(client, kind, back)
         return [Item(text(document, "metadata", "name"), document) for document in documents]
-    is_certain = at_once or kind is not NODEPOOL or await client.catch_up(everywhere=everywhere)
+    is_certain = at_once or await client.catch_up(kind.bucket, everywhere=everywhere)
     if not is_certain:
         print_note("the read model is behind the log: the newest changes may be missing here")
     if kind in (NODEPOOL, NODE) and names and not everywhere:

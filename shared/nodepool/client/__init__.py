@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from nodepool.client.reading import ReadingClient
     from nodepool.contract.buckets import Bucket
     from nodepool.contract.commands import MachineFault
+    from nodepool.nats.access import Access
 
 __all__ = [
+    "Access",
     "Bucket",
     "Client",
     "ClientError",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Access": "nodepool.nats.access",
     "Bucket": "nodepool.contract.buckets",
     "Client": "nodepool.client.client",
     "Document": "nodepool.client.read_model",

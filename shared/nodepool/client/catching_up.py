@@ -1,64 +1,130 @@
-"""Waiting until the read model shows the changes of NodePools that the log has accepted."""
+"""Waiting until the read model shows the changes that the log has accepted."""
 
 import asyncio
-from typing import Final
+import json
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from nodepool.client.accepted import DELETED, DELETING, VALIDATED
 from nodepool.client.errors import translated
 from nodepool.client.read_model import ReadModel
+from nodepool.contract.buckets import Bucket
 from nodepool.contract.keys import name_at
 from nodepool.contract.log import Entry
 from nodepool.nats import api
-from nodepool.nats.stored_objects import NOTHING, stored_object
+from nodepool.nats.stored_objects import NOTHING, key_fault, stored_object, subject_of_object
 from nodepool.nats.streams import STREAM
 
 CATCH_UP_S: Final = 2.0
 """How long the read model may take to show what the log has accepted, in seconds."""
 PAUSE_S: Final = 0.01
 """The pause before it is looked at again, in seconds."""
-CHANGES: Final = (VALIDATED, DELETING, DELETED)
+
+
+class _Changes(NamedTuple):
+    """The events with which commands change the objects of a bucket.
+
+    events: by service and name.
+    place: whose they are, in the subjects of the events: with {org} and {cluster} in it.
+    key: the parts of the key of the object that an event is about, from those of its subject and
+        its fields.
+    """
+
+    events: tuple[tuple[str, str], ...]
+    place: str
+    key: Callable[[list[str], Mapping[str, str]], tuple[str, ...]]
+
+
+_CHANGES: Final[Mapping[Bucket, _Changes]] = {
+    "nodepools": _Changes(
+        (VALIDATED, DELETING, DELETED), "{org}.{cluster}.*", lambda path, _: tuple(path)
+    ),
+    "nodes": _Changes(
+        (
+            ("allocator", "CWNodeAssigned"),
+            ("lifecycle", "NodeUpdated"),
+            ("lifecycle", "CWNodeDeleted"),
+        ),
+        "{org}.{cluster}.*",
+        lambda path, fields: (path[0], path[1], fields["node"]),
+    ),
+    "quotas": _Changes(
+        (("quota", "QuotaSet"), ("quota", "QuotaDeleted")),
+        "{org}.*.*",
+        lambda path, fields: (path[0], fields["zone"], fields["instanceType"]),
+    ),
+    "capacity": _Changes(
+        (("allocator", "CapacityReclaimed"),),
+        "fleet.*.*",
+        lambda path, fields: (path[1], fields["instanceType"]),
+    ),
+    "clusters": _Changes(
+        (("validator", "ClusterRegistered"),), "{org}.*.*", lambda path, _: (path[0], path[1])
+    ),
+}
+_DELETIONS: Final = frozenset({"CWNodePoolDeleted", "CWNodeDeleted", "QuotaDeleted"})
 
 
 class CatchingUp(ReadModel):
     """The part of a client with which programs read what they have written themselves."""
 
-    async def catch_up(self, *, everywhere: bool = False) -> bool:
-        """Waits until the read model has every NodePool as its newest accepted command left it.
+    async def catch_up(self, bucket: Bucket = "nodepools", *, everywhere: bool = False) -> bool:
+        """Waits until the read model has every object of a bucket as commands have left it.
 
         That is each command whose outcome came before the call. The objects are written in the
         order in which they change, so that it is enough to look at the one that changed last.
+        Machines are changed by what is observed of them, so for these nothing is waited for.
 
-        everywhere: for the NodePools of all organisations and clusters.
+        everywhere: for the objects of all organisations and clusters.
 
-        False where the read model is still behind after two seconds: nothing writes it now, or the
-        object of that NodePool cannot be stored.
+        False where the read model is still behind after two seconds: nothing writes it now, or that
+        object cannot be stored.
         """
-        place = "*.*" if everywhere else f"{self.org}.{self.cluster}"
+        changes = _CHANGES.get(bucket)
+        if changes is None:
+            return True
+        org, cluster = ("*", "*") if everywhere else (self.org, self.cluster)
+        place = changes.place.format(org=org, cluster=cluster)
         with translated(self.url):
             await self._last_position(STREAM)  # Waits for a control plane that is starting.
-        changes = await asyncio.gather(
-            *(self._last(f"np.evt.{service}.{place}.*.{name}") for service, name in CHANGES)
+        last = await asyncio.gather(
+            *(self._last(f"np.evt.{service}.{place}.{name}") for service, name in changes.events)
         )
-        newest = max(filter(None, changes), key=lambda entry: entry.position, default=None)
-        if newest is None:
+        newest = max(filter(None, last), key=lambda entry: entry.position, default=None)
+        subject = _object_of(newest, bucket, changes) if newest is not None else None
+        if newest is None or subject is None:
             return True
         clock = asyncio.get_running_loop().time
         ends = clock() + CATCH_UP_S
-        while not await self._shows(newest):
+        while not await self._shows(bucket, subject, newest):
             if clock() >= ends:
                 return False
             await asyncio.sleep(PAUSE_S)
         return True
 
-    async def _shows(self, change: Entry) -> bool:
-        """Whether the object of a NodePool is as new as this event about it."""
-        _, org, cluster, pool, event = change.subject.rsplit(".", 4)
-        key = f"{org}.{cluster}.{name_at(pool)}"
+    async def _shows(self, bucket: Bucket, subject: str, change: Entry) -> bool:
+        """Whether the object on this subject is as new as this event about it."""
         with translated(self.url):
-            entry = await api.last_message(self._connection, "KV_nodepools", f"$KV.nodepools.{key}")
+            entry = await api.leaders_message(self._connection, f"KV_{bucket}", subject)
         stored = NOTHING if entry is None else stored_object(entry.headers, entry.position)
-        return stored.version >= change.position or (stored.deleted and event == DELETED[1])
+        is_deletion = change.subject.rpartition(".")[2] in _DELETIONS
+        return stored.version >= change.position or (stored.deleted and is_deletion)
 
     async def _last(self, subject: str) -> Entry | None:
         with translated(self.url):
-            return await api.last_message(self._connection, STREAM, subject)
+            return await api.leaders_message(self._connection, STREAM, subject)
+
+
+def _object_of(change: Entry, bucket: Bucket, changes: _Changes) -> str | None:
+    """The subject of the object that an event is about; None where services cannot read it either.
+
+    Raises nothing for bytes of any kind: whoever may publish can have written them.
+    """
+    *_, first, second, third, _name = change.subject.split(".")
+    try:
+        fields = json.loads(change.content)["data"]
+        parts = changes.key([name_at(each) for each in (first, second, third)], fields)
+        key = (bucket, "/".join(parts))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return subject_of_object(key) if key_fault(key) is None else None

@@ -13,7 +13,7 @@ class Client(Locks, ReadingClient, StoredPools, PodStream):
     org, cluster: the organisation and cluster that it reads and changes.
     timeout_s: how long an outcome or a reply of the server may take, in seconds.
     source: the name of the program, for the `source` of its commands.
-    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; empty for the system's.
+    access: files that say whom to trust and what to show: certificates, credentials, a password.
 
     Every method may raise `Unreachable`. A method that sends one command may also raise `Refused`,
     or `NoOutcome` where no outcome comes in time.

@@ -8,7 +8,6 @@ from nodepool.client.errors import translated
 from nodepool.client.names import checked
 from nodepool.client.session import Session
 from nodepool.contract.keys import token
-from nodepool.nats import api
 from nodepool.nats.streams import STREAM
 
 if TYPE_CHECKING:
@@ -74,20 +73,3 @@ class EventStream(Session):
         pool_token = token(checked("name", pool)) if pool else "*"
         path = f"{self.org}.{self.cluster}.{pool_token}"
         return [f"np.evt.{kind.speaker}.{path}.{name}" for name, kind in KINDS.items()]
-
-    async def _position_at(self, time: datetime) -> int:
-        """The position of the first message stored at or after a time, found by bisection.
-
-        Past the end of the log where there is none.
-        """
-        with translated(self.url):
-            high = await self._last_position(STREAM) + 1
-            low = 1
-            while low < high:
-                middle = (low + high) // 2
-                entry = await api.message_at(self._connection, STREAM, middle)
-                if entry is not None and entry.time >= time:
-                    high = middle
-                else:
-                    low = middle + 1
-        return low

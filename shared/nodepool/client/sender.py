@@ -2,16 +2,19 @@
 
 import asyncio
 import random
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Generic
 from uuid import uuid4
 
 from nodepool.client.errors import NoOutcome, Refused, no_outcome
 from nodepool.client.names import misnamed
 from nodepool.client.outcomes import A, PendingOutcomes
-from nodepool.contract.decode import size_fault
+from nodepool.client.tracing import sending
 from nodepool.contract.keys import path_text
 from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats import api
@@ -69,15 +72,16 @@ class Sender(Generic[A]):
     async def _attempt(self, command: Command, timeout_s: float) -> A | Refused | NoOutcome:
         id = str(uuid4())
         name = type(command).__name__
-        content = encoded(command, id, self._source)
-        if too_large := size_fault(content):
-            # The services do not look for an id in so much, so that their refusal has another one.
-            return Refused("", "Invalid", too_large)
         outcome = self._outcomes.expect(id)
         position = 0
         try:
             async with asyncio.timeout(timeout_s):
-                position = await self._publish(subject_of(command, ""), content)
+                with sending(command, id) as trace:
+                    content = encoded(command, id, self._source, trace)
+                    if too_large := size_fault(content):
+                        # The services do not look for an id in so much, and refuse it without one.
+                        return Refused("", "Invalid", too_large)
+                    position = await self._publish(subject_of(command, ""), content)
                 return await outcome
         except ServerRefusal as error:
             return NoOutcome(f"{name} is not stored: {error}")
@@ -102,8 +106,13 @@ class Sender(Generic[A]):
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
 
 
-def encoded(command: Command, id: str, source: str) -> bytes:
-    """A command as a CloudEvent in structured JSON."""
+def encoded(
+    command: Command, id: str, source: str, trace: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """A command as a CloudEvent in structured JSON.
+
+    trace: its `traceparent` and `tracestate`, where it has them.
+    """
     kind = type(command)
     envelope = envelope_of(kind).model_construct(
         id=id,
@@ -111,6 +120,8 @@ def encoded(command: Command, id: str, source: str) -> bytes:
         source=source,
         subject=path_text(command.path),
         time=datetime.now(UTC),
+        traceparent=trace.get("traceparent"),
+        tracestate=trace.get("tracestate"),
         data=command,
     )
     return envelope.encode()

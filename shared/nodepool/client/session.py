@@ -4,6 +4,7 @@ import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,6 +14,8 @@ from nodepool.client.errors import Unreachable, not_responding, translated
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
 from nodepool.nats import api, errors
+from nodepool.nats.access import NO_ACCESS, Access
+from nodepool.nats.access_files import AccessError
 from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import RETRY_S, Connection, connect
 from nodepool.nats.errors import STREAM_NOT_FOUND, ServerRefusal
@@ -42,14 +45,14 @@ class Session:
         cluster: str = "demo",
         timeout_s: float = TIMEOUT_S,
         source: str = "nodepool-client",
-        ca_file: str = "",
+        access: Access = NO_ACCESS,
     ) -> None:
         self.url = url
         self.org = checked("org", org)
         self.cluster = checked("cluster", cluster)
         self.timeout_s = timeout_s
         self._source = f"{source}/{_user()}"
-        self._ca_file = ca_file
+        self._access = access
         self._open_connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
@@ -60,13 +63,15 @@ class Session:
                 self._source,
                 patience_s=min(self.timeout_s, CONNECTING_S),
                 silence_s=self.timeout_s,
-                ca_file=self._ca_file,
+                access=self._access,
             )
         except errors.Unreachable as error:
             raise Unreachable(
                 f"no NATS server responds at {address} ({error.reason}): start one with"
                 " 'nodepool up', or set NODEPOOL_URL"
             ) from None
+        except AccessError as error:
+            raise Unreachable(f"{error.field}: {error}") from None
         except (NatsError, ValueError):
             raise Unreachable(
                 f"{address!r} is not the address of a server: write it as nats://HOST:PORT"
@@ -144,6 +149,23 @@ class Session:
                 if refusal.code != STREAM_NOT_FOUND or left <= 0:
                     raise
             await asyncio.sleep(RETRY_S)
+
+    async def _position_at(self, time: datetime) -> int:
+        """The position of the first message stored at or after a time, found by bisection.
+
+        Past the end of the log where there is none.
+        """
+        with translated(self.url):
+            high = await self._last_position(STREAM) + 1
+            low = 1
+            while low < high:
+                middle = (low + high) // 2
+                entry = await api.message_at(self._connection, STREAM, middle)
+                if entry is not None and entry.time >= time:
+                    high = middle
+                else:
+                    low = middle + 1
+        return low
 
     async def _read(self, reader: Reader, *, endless: bool) -> Sequence[Entry]:
         """The next messages of a reader, at least one.

@@ -1,7 +1,9 @@
 """Having a service pass over an input: for operators of a control plane."""
 
+from nodepool.client.backup import Backups
 from nodepool.client.errors import ClientError, Unreachable, translated
-from nodepool.client.session import Session
+from nodepool.client.replaying import Replays
+from nodepool.client.restoring import Restores
 from nodepool.contract.log import LogId
 from nodepool.nats import skipping
 from nodepool.nats.addresses import without_password
@@ -11,7 +13,7 @@ from nodepool.nats.streams import STREAM, stream_info
 from nodepool.service import AnyService
 
 
-class Operator(Session):
+class Operator(Replays, Backups, Restores):
     """A connection with the rights of the services; every method may raise `Unreachable`."""
 
     async def next_input(self, service: AnyService) -> Standing:

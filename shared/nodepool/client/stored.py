@@ -33,6 +33,10 @@ class StoredPools(Session):
         envelope = decode(NodePoolValidated, stored.subject, stored.content, {}, stored.position)
         return envelope.data if isinstance(envelope, Envelope) else None
 
+    async def was_stored(self, pool: str) -> bool:
+        """Whether there is, or ever was, a NodePool of this name."""
+        return await self._last_event(VALIDATED, token(checked("name", pool))) is not None
+
     async def stored(self, pool: str) -> NodePoolValidated:
         """As `find_stored`; raises `NotFound` where there is no such NodePool."""
         event = await self.find_stored(pool)

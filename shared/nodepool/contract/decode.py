@@ -6,12 +6,10 @@ from functools import cache
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from nodepool.contract.keys import TOKEN_MAX, cut, path_text
 from nodepool.contract.messages import (
-    ID_MAX,
-    TRACE_MAX,
     Command,
     Envelope,
     Message,
@@ -22,14 +20,13 @@ from nodepool.contract.messages import (
     OfZone,
     envelope_of,
 )
+from nodepool.contract.opening import Opened, opened
 from nodepool.contract.reference import Field, described
 from nodepool.contract.subjects import Address, address_of, path_at, subject_of
 from nodepool.contract.suggest import did_you_mean
 
 TOO_LONG = f"a part of the subject has more than {TOKEN_MAX} characters"
 OTHER_TYPE = "differs from the subject it was sent on, which is for {}"
-COMMAND_BYTES_MAX = 256 << 10
-"""The largest command that is accepted; what follows from it is larger and must fit the bus too."""
 
 M = TypeVar("M", bound=Message)
 
@@ -43,6 +40,7 @@ class Unreadable:
     field: the field at fault, as `spec.targetNodes`; empty where it is the content as a whole.
     cause: one sentence.
     correlationid: the id that the sender of a command waits for; None for an event.
+    traceparent, tracestate: the trace that the sender of a command has given it.
     """
 
     address: Address
@@ -50,15 +48,8 @@ class Unreadable:
     field: str
     cause: str
     correlationid: str | None = None
-
-
-class _Opened(NamedTuple):
-    """A command's content taken apart: CloudEvent attributes, data, id, and what is wrong."""
-
-    attributes: Mapping[str, object]
-    data: object
-    id: str
-    fault: str = ""
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class _Misplaced(NamedTuple):
@@ -110,8 +101,7 @@ def unread(
     cause: str,
 ) -> Unreadable:
     """A message of which only the id is read; a command is refused under it."""
-    id = _opened(content, _lower(headers), position).id
-    return Unreadable(_address(subject), id, field, cause, id)
+    return _unread(_address(subject), opened(content, headers, position), field, cause)
 
 
 def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[str, str]:
@@ -183,80 +173,42 @@ def _misplaced(envelope: Envelope[M], kind: type[M], subject: str) -> _Misplaced
     return None
 
 
-def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers by their names in small letters, without those that UTF-8 cannot hold."""
-    return {name.lower(): value for name, value in headers.items() if _is_text(value)}
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _decode_command(
     kind: type[M], address: Address, content: bytes, headers: Mapping[str, str], position: int
 ) -> Envelope[M] | Unreadable:
-    header = _lower(headers)
-    attributes, body, id, fault = _opened(content, header, position)
+    command = opened(content, headers, position)
+    fault = command.fault
     if not fault and max(map(len, address.path)) > TOKEN_MAX:
         fault = TOO_LONG
     if fault:
-        return Unreadable(address, id, "", fault, id)
-    type_ = attributes.get("type", header.get("ce-type", kind.__name__))
-    if type_ != kind.__name__:
-        return Unreadable(address, id, "type", OTHER_TYPE.format(kind.__name__), id)
+        return _unread(address, command, "", fault)
+    if command.attribute("type", kind.__name__) != kind.__name__:
+        return _unread(address, command, "type", OTHER_TYPE.format(kind.__name__))
+    body = to_json(command.data)
     try:
-        data = kind.model_validate_json(to_json(body), strict=True, extra="forbid", by_name=False)
+        data = kind.model_validate_json(body, strict=True, extra="forbid", by_name=False)
     except ValidationError as error:
-        field, cause = explain(error, kind)
-        return Unreadable(address, id, field, cause, id)
+        return _unread(address, command, *explain(error, kind))
     identified = _identified(data, address)
     if isinstance(identified, _Misplaced):
-        return Unreadable(address, id, identified.field, identified.cause, id)
-    trace = attributes.get("traceparent") or header.get("traceparent")
-    source = attributes.get("source") or header.get("ce-source")
+        return _unread(address, command, *identified)
+    trace, state = command.trace
     # As above: the type checker knows the envelope only as one of some message.
     return envelope_of(kind).model_construct(  # type: ignore[return-value]
-        id=id,
+        id=command.id,
         type=kind.__name__,
-        source=source if isinstance(source, str) else "unknown",
+        source=command.source,
         subject=path_text(address.path),
-        traceparent=trace if isinstance(trace, str) and len(trace) <= TRACE_MAX else None,
-        correlationid=id,
+        traceparent=trace,
+        tracestate=state,
+        correlationid=command.id,
         data=identified,
     )
 
 
-def size_fault(content: bytes) -> str | None:
-    """Why a command is refused for its size; None for one that is not."""
-    if len(content) <= COMMAND_BYTES_MAX:
-        return None
-    return f"the command has {len(content)} bytes; at most {COMMAND_BYTES_MAX} are taken"
-
-
-def _opened(content: bytes, header: Mapping[str, str], position: int) -> _Opened:
-    """A command taken apart, in whichever of the three ways it was sent."""
-    id = header.get("ce-id") or header.get("nats-msg-id") or ""
-    if not 0 < len(id) <= ID_MAX:
-        id = str(position)
-    if too_large := size_fault(content):
-        return _Opened({}, None, id, too_large)
-    try:
-        outer = from_json(content)
-    except ValueError as error:
-        return _Opened({}, None, id, f"the content is not JSON: {error}")
-    if not isinstance(outer, dict):
-        return _Opened({}, None, id, "the content is not a JSON object")
-    if "specversion" not in outer:
-        return _Opened({}, outer, id)
-    given = outer.get("id")
-    if isinstance(given, str) and len(given) > ID_MAX:
-        fault = f"the id has {len(given)} characters; at most {ID_MAX} are taken"
-        return _Opened({}, None, id, fault)
-    return _Opened(outer, outer.get("data", {}), given if isinstance(given, str) and given else id)
+def _unread(address: Address, command: Opened, field: str, cause: str) -> Unreadable:
+    """A command that is not read, under the id and in the trace that its sender has given it."""
+    return Unreadable(address, command.id, field, cause, command.id, *command.trace)
 
 
 _IDENTITY: dict[type[Message], tuple[str, ...]] = {

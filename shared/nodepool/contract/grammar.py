@@ -27,8 +27,8 @@ _PERMITTED_KEY: Final = "cks.coreweave.cloud/system-critical"
 
 # Always used with fullmatch: a pattern that ends in `$` would let a final newline through.
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_DNS_SUBDOMAIN: Final = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
-_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+DNS_SUBDOMAIN: Final = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
+NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 _DNS_LABEL_RULE: Final = (
     "must be lower case letters, digits or '-', with a letter or digit at both ends"
@@ -54,7 +54,7 @@ def dns1123_subdomain(name: str) -> str | None:
 
     Only the length of the whole name is limited, not that of each part between dots.
     """
-    return _breach("name", name, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
+    return _breach("name", name, DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
 
 
 def pool_name(name: str) -> str | None:
@@ -82,11 +82,11 @@ def qualified_name(key: str) -> str | None:
             " one '/' (Kubernetes: Labels and Selectors)"
         )
     prefix_breach = (
-        _breach("key prefix", prefix, _DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
+        _breach("key prefix", prefix, DNS_SUBDOMAIN, _DNS_SUBDOMAIN_RULE, SUBDOMAIN_LIMIT)
         if slash
         else None
     )
-    return prefix_breach or _breach("key name", name, _NAME, _NAME_RULE, LABEL_LIMIT)
+    return prefix_breach or _breach("key name", name, NAME, _NAME_RULE, LABEL_LIMIT)
 
 
 def label_value(value: str) -> str | None:
@@ -94,7 +94,7 @@ def label_value(value: str) -> str | None:
 
     A value is empty, or a name of at most 63 characters.
     """
-    return _breach("value", value, _NAME, _NAME_RULE, LABEL_LIMIT) if value else None
+    return _breach("value", value, NAME, _NAME_RULE, LABEL_LIMIT) if value else None
 
 
 def taint_value(value: str) -> str | None:

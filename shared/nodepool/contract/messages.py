@@ -20,6 +20,7 @@ from nodepool.contract.keys import (
     pool_path,
 )
 from nodepool.contract.model import Value
+from nodepool.contract.tracing import STATE_MAX, TRACE_MAX
 
 
 class Message(Value):
@@ -160,18 +161,17 @@ M = TypeVar("M", bound=Message)
 
 ID_MAX = 256
 """The longest id of a message, in characters; a command's is repeated in all that follows."""
-TRACE_MAX = 64
-"""The longest `traceparent` that is passed on, in characters."""
 
 Id = Annotated[str, Field(max_length=ID_MAX)]
 Trace = Annotated[str, Field(max_length=TRACE_MAX)]
+TraceState = Annotated[str, Field(max_length=STATE_MAX)]
 
 
 class Envelope(BaseModel, Generic[M]):
     """A message as it is stored: a CloudEvent 1.0 in structured JSON, linked to its cause.
 
     The attributes are those of https://github.com/cloudevents/spec, and these extensions:
-    traceparent: the trace that it belongs to (https://www.w3.org/TR/trace-context/).
+    traceparent, tracestate: the trace that it belongs to (https://www.w3.org/TR/trace-context/).
     correlationid: the id of the command that everything began with.
     causationid, causeposition: the id of the message that led to this one, and its position.
     """
@@ -186,6 +186,7 @@ class Envelope(BaseModel, Generic[M]):
     time: datetime | None = None
     datacontenttype: str = "application/json"
     traceparent: Trace | None = None
+    tracestate: TraceState | None = None
     correlationid: Id | None = None
     causationid: Id | None = None
     causeposition: int | None = None

@@ -172,7 +172,10 @@ class NodePoolSpec(Value):
     node_annotations: dict[str, str] = {}
     node_taints: tuple[Taint, ...] = ()
     image: Image | None = None
-    compute_class: Annotated[ComputeClass, BeforeValidator(_canonical_class)] = ComputeClass.DEFAULT
+    compute_class: Annotated[
+        ComputeClass,
+        BeforeValidator(_canonical_class, json_schema_input_type=ComputeClass | Literal["Spot"]),
+    ] = ComputeClass.DEFAULT
     region: str | None = None
     affinity: Affinity | None = None
     scheduling_priority: SchedulingPriority | None = None

@@ -83,7 +83,7 @@ def _field(name: str, given: Schema, reader: _Reader, *, text: str, required: bo
     schema = reader.resolved(given)
     items = schema.get("items")
     inner = reader.resolved(items) if isinstance(items, Mapping) else schema
-    about, texts = _documentation(str(inner.get("description", "")))
+    about, texts = documentation(str(inner.get("description", "")))
     properties, needed = inner.get("properties"), inner.get("required")
     fields = tuple(
         _field(
@@ -139,7 +139,7 @@ def _default(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _documentation(text: str) -> tuple[str, Mapping[str, str]]:
+def documentation(text: str) -> tuple[str, Mapping[str, str]]:
     """The documentation of an object, and of its fields: the lines `name, name: text` of it."""
     about: list[str] = []
     texts: dict[str, str] = {}

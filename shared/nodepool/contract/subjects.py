@@ -5,12 +5,15 @@ these the log holds commit records and dead letters, on one subject for each ser
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from nodepool.contract.keys import PoolPath, name_at, token
 from nodepool.contract.log import SUBJECTS
 from nodepool.contract.messages import Command, Event, Message
 
+_NAMES: Final = ("org", "cluster", "pool", "zone", "machine", "service")
+"""The fields of which an identity is made."""
 _SHAPES: Final = frozenset(
     (*pattern.split(".")[:2], pattern.count(".") + 1) for pattern in SUBJECTS
 )
@@ -49,6 +52,15 @@ def filter_of(message: type[Message]) -> str:
     if issubclass(message, Event):
         return f"np.evt.{message.speaker}.*.*.*.{name}"
     raise TypeError(f"{name} is neither command nor event")
+
+
+@cache
+def template_of(message: type[Message]) -> str:
+    """The subject of all messages of this class, with names in braces for what differs."""
+    names = {name: f"{{{name}}}" for name in _NAMES if name in message.model_fields}
+    speaker: str = getattr(message, "speaker", "")
+    # A value without its other fields has the identity that its class gives it.
+    return subject_of(message.model_construct(None, **names), speaker.replace("*", "{speaker}"))
 
 
 def is_taken(subject: str) -> bool:

@@ -7,7 +7,8 @@ it: after a restart, what was under way before has no correlation.
 
 from typing import NamedTuple
 
-from nodepool.contract.messages import Message, OfMachine, OfNode, OfPool
+from nodepool.contract.decode import Unreadable
+from nodepool.contract.messages import Envelope, M, Message, OfMachine, OfNode, OfPool
 
 CORRELATIONS_MAX = 20_000
 """How many NodePools and machines are remembered; the least recently mentioned is dropped first."""
@@ -18,6 +19,12 @@ class Correlation(NamedTuple):
 
     correlationid: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
+
+
+def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:
+    """The correlation of a message; an event that cannot be read has none."""
+    return Correlation(envelope.correlationid, envelope.traceparent, envelope.tracestate)
 
 
 class Correlations:

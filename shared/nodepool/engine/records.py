@@ -7,9 +7,15 @@ said by it.
 """
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from nodepool.contract.decode import decode
 from nodepool.contract.log import Entry, LogId
+from nodepool.contract.messages import Envelope
+from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.subjects import address_of
+from nodepool.service import I, O, S, Service
 
 
 class Record(NamedTuple):
@@ -74,6 +80,26 @@ def follow(
     if first <= max(position, before):
         return None
     return Followed(position, first, fields.get("skipped") is True, is_chained=True)
+
+
+def outputs_by_cause(
+    service: Service[S, I, O], entries: Iterable[Entry], first: int
+) -> dict[int, list[O | CommandOutcome]]:
+    """The outputs among these entries of a service's own subjects, by the position of their input.
+
+    first: where the batch of a commit begins; the service did not say what lies before it.
+    """
+    outputs: dict[int, list[O | CommandOutcome]] = {}
+    for entry in entries:
+        if entry.position < first:
+            continue
+        address = address_of(entry.subject)
+        kind = service.outputs.get(address.name) if address else None
+        if kind is not None:
+            envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
+            if isinstance(envelope, Envelope) and envelope.causeposition is not None:
+                outputs.setdefault(envelope.causeposition, []).append(envelope.data)
+    return outputs
 
 
 def _fields(entry: Entry) -> dict[str, object]:

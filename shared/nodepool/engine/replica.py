@@ -10,20 +10,18 @@ from collections import deque
 from datetime import datetime
 from typing import Generic
 
-from nodepool.contract.decode import decode
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import path_text
 from nodepool.contract.log import NO_ID, Entry, LogId
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.contract.outcomes import CommandOutcome
-from nodepool.contract.subjects import address_of
 from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
-from nodepool.engine.correlation import Correlation, Correlations
+from nodepool.engine.correlation import Correlations, correlation_of
 from nodepool.engine.failures import retried
 from nodepool.engine.folded import Folded, due
 from nodepool.engine.proposal import Input, Processed, Proposal
-from nodepool.engine.records import Followed, follow
+from nodepool.engine.records import Followed, follow, outputs_by_cause
 from nodepool.engine.step import Step
 from nodepool.engine.waiting import WAITING_MAX, Waiting, too_many, was_too_many
 from nodepool.engine.wakes import wake_subject
@@ -100,6 +98,14 @@ class Replica(Generic[S, I, O]):
         return len(self._open) - self._passed
 
     @property
+    def oldest(self) -> datetime | None:
+        """When the oldest input that is read and not committed was stored; None for none."""
+        try:
+            return self._open[0].entry.time
+        except IndexError:
+            return None
+
+    @property
     def quiet(self) -> int:
         """How many inputs were processed beyond the committed position; none had an output."""
         return self._passed
@@ -144,7 +150,7 @@ class Replica(Generic[S, I, O]):
         return followed is not None
 
     def _fold_recorded(self, followed: Followed) -> None:
-        recorded = self._by_cause(followed.first)
+        recorded = outputs_by_cause(self.service, self._recorded, followed.first)
         folded = self.safe
         while self._open and self._open[0].entry.position <= followed.position:
             item = self._open.popleft()
@@ -158,23 +164,6 @@ class Replica(Generic[S, I, O]):
                 self.failures += failure is not None
         self.committed, self.safe = followed.position, folded
         self.is_chained = followed.is_chained
-
-    def _by_cause(self, first: int) -> dict[int, list[O | CommandOutcome]]:
-        """The outputs read since the last commit, by the position of their input.
-
-        first: where the batch of the commit begins; the service did not say what lies before it.
-        """
-        outputs: dict[int, list[O | CommandOutcome]] = {}
-        for entry in self._recorded:
-            if entry.position < first:
-                continue
-            address = address_of(entry.subject)
-            kind = self.service.outputs.get(address.name) if address else None
-            if kind is not None:
-                envelope = decode(kind, entry.subject, entry.content, {}, entry.position)
-                if isinstance(envelope, Envelope) and envelope.causeposition is not None:
-                    outputs.setdefault(envelope.causeposition, []).append(envelope.data)
-        return outputs
 
     def propose(
         self, *, even_if_quiet: bool = False, most: int = INPUTS_MAX
@@ -244,16 +233,14 @@ class Replica(Generic[S, I, O]):
     def _note(self, item: Input[I]) -> None:
         envelope = item.envelope
         if self.service.reconciler is not None and isinstance(envelope, Envelope):
-            correlation = Correlation(envelope.correlationid, envelope.traceparent)
-            self._correlations.note(envelope.data, correlation)
+            self._correlations.note(envelope.data, correlation_of(envelope))
 
     def _envelopes(
         self, item: Input[I], outputs: tuple[O | CommandOutcome, ...]
     ) -> tuple[Envelope[Message], ...]:
         cause = item.envelope
         assert cause is not None, "an input with outputs was decoded"
-        trace = cause.traceparent if isinstance(cause, Envelope) else None
-        of_cause = Correlation(cause.correlationid, trace)
+        of_cause = correlation_of(cause)
         fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
         name, position = self.service.name, item.entry.position
         return tuple(
@@ -264,6 +251,7 @@ class Replica(Generic[S, I, O]):
                 subject=path_text(output.path),
                 time=item.entry.time,
                 traceparent=correlation.traceparent,
+                tracestate=correlation.tracestate,
                 correlationid=correlation.correlationid,
                 causationid=cause.id,
                 causeposition=position,

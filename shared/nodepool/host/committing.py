@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 from typing import Generic
 
 from nodepool.contract.events import Wake
+from nodepool.contract.log import Entry
 from nodepool.engine.proposal import Processed, Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.host import Host
 from nodepool.host.leadership import Leadership
 from nodepool.host.projector import Projector
 from nodepool.host.timers import Timers
+from nodepool.nats.committer import MARK
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 from nodepool.service import I, O, S
 
@@ -47,6 +49,7 @@ class Committing(Generic[S, I, O]):
         self._leadership = leadership
         self._projector = projector
         self._telemetry = host.telemetry
+        self._doubts = host.doubts
         self._clock = clock
         self._timers = timers
         self._size = host.size
@@ -65,15 +68,26 @@ class Committing(Generic[S, I, O]):
         """Whether a commit is on its way."""
         return self._in_flight
 
-    def followed(self, now: float, *, caught_up: bool) -> None:
-        """The replica has read a commit of another one: what was quiet counts from now.
+    def followed(self, record: Entry, now: float, *, caught_up: bool) -> None:
+        """The replica has read a commit that it did not know of: what was quiet counts from now.
 
-        What has failed here is the other one's to do.
+        It is another one's, and what has failed here is that one's to do; or it is an own one that
+        was in doubt, and its inputs are counted now. While this replica is not `caught_up`, that is
+        history.
         """
+        replica = self._replica
         self._quiet_since, self._fault = now, ""
         self._timers.succeeded()
-        self._leadership.followed(now, caught_up=caught_up)
-        self._projector.suspend()
+        own = self._doubts.resolved(record, replica.log, replica.committed)
+        if own is not None:
+            self._telemetry.log.info("commit in doubt was stored", committed=own.position)
+            self._note_processed(self._telemetry.traced(own), "stored")
+        if own is not None and caught_up:
+            self._lead()
+        else:
+            leader = record.headers.get(MARK, "")
+            self._leadership.followed(now, caught_up=caught_up, leader=leader)
+            self._projector.suspend()
 
     def seconds_left(self, now: float) -> float | None:
         """In how many seconds there may be something to commit, unless a message arrives first."""
@@ -117,18 +131,20 @@ class Committing(Generic[S, I, O]):
         """Processes a batch of open inputs; False where it has to be tried again later."""
         was_quiet, most = self._replica.quiet, self._size.most
         even_if_quiet = even_if_quiet or self._replica.open > most
+        self._telemetry.begin(self._replica.log)
         proposal = self._replica.propose(even_if_quiet=even_if_quiet, most=most)
         if proposal is None:
             return False
         self._size.grow()
         if proposal.worth_storing:
-            return await self._store(self._telemetry.traced(proposal))
+            return await self._store(proposal)
         if not was_quiet:
             self._quiet_since = self._clock()
         self._note_processed(proposal, "quiet")
         return True
 
-    async def _store(self, proposal: Proposal[S, I]) -> bool:
+    async def _store(self, plain: Proposal[S, I]) -> bool:
+        proposal = self._telemetry.traced(plain)
         began, self._in_flight = self._clock(), True
         try:
             position = await self._commit(proposal)
@@ -137,6 +153,7 @@ class Committing(Generic[S, I, O]):
             self._after_conflict()
         except InDoubt as error:
             result = "in_doubt"
+            self._doubts.add(plain)
             self._after_doubt(error)
         except ServerRefusal as refusal:
             result = "failed"
@@ -146,15 +163,19 @@ class Committing(Generic[S, I, O]):
             self._after_commit(proposal, position)
         finally:
             self._in_flight = False
-        self._telemetry.metrics.committed(self._clock() - began, result)
+        self._telemetry.committed(proposal, self._clock() - began, result)
         return result == "stored"
 
     def _after_commit(self, proposal: Proposal[S, I], position: int) -> None:
         self._fault = ""
+        self._doubts.clear()
         self._replica.accepted(proposal, position)
+        self._lead()
+        self._note_processed(proposal, "stored")
+
+    def _lead(self) -> None:
         if self._leadership.committed():
             self._projector.invalidate()
-        self._note_processed(proposal, "stored")
 
     def _after_conflict(self) -> None:
         self._fault = ""
@@ -165,7 +186,6 @@ class Committing(Generic[S, I, O]):
     def _after_doubt(self, error: InDoubt) -> None:
         self._fault = f"a commit is in doubt: {error}"
         self._replica.in_doubt()
-        self._leadership.in_doubt()
         # Whatever made the server lose a reply may have made it lose writes of the read model.
         self._projector.invalidate()
         self._telemetry.log.warning("commit in doubt", cause=str(error))

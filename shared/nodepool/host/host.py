@@ -6,6 +6,7 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.log import LogId
 from nodepool.host.batch_size import BatchSize
+from nodepool.host.doubts import Doubts
 from nodepool.host.projector import Projector, writer_for
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import Snapshots
@@ -20,6 +21,7 @@ class Host(Generic[S, I, O]):
 
     ready: set while a session has caught up with the log.
     size: how many inputs a commit may have.
+    doubts: the commits of which it is not known that they are stored.
     """
 
     service: Service[S, I, O]
@@ -28,6 +30,7 @@ class Host(Generic[S, I, O]):
     snapshots: Snapshots
     ready: asyncio.Event
     size: BatchSize
+    doubts: Doubts[S, I]
 
 
 class Start(NamedTuple):

@@ -4,6 +4,9 @@ Leadership only saves work: of two replicas that commit the same inputs, the log
 there is no lease and no election. The replica that committed last leads; one that reads a commit of
 another replica follows, and processes only what the leader has left unprocessed for a while. A
 replica that has met no other is a candidate: it processes inputs at once, but does not lead yet.
+
+So a follower of a leader that is gone takes over at the next input; where there is none, it becomes
+a candidate once no consumer is left by which that leader reads, see `nodepool.host.succession`.
 """
 
 from enum import Enum, auto
@@ -14,6 +17,8 @@ STALE_S = 5.0
 """A replica whose commit was refused reads the other replica's commit long before this."""
 CLAIM_S = 5.0
 """How long a candidate without inputs waits for a commit of another replica before it claims."""
+UNKNOWN_S = 60.0
+"""How long a leader is silent before it counts as gone, where nothing says whether it is there."""
 
 
 class _Role(Enum):
@@ -32,7 +37,7 @@ class Leadership:
     def __init__(self) -> None:
         self._role = _Role.CANDIDATE
         self._has_followed = False
-        self._is_in_doubt = False
+        self._leader = ""
         self._leader_heard_at = 0.0
         self._oldest_input_at = 0.0
         self._conflicted_at = 0.0
@@ -47,6 +52,11 @@ class Leadership:
         """Whether it leaves inputs to another replica for a while."""
         return self._role is _Role.FOLLOWER
 
+    @property
+    def leader(self) -> str:
+        """The mark of the replica that committed last, where that is another one; or empty."""
+        return self._leader
+
     def caught_up(self, now: float) -> None:
         """The log is read as far as it went at the start; from now on another replica is heard."""
         self._leader_heard_at = now
@@ -55,17 +65,16 @@ class Leadership:
         """An input has arrived while no other was open."""
         self._oldest_input_at = now
 
-    def followed(self, now: float, *, caught_up: bool) -> None:
+    def followed(self, now: float, *, caught_up: bool, leader: str = "") -> None:
         """A commit was read that is not known to be one of this replica.
 
+        leader: the mark of the replica that has made it; empty if unknown.
+
         While this replica is not `caught_up`, that is history and says nothing about the present.
-        After a commit in doubt it may be that one; then too it is open who leads.
         """
-        self._leader_heard_at = now
+        self._leader, self._leader_heard_at = leader, now
         self._has_followed = self._has_followed or caught_up
-        is_another = caught_up and not self._is_in_doubt
-        self._role = _Role.FOLLOWER if is_another else _Role.CANDIDATE
-        self._is_in_doubt = False
+        self._role = _Role.FOLLOWER if caught_up else _Role.CANDIDATE
 
     def conflicted(self, now: float) -> None:
         """A commit of this replica was refused, because another replica committed first."""
@@ -73,14 +82,15 @@ class Leadership:
         self._has_followed = True
         self._leader_heard_at = self._conflicted_at = now
 
-    def in_doubt(self) -> None:
-        """A commit of this replica may or may not be stored."""
-        self._is_in_doubt = True
+    def gone(self, leader: str) -> None:
+        """This leader is not there any more, so who leads is open."""
+        if self.following and leader == self._leader:
+            self._role = _Role.CANDIDATE
 
     def committed(self) -> bool:
         """A commit of this replica is stored, so it leads; True where it has followed before."""
         took_over, self._has_followed = self._has_followed, False
-        self._role, self._is_in_doubt = _Role.LEADER, False
+        self._role = _Role.LEADER
         return took_over
 
     def claim_is_due(self, now: float) -> bool:

@@ -2,20 +2,22 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import structlog
-from pydantic_core import to_json
 from structlog.typing import EventDict
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
+from nodepool.contract.events.kubernetes import KubernetesEvent
 from nodepool.contract.keys import path_text
-from nodepool.contract.messages import Envelope
+from nodepool.contract.messages import Envelope, Message, OfNode
 from nodepool.engine.proposal import Processed
+from nodepool.host.lines import line_of
 from nodepool.host.repeats import Repeats
 from nodepool.host.settings import Settings, SettingsError
 from nodepool.service import I
@@ -24,6 +26,14 @@ LOG_FILE_BYTES = 16 << 20
 """A log file that is larger than this is closed, and a new one begun."""
 LOG_FILES_KEPT = 2
 """How many closed log files are kept."""
+TEXT_MAX = 1_000
+"""The longest text in a line, in characters."""
+OUTPUTS_SHOWN = 100
+"""The most outputs of an input that its line names; it says how many more there are."""
+MESSAGES_SHOWN = 8
+"""Of how many outputs its line has the sentence that users are shown."""
+FRAMES_MAX = 30
+"""The most places of an exception that are shown, of each one in a chain of them."""
 Logger = structlog.typing.FilteringBoundLogger
 
 LIMITED = frozenset({"warning", "error"})
@@ -34,11 +44,22 @@ _WRITE_ERRORS = (OSError, ValueError)
 """A full disk, a pipe without a reader, a file that could not be opened again."""
 
 
+class SpanIds(NamedTuple):
+    """The trace of a span, and its own id, in hexadecimal digits."""
+
+    trace: str
+    span: str
+
+
 def _json(fields: EventDict, **_settings: object) -> str:
-    return to_json(fields, fallback=str).decode()
+    return line_of(fields)
 
 
 _RENDERER = structlog.processors.JSONRenderer(serializer=_json)
+# Without local variables, among which are addresses with their passwords.
+_EXCEPTIONS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=FRAMES_MAX)
+)
 
 
 class Output:
@@ -127,9 +148,10 @@ class ServiceLog:
             _Immediate(self._output),
             processors=[
                 structlog.processors.add_log_level,
+                _EXCEPTIONS,
+                _bounded,
                 self._limit,
                 _add_timestamp,
-                structlog.processors.dict_tracebacks,
                 _RENDERER,
             ],
             wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -146,10 +168,19 @@ class ServiceLog:
                 fields["left_out"] = left_out
         return fields
 
-    def message(self, item: Processed[I], name: str, outcome: str, age: float, time: str) -> None:
+    def message(
+        self,
+        item: Processed[I],
+        name: str,
+        outcome: str,
+        age: float,
+        time: str,
+        span: SpanIds | None = None,
+    ) -> None:
         """Writes the line of one processed input.
 
         name: the input's type. age: seconds since the log stored it. time: now, in ISO 8601.
+        span: its span, where traces are on.
         """
         envelope = item.input.envelope
         fields: dict[str, object] = {
@@ -158,17 +189,21 @@ class ServiceLog:
             "id": envelope.id if envelope is not None else "",
             "about": _about(envelope),
             "outcome": outcome,
-            "outputs": [output.type for output in item.envelopes],
+            "outputs": [output.type for output in item.envelopes[:OUTPUTS_SHOWN]],
             "age_ms": round(age * 1e3, 1),
             "timestamp": time,
         }
-        if isinstance(envelope, Envelope):
-            if envelope.correlationid:
-                fields["correlation"] = envelope.correlationid
-            if envelope.traceparent:
-                fields["trace"] = envelope.traceparent[3:35]
+        if envelope is not None and envelope.correlationid:
+            fields["correlation"] = envelope.correlationid
+        if isinstance(envelope, Envelope) and isinstance(envelope.data, OfNode):
+            fields["node"] = envelope.data.node
+        if messages := _messages(item.envelopes):
+            fields["messages"] = messages
+        fields |= _trace(envelope, span)
+        if len(item.envelopes) > OUTPUTS_SHOWN:
+            fields["outputs_left_out"] = len(item.envelopes) - OUTPUTS_SHOWN
         if item.failure is not None:
-            fields |= {"field": item.failure.field, "cause": item.failure.cause}
+            fields |= {"field": _cut(item.failure.field), "cause": _cut(item.failure.cause)}
         fields["event"] = name
         fields["level"] = "info" if item.failure is None else "warning"
         # Straight to the renderer: the logger's other processors would add nothing to this line.
@@ -193,6 +228,25 @@ def _open(path: str) -> Output:
         raise SettingsError(f"cannot write a log to {path}: {reason}") from error
 
 
+def _messages(outputs: Sequence[Envelope[Message]]) -> list[str]:
+    """The sentences that users are shown of an input's outputs."""
+    return [
+        _cut(output.data.message)
+        for output in outputs[:MESSAGES_SHOWN]
+        if isinstance(output.data, KubernetesEvent)
+    ]
+
+
+def _trace(
+    envelope: Envelope[I | Wake] | Unreadable | None, span: SpanIds | None
+) -> dict[str, object]:
+    if span is not None:
+        return {"trace_id": span.trace, "span_id": span.span}
+    if envelope is not None and envelope.traceparent:
+        return {"trace_id": envelope.traceparent[3:35]}
+    return {}
+
+
 def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
     match envelope:
         case Envelope(data=message):
@@ -200,6 +254,14 @@ def _about(envelope: Envelope[I | Wake] | Unreadable | None) -> str:
         case Unreadable(address=address):
             return path_text(address.path)
     return ""
+
+
+def _bounded(_logger: object, _name: str, fields: EventDict) -> EventDict:
+    return {name: _cut(each) if isinstance(each, str) else each for name, each in fields.items()}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
 
 
 def _add_timestamp(_logger: object, _name: str, fields: EventDict) -> EventDict:

@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import Callable
 
+from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.runtime import Runtime
 from nodepool.host.settings import Settings, SettingsError, read
-from nodepool.service import I, O, S, Service
+from nodepool.service import I, O, S, Service, describe
 
 FREEZE_S = 600.0
 """How often the state is taken from the garbage collector, with all that was added to it."""
@@ -31,6 +32,8 @@ def main(
             runner.run(_serve(service, settings))
     except SettingsError as error:
         sys.exit(f"{service.name}: {error}")
+    except Exception as error:  # Its traceback is in the log, in one line.
+        sys.exit(f"{service.name}: {describe(error)}")
 
 
 async def _serve(service: Service[S, I, O], settings: Settings) -> None:
@@ -44,7 +47,8 @@ async def _serve(service: Service[S, I, O], settings: Settings) -> None:
     runtime = Runtime(service, settings)
     freezing = asyncio.create_task(_freeze_when_ready(runtime.ready))
     try:
-        await runtime.run(stop)
+        with foreign_logs(runtime.telemetry.log):
+            await runtime.run(stop)
     finally:
         freezing.cancel()
 

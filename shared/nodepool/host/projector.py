@@ -13,6 +13,7 @@ from nodepool.nats.inspection import Report
 from nodepool.nats.parking import Parking
 from nodepool.nats.read_model import ReadModelWriter
 from nodepool.nats.stored_objects import ObjectKey
+from nodepool.nats.unwritten import Lag
 from nodepool.service import I, O, Projection, S, Service
 
 SWEEP_AFTER_S = 10.0
@@ -57,6 +58,12 @@ class Projector(Generic[S, I]):
             return
         if leader_silent_s > SWEEP_AFTER_S:
             self.compare(replica)
+
+    @property
+    def lag(self) -> Lag | None:
+        """What is not written; None where another replica writes it, or there is no read model."""
+        writer = self._writer
+        return None if writer is None or writer.suspended else writer.unwritten.lag()
 
     def tasks(self) -> Iterable[Coroutine[None, None, None]]:
         """What has to run in the background."""

@@ -26,7 +26,7 @@ class Reports:
 
     def _lost(self) -> None:
         self._lost_at = self._clock()
-        self._telemetry.log.warning("lost connection", cause=self._connection.fault)
+        self._telemetry.log.warning("lost connection", cause=self._connection.loss)
 
     def _back(self) -> None:
         seconds = round(self._clock() - self._lost_at, 3)

@@ -6,9 +6,9 @@ correctness that does not matter: the condition of each commit does.
 
 import asyncio
 import random
+import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import Generic, TypeVar
 
 from nats.errors import Error as NatsError
@@ -16,20 +16,32 @@ from nats.errors import Error as NatsError
 from nodepool.engine.replica import Replica
 from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import BACK_OFF_S, Stale
+from nodepool.host.doubts import Doubts
 from nodepool.host.host import Host
-from nodepool.host.metrics import Progress, Source
 from nodepool.host.reports import Reports
 from nodepool.host.session import Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
+from nodepool.host.source import Progress, Source
 from nodepool.host.telemetry import Telemetry
+from nodepool.host.version import version_of
+from nodepool.nats.access_files import AccessError
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
 from nodepool.service import I, O, S, Service
 
-FAULTS = (Stale, InDoubt, LogChanged, ServerRefusal, ConnectionClosed, NatsError, OSError)
+FAULTS = (
+    AccessError,
+    Stale,
+    InDoubt,
+    LogChanged,
+    ServerRefusal,
+    ConnectionClosed,
+    NatsError,
+    OSError,
+)
 """What ends a session and may not end the next one."""
 BACK_OFF_MAX_S = 2.0
 """The longest pause between two sessions; the first is BACK_OFF_S."""
@@ -57,14 +69,17 @@ class Runtime(Generic[S, I, O]):
         self.service = service
         self.settings = settings
         self.replica: Replica[S, I, O] = Replica(service)
-        source = Source(self._progress, lambda: service.gauges(self.replica.state))
-        self.telemetry = Telemetry(service, settings, source)
+        self.telemetry = Telemetry(service, settings, self._source())
         self.ready = asyncio.Event()
         self.port = -1
         self._fault = "starting"
         self._ended = ""
-        snapshots = Snapshots(snapshot_after, self.telemetry.log)
-        self._host = Host(service, settings, self.telemetry, snapshots, self.ready, BatchSize())
+        self._behind_since = time.monotonic()
+        is_ignored = settings.snapshots == "ignore"
+        snapshots = Snapshots(snapshot_after, self.telemetry.log, ignored=is_ignored)
+        self._host = Host(
+            service, settings, self.telemetry, snapshots, self.ready, BatchSize(), Doubts()
+        )
         self._session: Session[S, I, O] | None = None
 
     @property
@@ -78,7 +93,7 @@ class Runtime(Generic[S, I, O]):
         Raises SettingsError where metrics cannot be served.
         """
         self.port = self.telemetry.serve(self.obstacle)
-        self.telemetry.log.info("started", version=_version(), **self.settings.shown())
+        self.telemetry.log.info("started", version=version_of(), **self.settings.shown())
         saying = asyncio.create_task(self._say_when_stopping(stop))
         failures, clock = 0, asyncio.get_running_loop().time
         try:
@@ -88,15 +103,16 @@ class Runtime(Generic[S, I, O]):
                     await self._run_session(stop)
                 except FAULTS as error:
                     self._fault = self._ended = str(error) or type(error).__name__
-                    if isinstance(error, LogChanged):
-                        self.telemetry.log.error("log changed", cause=self._fault)
-                    else:
-                        self.telemetry.log.warning("session restarts", cause=self._fault)
+                    is_error = isinstance(error, LogChanged)
+                    self.telemetry.restarted(self._fault, is_error=is_error)
                     failures = failures + 1 if clock() - began < STABLE_S else 1
                     pause = pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random())
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await stop.wait()
+        except Exception:  # A fault of the program: it ends, and its log says why.
+            self.telemetry.log.error("crashed", exc_info=True)
+            raise
         finally:
             saying.cancel()
             self.telemetry.close()
@@ -110,8 +126,29 @@ class Runtime(Generic[S, I, O]):
         session = self._session
         return self._fault if session is None else session.obstacle
 
+    # What a scrape reads, in a thread of its own: a session may end meanwhile.
+
+    def _source(self) -> Source:
+        service = self.service
+        return Source(
+            self._progress,
+            self.is_ready,
+            self._oldest_input_age,
+            lambda: None if (session := self._session) is None else session.lag,
+            # What is proposed and not stored may be undone, and no counter may go back.
+            lambda: service.samples(self.replica.safe.state),
+            version_of(),
+        )
+
     def _progress(self) -> Progress | None:
-        return None if self._session is None else self._session.progress
+        session = self._session
+        return None if session is None else session.progress
+
+    def _oldest_input_age(self) -> float:
+        """Seconds; where no session knows it, those since one knew that there was none."""
+        session = self._session
+        age = None if session is None else session.oldest_input_age
+        return time.monotonic() - self._behind_since if age is None else age
 
     async def _say_when_stopping(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -131,6 +168,7 @@ class Runtime(Generic[S, I, O]):
                 self._session, self.replica, self._ended = session, session.replica, ""
                 await session.run(stop)
         finally:
+            self._behind_since = time.monotonic() - self._oldest_input_age()
             self._session = None
             reports.end()
             with suppress(NatsError, OSError):
@@ -143,7 +181,7 @@ class Runtime(Generic[S, I, O]):
             settings.url,
             self.service.name,
             patience_s=None,
-            ca_file=settings.ca_file,
+            access=settings.access,
             on_fault=self._note_fault,
         )
         self.telemetry.log.info("connected", server=connection.address)
@@ -165,10 +203,3 @@ async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | No
     finally:
         stopping.cancel()
         await cancel(working)
-
-
-def _version() -> str:
-    try:
-        return version("nodepool")
-    except PackageNotFoundError:  # Run from a checkout.
-        return "unknown"

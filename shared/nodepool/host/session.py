@@ -1,8 +1,10 @@
 """One replica at work over one connection: restored, caught up, working in a loop, stopped."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
 
@@ -14,22 +16,29 @@ from nodepool.host.committing import Committing
 from nodepool.host.firing import Firing
 from nodepool.host.host import Host, Start, projector_of
 from nodepool.host.leadership import Leadership
-from nodepool.host.metrics import Progress
+from nodepool.host.log_watch import LogWatch
 from nodepool.host.reports import RoleReports
+from nodepool.host.source import Progress
+from nodepool.host.succession import Succession
 from nodepool.host.timers import Timers
+from nodepool.host.version import version_of
 from nodepool.nats.api import check_limits, last_message, last_position
 from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
+from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
 from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
-from nodepool.nats.reader import Reader
+from nodepool.nats.reader import HEARTBEAT_S, Reader
 from nodepool.nats.snapshots import restore, save, stored_position
 from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.nats.unwritten import Lag
 from nodepool.service import I, O, S, commit_subject
 
 IDLE_S = 1.0
 """The longest pause of the loop."""
+SILENCE_S = 3 * HEARTBEAT_S
+"""A server that is at work is not silent for longer."""
 
 
 @asynccontextmanager
@@ -42,7 +51,10 @@ async def open_session(
     log = await provision(connection, host.settings.replicas)
     publisher = Publisher(connection)
     await publisher.open()
-    replica, unused = await restore(connection, service, log)
+    if host.snapshots.ignored:
+        replica, unused = Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore"
+    else:
+        replica, unused = await restore(connection, service, log)
     if unused:
         host.telemetry.log.warning("snapshot not used", cause=unused)
     host.snapshots.restored(replica.committed)
@@ -55,6 +67,11 @@ async def open_session(
         wants=service.wants,
         verify=partial(verify_log, connection, log),
     )
+    reader.metadata = {
+        SERVICE: service.name,
+        VERSION: version_of(),
+        REPLICA: host.doubts.mark,
+    }
     try:
         await reader.open()
         committed = last_commit.position if last_commit is not None else 0
@@ -98,7 +115,7 @@ class Session(Generic[S, I, O]):
         timers = Timers()
         self.committing = Committing(
             replica,
-            Committer(connection).commit,
+            Committer(connection, host.doubts.mark).commit,
             self._leadership,
             self._projector,
             host,
@@ -108,6 +125,8 @@ class Session(Generic[S, I, O]):
         self._firing = Firing(
             replica, connection, self._leadership, timers, host.telemetry.log, self._clock
         )
+        is_watched, limit = host.service.projection is not None, host.settings.storage_limit
+        self._log_watch = LogWatch(connection, self._leadership, limit, is_watched=is_watched)
         connection.on_reconnect.append(reader.arrived.set)
         connection.on_reconnect.append(timers.succeeded)
         connection.on_reconnect.append(self._projector.invalidate)
@@ -123,7 +142,30 @@ class Session(Generic[S, I, O]):
             committed=replica.committed,
             leading=self._leadership.leading,
             failures=replica.failures,
+            log=self._log_watch.figures,
         )
+
+    @property
+    def oldest_input_age(self) -> float | None:
+        """For how many seconds the oldest input has waited; None while that is not known.
+
+        While the log is read, an input may have been processed long ago. While the server is
+        silent, another one may have arrived whenever it has not been heard of since.
+        """
+        if not self._is_caught_up:
+            return None
+        silent_s = time.monotonic() - self._reader.heard_at
+        ages = [silent_s if silent_s > SILENCE_S else 0.0]
+        now = datetime.now(UTC)
+        for moment in (self.replica.oldest, self._reader.oldest):
+            if moment is not None:
+                ages.append((now - moment).total_seconds())
+        return max(ages)
+
+    @property
+    def lag(self) -> Lag | None:
+        """What of the read model is not written; None where this replica does not write it."""
+        return self._projector.lag
 
     @property
     def obstacle(self) -> str | None:
@@ -143,7 +185,12 @@ class Session(Generic[S, I, O]):
         Raises Stale, ConnectionClosed, or an error of the bus that a new session may not meet.
         """
         self._reader.arrived.set()
-        background = (_set_after(stop, self._reader.arrived), *self._projector.tasks())
+        background = (
+            _set_after(stop, self._reader.arrived),
+            *self._projector.tasks(),
+            *self._log_watch.tasks(),
+            Succession(self.connection, self._leadership, self._clock).run(),
+        )
         tasks = [asyncio.create_task(coroutine) for coroutine in background]
         try:
             while not stop.is_set():
@@ -205,7 +252,7 @@ class Session(Generic[S, I, O]):
                 self._leadership.input_arrived(now)
             committed_by_another = self.replica.read(entry)
             if committed_by_another:
-                self.committing.followed(now, caught_up=caught_up)
+                self.committing.followed(entry, now, caught_up=caught_up)
             self._firing.read(entry, now)
 
     def _is_at_work(self) -> bool:

@@ -1,16 +1,21 @@
 """The settings of a service, read from the environment once."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, get_args
 
-from nodepool.nats.addresses import address_fault, without_password
+from nodepool.nats.access import NO_ACCESS, Access, check_address
+from nodepool.nats.access_files import AccessError
+from nodepool.nats.addresses import address_fault, split_addresses, without_password
 
 PREFIX = "NODEPOOL_"
 Traces = Literal["off", "console", "otlp"]
 Shown = Literal["hide", "show"]
 Switch = Literal["off", "on"]
+Use = Literal["use", "ignore"]
 
 
 class SettingsError(Exception):
@@ -26,12 +31,14 @@ class Settings:
     """The settings of one service; the variable of each is its name in capitals after `NODEPOOL_`.
 
     url: the NATS server, or several of one cluster with commas between.
-    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; empty for the system's.
+    access: files that say whom to trust and what to show; each of its fields is a setting.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
     log_level: debug, info, warning or error.
     log_file: where to write the log; empty for standard output.
     traces: where to send spans.
     replicas: how many copies of each stream the NATS servers keep.
+    snapshots: whether it begins at its newest snapshot, or at the start of the log.
+    max_file_store: how many bytes each server may store, for metrics; 0 where that is not known.
     stop_with_parent: if not empty, the service stops when its standard input is closed.
     deprecated_conditions: whether status shows the conditions that others have replaced as well.
     answer_minutes: how many minutes a machine has to answer a cordon or a drain.
@@ -47,20 +54,33 @@ class Settings:
     log_file: str = ""
     traces: Traces = "off"
     replicas: int = 1
+    snapshots: Use = "use"
+    max_file_store: int = 0
     stop_with_parent: str = ""
     deprecated_conditions: Shown = "hide"
     answer_minutes: int = 30
     registration_failed_event: Switch = "off"
     reserved_taint: Switch = "off"
-    ca_file: str = ""
+    access: Access = NO_ACCESS
+
+    @property
+    def storage_limit(self) -> int | None:
+        """The most bytes that all copies of what is stored may take; None where not known."""
+        return self.max_file_store * self.replicas or None
 
     def shown(self) -> Mapping[str, str | int]:
         """Every setting by its name, without secrets."""
-        values = {name: getattr(self, name) for name in Settings.__slots__}
-        return {**values, "url": without_password(self.url)}
+        values = {name: getattr(self, name) for name in _OWN}
+        return {**values, **asdict(self.access), "url": without_password(self.url)}
 
 
+_OWN = tuple(name for name in Settings.__slots__ if name != "access")
+FIELDS = (*_OWN, *Access.__slots__)
+"""Every setting of a service."""
 _INTEGER = re.compile("-?[0-9]{1,9}")
+# As nats-server reads sizes in its configuration: https://docs.nats.io/running-a-nats-service/configuration
+_SIZE = re.compile("(?P<number>[0-9]{1,15})((?P<unit>[KMGTPE])(?P<binary>i?B|i)?)?", re.IGNORECASE)
+_SIZE_MAX = (1 << 63) - 1
 # Kubernetes sets variables for the Services beside a Pod, which begin with a Service's name, see
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables.
 _SERVICE_LINK = re.compile(
@@ -71,6 +91,7 @@ _SERVICE_LINK = re.compile(
 _INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5), "answer_minutes": (1, 10_080)}
 _CHOICES = {
     "traces": get_args(Traces),
+    "snapshots": get_args(Use),
     "log_level": ("debug", "info", "warning", "error"),
     "deprecated_conditions": get_args(Shown),
     "registration_failed_event": get_args(Switch),
@@ -88,17 +109,57 @@ def read(environment: Mapping[str, str]) -> Settings:
         if not variable.startswith(PREFIX):
             continue
         field = variable.removeprefix(PREFIX).lower()
-        if field in Settings.__slots__ and not is_service_link(variable, value):
+        if field in _OWN and not is_service_link(variable, value):
+            _check_text(variable, value)
             values[field] = _value(variable, field, value)
     check_names(environment)
-    return Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
+    # See https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        values["traces"] = "off"
+    settings = Settings(**values)  # type: ignore[arg-type]  # `_value` gives each field its type.
+    access = read_access(environment)
+    check_access(access, settings.url)
+    return replace(settings, access=access)
+
+
+def read_access(environment: Mapping[str, str]) -> Access:
+    """The files in `NODEPOOL_*_FILE`; raises SettingsError for one that cannot be used."""
+    paths = {name: environment.get(PREFIX + name.upper(), "") for name in Access.__slots__}
+    for name, path in paths.items():
+        _check_text(PREFIX + name.upper(), path)
+    access = Access(**paths)
+    with _named():
+        access.check(time.time())
+    return access
+
+
+def _check_text(variable: str, value: str) -> None:
+    """Raises SettingsError for bytes that are no UTF-8, which no log line could show."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(f"{variable} is {value!a}; it must be UTF-8") from None
+
+
+def check_access(access: Access, url: str) -> None:
+    """Raises SettingsError where a file and the address contradict each other."""
+    with _named():
+        check_address(access, split_addresses(url))
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except AccessError as error:
+        raise SettingsError(f"{PREFIX}{error.field.upper()}: {error}") from None
 
 
 def check_names(environment: Mapping[str, str]) -> None:
     """Raises SettingsError for the first `NODEPOOL_*` variable that is no setting of anything."""
     for variable, value in sorted(environment.items()):
         name = variable.removeprefix(PREFIX)
-        if name == variable or name in OTHERS or name.lower() in Settings.__slots__:
+        if name == variable or name in OTHERS or name.lower() in FIELDS:
             continue
         if not is_service_link(variable, value):
             raise SettingsError(_unknown(variable))
@@ -115,7 +176,7 @@ def is_service_link(variable: str, value: str) -> bool:
 def _unknown(variable: str) -> str:
     from difflib import get_close_matches
 
-    known = [*map(str.upper, Settings.__slots__), *sorted(OTHERS)]
+    known = [*map(str.upper, FIELDS), *sorted(OTHERS)]
     matches = get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=0.7)
     if matches:
         return f"{variable} is no setting; did you mean {PREFIX}{matches[0]}?"
@@ -123,31 +184,28 @@ def _unknown(variable: str) -> str:
     return f"{variable} is no setting; the settings are {listed}"
 
 
-def ca_file_fault(path: str) -> str | None:
-    """Why a file holds no certificates to trust, as one clause; None for one that does, or ""."""
-    if not path:
-        return None
-    import ssl
-
-    try:
-        ssl.create_default_context(cafile=path)
-    except ssl.SSLError:
-        return f"{path} holds no certificates; it must be a file of them in PEM"
-    except OSError as error:
-        return f"cannot read {path}: {error.strerror}"
-    return None
-
-
 def _value(variable: str, field: str, value: str) -> str | int:
+    if field == "max_file_store":
+        return _size(variable, value)
     if field in _INTEGERS:
         least, most = _INTEGERS[field]
         if not _INTEGER.fullmatch(value) or not least <= int(value) <= most:
             raise SettingsError(f"{variable} is {value!r}; it must be from {least} to {most}")
         return int(value)
-    checks = {"url": address_fault, "ca_file": ca_file_fault}
-    fault = checks[field](value) if field in checks else None
+    fault = address_fault(value) if field == "url" else None
     if fault is not None:
         raise SettingsError(f"{variable}: {fault}")
     if field in _CHOICES and value not in _CHOICES[field]:
         raise SettingsError(f"{variable} is {value!r}; it must be {' or '.join(_CHOICES[field])}")
     return value
+
+
+def _size(variable: str, value: str) -> int:
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise SettingsError(f"{variable} is {value!r}; it must be a size, such as 18GB")
+    power = " KMGTPE".index(match["unit"].upper()) if match["unit"] else 0
+    size: int = int(match["number"]) * (1024 if match["binary"] else 1000) ** power
+    if size > _SIZE_MAX:
+        raise SettingsError(f"{variable} is {value!r}; it must be at most {_SIZE_MAX} bytes")
+    return size

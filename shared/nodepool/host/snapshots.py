@@ -21,13 +21,18 @@ class Snapshots:
 
     What counts is the snapshot that is stored, so that a service which is restarted again and again
     has one too. One job runs at a time.
+
+    ignored: whether the stored one is of no use, as one of a state that went wrong. It counts for
+    none until this process has saved another one.
     """
 
-    def __init__(self, every: int, log: Logger) -> None:
+    def __init__(self, every: int, log: Logger, *, ignored: bool = False) -> None:
+        self.ignored = ignored
         self._every = every
         self._log = log
         self._stored = 0
         self._job: asyncio.Task[int] | None = None
+        self._is_saving = False
         self._not_before = 0.0
         self._look_at = 0.0
 
@@ -45,9 +50,18 @@ class Snapshots:
             return
         if save is not None and committed - self._stored >= self._every and now >= self._not_before:
             self._job = asyncio.create_task(save())
+            self._job.add_done_callback(self._saved)
+            self._is_saving = True
         elif now >= self._look_at:
             self._look_at = now + LOOK_S
             self._job = asyncio.create_task(look())
+            self._is_saving = False
+
+    def _saved(self, job: "asyncio.Task[int]") -> None:
+        """A job that saves is over, also one that was abandoned at its end."""
+        if not job.cancelled() and job.exception() is None:
+            self.ignored = False
+            self._log.info("snapshot saved", position=job.result())
 
     def _is_done(self, now: float) -> bool:
         """Whether the job is over; logs one that has failed, which is tried again later."""
@@ -61,6 +75,8 @@ class Snapshots:
         if error is not None:
             self._not_before = now + RETRY_S
             self._log.warning("snapshot failed", cause=str(error))
+            return True
+        if self.ignored and not self._is_saving:
             return True
         stored, self._stored = self._stored, job.result()
         if stored > 0 and not self._stored:

@@ -1,125 +1,191 @@
 """OpenTelemetry spans: one for each processed input, which its outputs name as their parent.
 
-The attributes follow https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/, the
-`traceparent` of a message follows https://www.w3.org/TR/trace-context/.
+Names and attributes follow https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/.
+
+A span lasts from when its input is decided on for the first time until what follows is stored, and
+one of an input without outputs until it is folded. So a commit that was refused leaves none, and a
+replay makes none. Ids derive from log, service and position: whatever makes a span twice makes the
+same one, as where a commit is in doubt, and is made again or turns out to be stored.
 """
 
-import logging
-import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from hashlib import blake2b
+from time import time_ns
 
-from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.trace import (
-    NonRecordingSpan,
-    SpanContext,
+    Span,
     SpanKind,
-    TraceFlags,
-    Tracer,
+    Status,
+    StatusCode,
     format_span_id,
     format_trace_id,
-    set_span_in_context,
 )
 
-from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import Wake
+from nodepool.contract.log import NO_ID, LogId
 from nodepool.contract.messages import Envelope
+from nodepool.contract.subjects import template_of
+from nodepool.engine.correlation import Correlation, correlation_of
 from nodepool.engine.proposal import Processed, Proposal
-from nodepool.host.settings import Settings
+from nodepool.host.exporting import SYSTEM, Exporting, Ids, context_of
+from nodepool.host.logs import OUTPUTS_SHOWN, SpanIds
+from nodepool.host.settings import Traces
 from nodepool.service import I, S
 
 
 class Spans:
-    """Makes the spans of one service; none where traces are off."""
+    """Makes the spans of one service.
 
-    def __init__(self, service: str, settings: Settings) -> None:
-        self._provider: TracerProvider | None = None
-        self._tracer: Tracer | None = None
-        if settings.traces != "off":
-            self._provider = TracerProvider(resource=Resource.create({"service.name": service}))
-            self._provider.add_span_processor(BatchSpanProcessor(_exporter(settings)))
-            self._tracer = self._provider.get_tracer("nodepool")
+    The order of calls: `begin`, then `traced` where the batch is to be stored, then `ended` once it
+    is known to be. For one that is stored later than it is known `traced` is called again.
+    """
+
+    def __init__(self, service: str, traces: Traces) -> None:
+        self._service = service
+        self._ids = Ids()
+        self._exporting = Exporting(service, traces, self._ids)
+        self._log = NO_ID
+        self._began = 0
+        self._starts: dict[int, int] = {}
+        self._open: dict[int, Mapping[str | None, Span]] = {}
+
+    def begin(self, log: LogId) -> None:
+        """The next batch of inputs of this log is decided on now."""
+        if log != self._log:
+            self._starts = {}
+        self._log, self._began = log, time_ns()
 
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
-        """The proposal with a span for each input; unchanged where traces are off."""
-        tracer = self._tracer
-        if tracer is None:
-            return proposal
-        processed = tuple(_traced(tracer, item) for item in proposal.processed)
-        return replace(proposal, processed=processed)
+        """The proposal with a span begun for each input, which its outputs name."""
+        self._open.clear()
+        before, positions = self._starts, (each.input.entry.position for each in proposal.processed)
+        self._starts = {position: before.get(position, self._began) for position in positions}
+        return replace(proposal, processed=tuple(map(self._traced, proposal.processed)))
+
+    def ended(self, processed: Iterable[Processed[I]]) -> Mapping[int, SpanIds]:
+        """Ends the spans of inputs that were processed; a span of each by its position."""
+        ids: dict[int, SpanIds] = {}
+        now = time_ns()
+        for item in processed:
+            position = item.input.entry.position
+            spans = self._open.pop(position, None)
+            for span in (self._begun(item) if spans is None else spans).values():
+                span.end(now)
+                if position not in ids:
+                    ids[position] = _ids(span)
+        return ids
 
     def close(self) -> None:
         """Sends the spans that are left."""
-        if self._provider is not None:
-            self._provider.shutdown()
+        self._exporting.close()
+
+    def _traced(self, item: Processed[I]) -> Processed[I]:
+        spans = self._open[item.input.entry.position] = self._begun(item)
+        named = {traceparent: _named(span) for traceparent, span in spans.items()}
+        outputs = tuple(
+            output.model_copy(update=named[output.traceparent]) for output in item.envelopes
+        )
+        return item._replace(envelopes=outputs)
+
+    def _begun(self, item: Processed[I]) -> Mapping[str | None, Span]:
+        """The spans of an input, by the `traceparent` that its outputs came with.
+
+        There is one, but for a `Wake`: that has a span in each trace that it carries on.
+        """
+        return {parent.traceparent: self._span(item, parent) for parent in _parents(item)}
+
+    def _span(self, item: Processed[I], parent: Correlation) -> Span:
+        position = item.input.entry.position
+        origin = f"{self._log}/{self._service}/{position}/{parent.traceparent or ''}"
+        digest = blake2b(origin.encode(), digest_size=24).digest()
+        self._ids.trace = int.from_bytes(digest[:16])
+        self._ids.span = int.from_bytes(digest[16:])
+        template, id = _message(item)
+        span = self._exporting.tracer.start_span(
+            f"process {template}",
+            context=context_of(parent.traceparent, parent.tracestate),
+            kind=SpanKind.CONSUMER,
+            start_time=self._starts.get(position, self._began) or None,
+        )
+        # Most are not, where few are sampled.
+        if span.is_recording():
+            self._describe(span, item, parent, template, id)
+        return span
+
+    def _describe(
+        self, span: Span, item: Processed[I], parent: Correlation, template: str, id: str
+    ) -> None:
+        entry = item.input.entry
+        attributes: dict[str, str | int | list[str]] = {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": entry.subject,
+            "messaging.destination.template": template,
+            "messaging.consumer.group.name": self._service,
+            "messaging.message.id": id,
+            "messaging.message.body.size": len(entry.content),
+            "nodepool.position": entry.position,
+            "nodepool.outputs": [
+                output.type
+                for output in item.envelopes[:OUTPUTS_SHOWN]
+                if output.traceparent == parent.traceparent
+            ],
+        }
+        correlation = _correlation(item)
+        if correlation:
+            attributes["messaging.message.conversation_id"] = correlation
+        failure = item.failure
+        if failure is not None:
+            place = f"{failure.field}: " if failure.field else ""
+            span.set_status(Status(StatusCode.ERROR, f"{place}{failure.cause}"))
+            attributes["error.type"] = "bug" if failure.is_bug else "unreadable"
+        span.set_attributes(attributes)
 
 
-def _traced(tracer: Tracer, item: Processed[I]) -> Processed[I]:
+def _parents(item: Processed[I]) -> tuple[Correlation, ...]:
+    """What the spans of an input go on from.
+
+    A `Wake` belongs to no trace. What follows from it goes on with the trace of the object that it
+    is about, and one from which nothing follows has no span.
+    """
     envelope = item.input.envelope
     if envelope is None:
-        return item
-    traceparent = _span(tracer, item, envelope)
-    # The outputs of a `Wake` go on with the trace of the object they are about, where it is known.
-    keeps_own = isinstance(envelope, Envelope) and envelope.type == Wake.__name__
-    outputs = tuple(
-        output
-        if keeps_own and output.traceparent
-        else output.model_copy(update={"traceparent": traceparent})
-        for output in item.envelopes
-    )
-    return item._replace(envelopes=outputs)
-
-
-def _span(tracer: Tracer, item: Processed[I], envelope: Envelope[I | Wake] | Unreadable) -> str:
-    """Makes the span of an input; its `traceparent`."""
-    if isinstance(envelope, Envelope):
-        name, traceparent = envelope.type, envelope.traceparent
-    else:
-        name, traceparent = envelope.address.name, None
-    span = tracer.start_span(
-        f"process {name}",
-        context=parent_context(traceparent),
-        kind=SpanKind.CONSUMER,
-        attributes={
-            "messaging.system": "nats",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": item.input.entry.subject,
-            "messaging.message.id": envelope.id,
-            "nodepool.position": item.input.entry.position,
-            "nodepool.outputs": [output.type for output in item.envelopes],
-        },
-    )
+        return ()
+    if not (isinstance(envelope, Envelope) and isinstance(envelope.data, Wake)):
+        return (correlation_of(envelope),)
+    traces = {output.traceparent: correlation_of(output) for output in item.envelopes}
     if item.failure is not None:
-        span.add_event("failure", {"field": item.failure.field, "cause": item.failure.cause})
-    span.end()
+        traces.setdefault(None, Correlation())
+    return tuple(traces.values())
+
+
+def _message(item: Processed[I]) -> tuple[str, str]:
+    """The template of an input's subject, and its id."""
+    envelope = item.input.envelope
+    if isinstance(envelope, Envelope):
+        return template_of(type(envelope.data)), envelope.id
+    name = item.input.entry.subject.rpartition(".")[2]
+    return f"np.cmd.*.*.*.{name}", envelope.id if envelope is not None else ""
+
+
+def _correlation(item: Processed[I]) -> str | None:
+    """The command that an input follows from; of a `Wake` that of its first output."""
+    envelope = item.input.envelope
+    own = None if envelope is None else envelope.correlationid
+    return own or next((each.correlationid for each in item.envelopes if each.correlationid), None)
+
+
+def _named(span: Span) -> dict[str, str | None]:
+    """The attributes of a message whose parent is this span."""
     context = span.get_span_context()
-    return f"00-{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}-01"
+    return {
+        "traceparent": f"00-{'-'.join(_ids(span))}-{context.trace_flags:02x}",
+        "tracestate": context.trace_state.to_header() or None,
+    }
 
 
-def parent_context(traceparent: str | None) -> Context | None:
-    """The span that a `traceparent` names; None where it is missing or malformed."""
-    parts = (traceparent or "").split("-")
-    if len(parts) != 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
-        return None
-    try:
-        trace, span = int(parts[1], 16), int(parts[2], 16)
-    except ValueError:
-        return None
-    parent = SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(1))
-    return set_span_in_context(NonRecordingSpan(parent))
-
-
-def _exporter(settings: Settings) -> SpanExporter:
-    if settings.traces == "console":
-        return ConsoleSpanExporter(
-            out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n"
-        )
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter()
-
-
-# The exporter's own log would mix with the service's.
-logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+def _ids(span: Span) -> SpanIds:
+    context = span.get_span_context()
+    return SpanIds(format_trace_id(context.trace_id), format_span_id(context.span_id))

@@ -1,17 +1,23 @@
 """What a service shows of its work: its log, metrics, spans and health pages together."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from nodepool.contract.log import NO_ID, LogId
 from nodepool.contract.messages import Envelope
 from nodepool.engine.proposal import Processed, Proposal
+from nodepool.host.families import exemplar_of
 from nodepool.host.health import HealthServer
-from nodepool.host.logs import Logger, ServiceLog
-from nodepool.host.metrics import Metrics, Source
+from nodepool.host.logs import Logger, ServiceLog, SpanIds
+from nodepool.host.metrics import Metrics
 from nodepool.host.settings import Settings
-from nodepool.host.spans import Spans
+from nodepool.host.source import Source
 from nodepool.nats.stored_objects import ObjectKey
 from nodepool.service import AnyService, I, S
+
+if TYPE_CHECKING:
+    from nodepool.host.spans import Spans
 
 
 class Telemetry:
@@ -23,11 +29,12 @@ class Telemetry:
     """
 
     def __init__(self, service: AnyService, settings: Settings, source: Source) -> None:
-        messages = {*service.inputs, *service.outputs}
-        self.metrics = Metrics(service.name, messages, source)
+        self.metrics = Metrics(service, source)
         self._settings = settings
         self._log = ServiceLog(service.name, settings)
-        self._spans = Spans(service.name, settings)
+        self._spans = _spans(service.name, settings)
+        self._of = NO_ID
+        self._counted = 0
         self._pages: HealthServer | None = None
 
     @property
@@ -41,9 +48,11 @@ class Telemetry:
         `outcome` is "stored" for a batch that was committed, "quiet" for one without outputs, which
         a later commit will cover. An input that failed is a "failure" in either.
         """
+        processed = self._uncounted(tuple(processed))
+        spans: Mapping[int, SpanIds] = self._spans.ended(processed) if self._spans else {}
         now = datetime.now(UTC)
         time = now.isoformat()
-        count, log = self.metrics.processed, self._log
+        count, log, traces = self.metrics.processed, self._log, self._spans is not None
         for item in processed:
             envelope = item.input.envelope
             if envelope is None:
@@ -51,10 +60,46 @@ class Telemetry:
             name = envelope.type if isinstance(envelope, Envelope) else envelope.address.name
             result = "failure" if item.failure is not None else outcome
             age = (now - item.input.entry.time).total_seconds()
-            count(item, name, result, age)
+            outputs = item.envelopes
+            exemplar = exemplar_of(outputs[0].traceparent) if traces and outputs else None
+            count(item, name, result, age, exemplar)
             if log.shows_messages:
-                log.message(item, name, result, age, time)
+                span = spans.get(item.input.entry.position) if spans else None
+                log.message(item, name, result, age, time, span)
         log.flush()
+
+    def _uncounted(self, processed: tuple[Processed[I], ...]) -> tuple[Processed[I], ...]:
+        """What is to be counted: "quiet" inputs are processed again after a commit in doubt."""
+        if not processed:
+            return processed
+        before = self._counted
+        self._counted = max(before, processed[-1].input.entry.position)
+        if processed[0].input.entry.position > before:
+            return processed
+        return tuple(
+            item
+            for item in processed
+            if item.input.entry.position > before or item.envelopes or item.parked is not None
+        )
+
+    def committed(self, proposal: Proposal[S, I], seconds: float, result: str) -> None:
+        """Counts a commit, how long it took, and how it ended."""
+        exemplar = None
+        if self._spans is not None:
+            outputs = (output for item in proposal.processed for output in item.envelopes)
+            exemplar = next((exemplar_of(output.traceparent) for output in outputs), None)
+        self.metrics.committed(seconds, result, exemplar)
+
+    def restarted(self, cause: str, *, is_error: bool) -> None:
+        """Counts and logs that the session ended, and another one follows.
+
+        is_error: whether the log is not the one that it was.
+        """
+        self.metrics.restarted()
+        if is_error:
+            self.log.error("log changed", cause=cause)
+        else:
+            self.log.warning("session restarts", cause=cause)
 
     def parked(self, key: ObjectKey, cause: str) -> None:
         """Counts and logs an object of the read model that cannot be stored."""
@@ -62,13 +107,24 @@ class Telemetry:
         self.log.error("object parked", bucket=key[0], key=key[1], cause=cause)
 
     def repaired(self, cause: str, count: int) -> None:
-        """Logs that so many objects of the read model are written again, and why."""
+        """Counts and logs that so many objects of the read model are written again, and why."""
+        self.metrics.repaired(count)
         self.log.warning("read model repaired", cause=cause, count=count)
         self._log.flush()
 
+    def begin(self, log: LogId) -> None:
+        """The next batch of inputs of this log is decided on now."""
+        if log != self._of:
+            self._of, self._counted = log, 0
+        if self._spans is not None:
+            self._spans.begin(log)
+
     def traced(self, proposal: Proposal[S, I]) -> Proposal[S, I]:
-        """The proposal with a span for each input, which its outputs name as their parent."""
-        return self._spans.traced(proposal)
+        """The proposal with a span for each input, which its outputs name as their parent.
+
+        It is unchanged where traces are off.
+        """
+        return proposal if self._spans is None else self._spans.traced(proposal)
 
     def serve(self, obstacle: Callable[[], str | None]) -> int:
         """Serves metrics and health pages; the port, -1 where the settings want none.
@@ -78,12 +134,22 @@ class Telemetry:
         """
         if self._settings.metrics_port < 0:
             return -1
-        self._pages = HealthServer(self._settings, self.metrics.registry, obstacle)
+        self._pages = HealthServer(self._settings, self.metrics.page, obstacle)
         return self._pages.port
 
     def close(self) -> None:
         """Stops serving, sends the spans that are left, and closes the log."""
         if self._pages is not None:
             self._pages.close()
-        self._spans.close()
+        if self._spans is not None:
+            self._spans.close()
         self._log.close()
+
+
+def _spans(service: str, settings: Settings) -> "Spans | None":
+    if settings.traces == "off":
+        return None
+    # What makes spans takes a tenth of a second to load.
+    from nodepool.host.spans import Spans
+
+    return Spans(service, settings.traces)

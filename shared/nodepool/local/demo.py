@@ -1,12 +1,12 @@
 """What a control plane on one machine begins with: a simulated data centre, and example pools."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nodepool.client import Client, ClientError
 from nodepool.client.manifests import read_manifests
-from nodepool.contract.commands import MACHINES_MAX, AddMachines
+from nodepool.contract.commands import MACHINES_MAX, AddMachines, ApplyNodePool
 from nodepool.local.console import report
 from nodepool.local.errors import UpError
 
@@ -38,6 +38,10 @@ DATA_CENTRE = (
 async def seed_demo(client: Client) -> None:
     """Creates the client's cluster with its quotas and machines, and keeps what exists of them."""
     await client.register_cluster(client.cluster, ZONE)
+    await _stock(client)
+
+
+async def _stock(client: Client) -> None:
     capacities = {capacity.key for capacity in await client.list("capacity")}
     quotas = {quota.key for quota in await client.list("quotas")}
     for machines in DATA_CENTRE:
@@ -65,7 +69,29 @@ async def apply_examples(client: Client, examples: Path) -> None:
 
     Raises `UpError` for one that is refused.
     """
-    commands = [client.addressed(manifest) for manifest in read_manifests([str(examples)])]
+    await _apply(client, _read(client, examples), examples)
+
+
+async def seed_once(client: Client, examples: Path) -> None:
+    """As `seed_demo` and `apply_examples`, and brings back nothing that was deleted since.
+
+    Raises `UpError` for a NodePool that is refused.
+    """
+    commands = _read(client, examples)
+    # First, since its outcome comes once the services are at work: a new log may not be there yet.
+    await client.register_cluster(client.cluster, ZONE)
+    new = [each for each in commands if not await client.was_stored(each.metadata.name)]
+    # The NodePools come last: with one of them, all before it was there.
+    if len(new) == len(commands):
+        await _stock(client)
+    await _apply(client, new, examples)
+
+
+def _read(client: Client, examples: Path) -> list[ApplyNodePool]:
+    return [client.addressed(manifest) for manifest in read_manifests([str(examples)])]
+
+
+async def _apply(client: Client, commands: Sequence[ApplyNodePool], examples: Path) -> None:
     report(f"applying {len(commands)} NodePools from {examples}")
     for command, outcome in zip(commands, await client.send_many(commands), strict=True):
         if isinstance(outcome, ClientError):

@@ -69,8 +69,19 @@ class DiskWatch:
             stat = os.statvfs(self._store)
         except OSError:
             return False
-        free, own = stat.f_bavail * stat.f_frsize, _size(self._store)
-        return (free + own) * 3 // 4 >= own + ROOM_BYTES
+        return _limit(stat, own := _size(self._store)) >= own + ROOM_BYTES
+
+
+def storage_limit(store: Path) -> int:
+    """How many bytes a server that starts now lets its data in this folder take; 0 if not known."""
+    try:
+        return _limit(os.statvfs(store), _size(store))
+    except OSError:
+        return 0
+
+
+def _limit(stat: os.statvfs_result, own: int) -> int:
+    return (stat.f_bavail * stat.f_frsize + own) * 3 // 4
 
 
 def _size(folder: Path) -> int:

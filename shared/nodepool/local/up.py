@@ -14,10 +14,13 @@ from nodepool.contract.services import SERVICES
 from nodepool.local.binary import find_server
 from nodepool.local.console import report
 from nodepool.local.demo import apply_examples, seed_demo
+from nodepool.local.disk import storage_limit
 from nodepool.local.errors import ServerError, UpError
+from nodepool.local.monitoring import write_prometheus_config
 from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.server import NatsServer
 from nodepool.local.supervisor import keep_server, keep_service, keep_storing
+from nodepool.nats.access import Access
 from nodepool.nats.errors import InDoubt
 
 METRICS_PORT = 9464
@@ -59,7 +62,8 @@ def run(options: Options) -> int:
     try:
         logs = _log_folder(options.data_dir)
         with claimed_ports(len(SERVICES), METRICS_PORT) as ports:
-            environments = service_environments(server.url, logs, ports)
+            limit = storage_limit(server.data_dir)
+            environments = service_environments(server.url, logs, ports, limit)
             return asyncio.run(_run_services(options, server, environments))
     finally:
         server.stop()
@@ -109,14 +113,16 @@ async def _services(
     options: Options, server: NatsServer, environments: Mapping[str, Mapping[str, str]]
 ) -> AsyncIterator[None]:
     """Keeps the server and every service running inside the context."""
+    ports = {name: int(each["NODEPOOL_METRICS_PORT"]) for name, each in environments.items()}
+    watching = write_prometheus_config(options.data_dir, ports)
     keepers = [
         asyncio.create_task(keep_service(name, {**os.environ, **environment}))
         for name, environment in environments.items()
     ]
     keepers += [asyncio.create_task(keep(server)) for keep in (keep_server, keep_storing)]
     report(f"the bus listens on {server.url}; data and logs are in {options.data_dir}")
-    first = environments[SERVICES[0]]["NODEPOOL_METRICS_PORT"]
-    report(f"metrics of {SERVICES[0]} are on http://{HOST}:{first}/metrics, and so on")
+    report(f"metrics of {SERVICES[0]} are on http://{HOST}:{ports[SERVICES[0]]}/metrics, and so on")
+    report(f"to watch them all: {watching}")
     try:
         yield
     finally:
@@ -126,14 +132,20 @@ async def _services(
 
 
 def service_environments(
-    url: str, logs: Path, ports: Sequence[int]
+    url: str, logs: Path, ports: Sequence[int], limit: int = 0
 ) -> Mapping[str, Mapping[str, str]]:
-    """The settings of each service as environment variables, by its name; one port for each."""
+    """The settings of each service as environment variables, by its name; one port for each.
+
+    limit: how many bytes the server may store; 0 if not known.
+    """
     return {
         name: {
             "NODEPOOL_URL": url,
+            # This server asks for nothing; the files in the environment are for another one.
+            **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
             "NODEPOOL_LOG_FILE": str(logs / f"{name}.log"),
             "NODEPOOL_METRICS_PORT": str(port),
+            "NODEPOOL_MAX_FILE_STORE": str(limit),
         }
         for name, port in zip(SERVICES, ports, strict=True)
     }

@@ -5,34 +5,42 @@ Every function raises the errors of `nodepool.nats.errors`, and those of the cli
 described at https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from nodepool.contract.log import CONTENT_TYPE, MESSAGE_BYTES_MAX, Entry
 from nodepool.nats.errors import Busy, Conflict, InDoubt, ServerRefusal
+from nodepool.nats.membership import MemberClient
+from nodepool.nats.protocol import parse_headers
 
 REPLY_TIMEOUT_S = 5.0
 """How long to wait for the server's reply."""
+HURRIED_REPLY_S = 1.0
+"""How long while the servers of a cluster choose leaders, when some requests have none."""
 CONFLICT_CODES = frozenset({10071, 10164, 10201})
 """Wrong last sequence, another write in flight, a duplicate in a batch: another came first."""
 
 BUSY_CODE = 10167
 """The server's queue of messages that are to be stored is full."""
+_NO_MESSAGE = 10037
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header that makes storing depend on where the last message on the same subject lies."""
 
 Json = dict[str, object]
 
 
-async def request(client: Client, subject: str, body: Mapping[str, object] | None = None) -> Json:
+async def request(
+    client: MemberClient, subject: str, body: Mapping[str, object] | None = None
+) -> Json:
     """The reply to a request to the API; raises Conflict or ServerRefusal for one with an error."""
     content = json.dumps(body).encode() if body is not None else b""
-    return parse_reply(await client.request(subject, content, timeout=REPLY_TIMEOUT_S))
+    timeout_s = HURRIED_REPLY_S if client.hurries else REPLY_TIMEOUT_S
+    return parse_reply(await client.request(subject, content, timeout=timeout_s))
 
 
 def parse_reply(message: Msg) -> Json:
@@ -59,7 +67,7 @@ def stored_position(message: Msg) -> int:
     return int(str(parse_reply(message)["seq"]))
 
 
-def check_limits(client: Client) -> None:
+def check_limits(client: MemberClient) -> None:
     """Raises ServerRefusal where the server takes no messages as large as services may say."""
     most = client.max_payload
     if most < MESSAGE_BYTES_MAX:
@@ -67,14 +75,19 @@ def check_limits(client: Client) -> None:
         raise ServerRefusal(0, text)
 
 
-async def last_position(client: Client, stream: str) -> int:
+async def last_position(client: MemberClient, stream: str) -> int:
     """The position of the newest message of a stream; 0 for an empty one."""
+    return (await extent(client, stream))[0]
+
+
+async def extent(client: MemberClient, stream: str) -> tuple[int, int]:
+    """The position of the newest message of a stream, and how many subjects it has."""
     state = (await request(client, f"$JS.API.STREAM.INFO.{stream}")).get("state")
     assert isinstance(state, dict), "a stream's info has a state"
-    return int(state["last_seq"])
+    return int(state["last_seq"]), int(state.get("num_subjects", 0))
 
 
-async def last_message(client: Client, stream: str, subject: str) -> Entry | None:
+async def last_message(client: MemberClient, stream: str, subject: str) -> Entry | None:
     """The newest message on a subject; None where there is none."""
     reply = await _direct_get(client, stream, {"last_by_subj": subject})
     headers = reply.headers or {}
@@ -82,22 +95,42 @@ async def last_message(client: Client, stream: str, subject: str) -> Entry | Non
         return None
     if "Nats-Sequence" not in headers:
         raise InDoubt(f"no answer about {subject}: {headers.get('Status')}")
-    return _entry(reply, headers)
+    return entry_of(reply, headers)
 
 
-async def message_at(client: Client, stream: str, position: int) -> Entry | None:
+async def leaders_message(client: MemberClient, stream: str, subject: str) -> Entry | None:
+    """As `last_message`, from the leader of the stream: nothing that is stored is missing.
+
+    Any copy answers `last_message`, and one that follows may be some milliseconds behind.
+    """
+    try:
+        reply = await request(client, f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+    except ServerRefusal as refusal:
+        if refusal.code != _NO_MESSAGE:
+            raise
+        return None
+    message = reply["message"]
+    assert isinstance(message, dict), "a reply without an error has a message"
+    headers = parse_headers(base64.b64decode(message.get("hdrs", ""))) or {}
+    content = base64.b64decode(message.get("data", ""))
+    time = parse_time(message["time"])
+    return Entry(message["seq"], time, message["subject"], content, headers)
+
+
+async def message_at(client: MemberClient, stream: str, position: int) -> Entry | None:
     """The message at a position; None where there is none, or the position cannot be one."""
     reply = await _direct_get(client, stream, {"seq": position})
     headers = reply.headers or {}
-    return _entry(reply, headers) if "Nats-Sequence" in headers else None
+    return entry_of(reply, headers) if "Nats-Sequence" in headers else None
 
 
-async def _direct_get(client: Client, stream: str, body: Mapping[str, object]) -> Msg:
+async def _direct_get(client: MemberClient, stream: str, body: Mapping[str, object]) -> Msg:
     subject = f"$JS.API.DIRECT.GET.{stream}"
     return await client.request(subject, json.dumps(body).encode(), timeout=REPLY_TIMEOUT_S)
 
 
-def _entry(reply: Msg, headers: Mapping[str, str]) -> Entry:
+def entry_of(reply: Msg, headers: Mapping[str, str]) -> Entry:
+    """A message of a stream in the form in which a direct get replies with it."""
     position, subject = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
     time = parse_time(headers["Nats-Time-Stamp"])
     return Entry(position, time, subject, reply.data, headers)
@@ -109,7 +142,7 @@ def parse_time(text: str) -> datetime:
 
 
 async def publish(
-    client: Client,
+    client: MemberClient,
     subject: str,
     content: bytes,
     headers: Mapping[str, str] | None = None,
@@ -130,7 +163,7 @@ async def publish(
 
 
 async def publish_event(
-    client: Client,
+    client: MemberClient,
     subject: str,
     content: bytes,
     headers: Mapping[str, str] | None = None,

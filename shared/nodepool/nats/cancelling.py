@@ -17,3 +17,10 @@ async def cancel(task: "asyncio.Task[T]") -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait((task,), timeout=AGAIN_S)
+
+
+def check_cancelled() -> None:
+    """Raises CancelledError where this task was cancelled, and what it waited for has lost that."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

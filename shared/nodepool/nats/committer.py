@@ -18,10 +18,15 @@ from nodepool.engine.proposal import Outgoing, Proposal
 from nodepool.nats.api import EXPECTED_SEQUENCE, REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.lost_replies import doubt_when_lost
 from nodepool.service import I, S
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
+
+
+MARK = "Nodepool-Replica"
+"""The header of a commit record that says which process has made it."""
 
 
 class Committer:
@@ -30,28 +35,27 @@ class Committer:
     Only the condition on the commit record keeps an output from being stored twice. The messages of
     a batch have no `Nats-Msg-Id`: an id that another program has used before would have the server
     refuse the whole batch.
+
+    mark: what its commit records carry in the header MARK; empty for no header.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, mark: str = "") -> None:
         self._connection = connection
+        self._mark = {MARK: mark} if mark else {}
         self._reply: asyncio.Future[Msg] | None = None
-        connection.on_disconnect.append(self._fail_pending)
-
-    def _fail_pending(self) -> None:
-        # The reply is lost with the connection: there is no use in waiting for it.
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(InDoubt("the connection was lost"))
+        doubt_when_lost(connection, lambda: () if self._reply is None else (self._reply,))
 
     async def commit(self, proposal: Proposal[S, I]) -> int:
         """The position of the commit record; raises Conflict, InDoubt or ServerRefusal."""
         messages = proposal.messages
-        condition = {EXPECTED_SEQUENCE: str(proposal.expected_sequence)}
+        # The mark comes first: headers that begin with those of a batch are not read.
+        headers = {**self._mark, EXPECTED_SEQUENCE: str(proposal.expected_sequence)}
         if not messages:
-            return await self._publish_record(proposal, condition)
+            return await self._publish_record(proposal, headers)
         batch = os.urandom(8).hex()
         await self._publish_outputs(batch, messages)
         last = {"Nats-Batch-Sequence": str(len(messages) + 1), "Nats-Batch-Commit": "1"}
-        return await self._publish_record(proposal, {"Nats-Batch-Id": batch, **last, **condition})
+        return await self._publish_record(proposal, {**headers, "Nats-Batch-Id": batch, **last})
 
     async def _publish_outputs(self, batch: str, messages: Sequence[Outgoing]) -> None:
         try:

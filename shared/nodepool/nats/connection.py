@@ -9,18 +9,23 @@ no longer do so.
 import asyncio
 import random
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
 from nats.aio.msg import Msg
 from nats.errors import ConnectionReconnectingError, UnexpectedEOF
 from nats.errors import Error as NatsError
 
+from nodepool.nats.access import NO_ACCESS, Access, check_address
+from nodepool.nats.access_files import AccessError
 from nodepool.nats.addresses import split_addresses, without_password
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.errors import Unreachable
+from nodepool.nats.lost_replies import give_up
+from nodepool.nats.membership import MemberClient
 from nodepool.nats.protocol import SEQUENCE, Parser, parse_headers, text
 from nodepool.nats.reasons import reason_of
 from nodepool.nats.transports import transport_to
@@ -43,11 +48,12 @@ SILENCE_S = 6.0
 """After so long without a reply to a ping a server counts as gone. A busy server is late by a
 second or two; a frozen one, or a network that is gone, is noticed before work is missed."""
 
+CUT_OFF = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
 _SEQUENCE = b"\r\n" + SEQUENCE.encode()
 
 
-class Connection(Client):
+class Connection(MemberClient):
     """A client whose events can be observed.
 
     on_disconnect: called when the server is gone; `fault` then says why.
@@ -55,6 +61,7 @@ class Connection(Client):
     on_fault: called with the reason whenever a server could not be reached.
     on_error: called with errors that belong to no call, such as a denied publish.
     fault: why there is no connection, as one line; of the last time where there is one.
+    loss: why it was lost the last time; what fails while it is closed may be another fault.
     reason: the same without the address.
     """
 
@@ -65,10 +72,12 @@ class Connection(Client):
         self.on_fault: list[FaultListener] = []
         self.on_error: list[ErrorListener] = []
         self.fault = "not connected yet"
+        self.loss = ""
         self.reason = "no reply in time"
         self._ps = Parser(self)
         self._attempts = 0
         self._since = 0.0
+        self._is_refused = False
 
     @property
     def address(self) -> str:
@@ -77,7 +86,7 @@ class Connection(Client):
         return "" if server is None else without_password(server.uri.geturl())
 
     async def look_for(
-        self, addresses: Sequence[str], name: str, silence_s: float, tls: ssl.SSLContext | None
+        self, addresses: Sequence[str], name: str, silence_s: float, access: Access
     ) -> None:
         """Connects to one of these servers; tries until it succeeds. See `connect`."""
         await self.connect(
@@ -89,7 +98,7 @@ class Connection(Client):
             ping_interval=silence_s / (PINGS + 1),  # type: ignore[arg-type]  # Any number will do.
             max_outstanding_pings=PINGS,
             connect_timeout=CONNECT_S,
-            tls=tls,
+            **self.shown(access, addresses[0]),
             disconnected_cb=self.disconnected,
             reconnected_cb=self.reconnected,
             error_cb=self.failed,
@@ -137,7 +146,7 @@ class Connection(Client):
     async def _process_op_err(self, e: Exception) -> None:
         if self.is_connected:
             self.reason = reason_of(e)
-            self.fault = f"lost {self.address}: {self.reason}"
+            self.fault = self.loss = f"lost {self.address}: {self.reason}"
         await super()._process_op_err(e)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
@@ -167,7 +176,10 @@ class Connection(Client):
             await asyncio.sleep(RETRY_MAX_S)
 
     def _note_fault(self, error: Exception) -> None:
-        self.reason = reason_of(error)
+        # A server that refuses may close before its reason is read; that of the last time holds.
+        if not (self._is_refused and isinstance(error, CUT_OFF)):
+            self.reason = reason_of(error)
+            self._is_refused = isinstance(error, NatsError | ssl.SSLError)
         self.fault = f"cannot reach {self.address}: {self.reason}"
         for notify in tuple(self.on_fault):
             notify(self.fault)
@@ -177,10 +189,8 @@ class Connection(Client):
         if asyncio.get_running_loop().time() - self._since > STABLE_S:
             self._attempts = 0
         # Replies on their way are lost with the server; the client itself would wait for them.
-        for pending in tuple(self._resp_map.values()):
-            if not pending.done():
-                pending.set_exception(ConnectionReconnectingError())
-                pending.exception()  # What was to await it may have been cancelled.
+        self._lost_at = time.monotonic()
+        give_up(self._resp_map.values(), ConnectionReconnectingError)
         for notify in tuple(self.on_disconnect):
             notify()
 
@@ -233,29 +243,11 @@ class Connection(Client):
             await super()._process_connect_init()
         except OSError:  # A certificate that is not trusted is a ValueError as well.
             raise
+        except AccessError as error:
+            raise NatsError(f"nats: {error}") from None
         except (ValueError, AssertionError) as error:
             raise NatsError(f"nats: no NATS server answers there: {error}") from error
-        self._since = asyncio.get_running_loop().time()
-
-    async def _process_info(
-        self, info: dict[str, object], initial_connection: bool = False
-    ) -> None:
-        server = self._current_server
-        if initial_connection and server is not None and server.uri.scheme == "tls":
-            if not (info.get("tls_required") or info.get("tls_available")):
-                raise NatsError("nats: the server offers no TLS, which tls:// asks for")
-            # The client encrypts only where the server insists on it.
-            info["tls_required"] = True
-        await super()._process_info(info, initial_connection)
-
-
-def tls_context(ca_file: str) -> ssl.SSLContext:
-    """What trusts the certificates that the file signs, or those of the system where it is "".
-
-    Raises OSError, `ssl.SSLError` among them, for a file that cannot be read or is none of
-    certificates.
-    """
-    return ssl.create_default_context(cafile=ca_file or None)
+        self._since, self._is_refused = asyncio.get_running_loop().time(), False
 
 
 async def connect(
@@ -264,7 +256,7 @@ async def connect(
     *,
     patience_s: float | None = 5.0,
     silence_s: float = SILENCE_S,
-    ca_file: str = "",
+    access: Access = NO_ACCESS,
     on_fault: FaultListener | None = None,
 ) -> Connection:
     """A connection that finds its server again by itself; `name` is what the server shows for it.
@@ -272,16 +264,18 @@ async def connect(
     url: the addresses of servers of one cluster, with commas between.
     patience_s: how long to look for one; None is for ever.
     silence_s: a server that has not replied to a ping for about so long counts as gone.
-    ca_file: the certificates to trust, as PEM; empty for those of the system.
+    access: whom to trust, and what to show.
     on_fault: called with the reason whenever one could not be reached, now and later.
 
-    Raises Unreachable where no server answers in time, OSError for a `ca_file` that is none.
+    Raises Unreachable where no server answers in time, AccessError where a file does not serve.
     """
+    addresses = split_addresses(url)
+    access.check(time.time())
+    check_address(access, addresses)
     connection = Connection()
     if on_fault is not None:
         connection.on_fault.append(on_fault)
-    tls = tls_context(ca_file) if ca_file else None
-    attempt = asyncio.create_task(connection.look_for(split_addresses(url), name, silence_s, tls))
+    attempt = asyncio.create_task(connection.look_for(addresses, name, silence_s, access))
     try:
         await asyncio.wait((attempt,), timeout=patience_s)
         if not attempt.done():

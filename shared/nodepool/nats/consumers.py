@@ -1,10 +1,15 @@
 """Consumers of a stream that acknowledge nothing: how one is set up, and what it delivers."""
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
+"""What the metadata of a replica's consumer says: whose it is, of which release, which process."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPEN_NS = 30_000_000_000
 _INACTIVE_NS = 60_000_000_000
 """The server forgets a consumer from which nothing was requested for so long."""
 
@@ -31,6 +36,11 @@ class Delivery(NamedTuple):
         return _EPOCH + timedelta(microseconds=self.nanoseconds // 1000)
 
 
+def new_name() -> str:
+    """The name of another consumer."""
+    return f"r{os.urandom(8).hex()}"
+
+
 def delivery_of(reply: str) -> Delivery:
     """What the reply subject of a delivered message says.
 
@@ -41,6 +51,28 @@ def delivery_of(reply: str) -> Delivery:
     first = 5 if len(tokens) == 9 else 7
     position, number, nanoseconds, remaining = map(int, tokens[first : first + 4])
     return Delivery(tokens[first - 2], position, number, nanoseconds, remaining)
+
+
+def pull_request(batch: int, heartbeat_s: float) -> bytes:
+    """The content of a request for so many messages at most, with a heartbeat while there are none.
+
+    It stays open for 30 seconds.
+    """
+    heartbeat = int(heartbeat_s * 1e9)
+    return json.dumps({"batch": batch, "expires": _OPEN_NS, "idle_heartbeat": heartbeat}).encode()
+
+
+def missing_of(headers: Mapping[str, str]) -> int | None:
+    """What a message without content says of a pull request: how many it will not bring any more.
+
+    0 for a heartbeat; None where no such request can be relied on.
+    """
+    match headers.get("Status"):
+        case "100":
+            return 0
+        case "408" | "409" if "Nats-Pending-Messages" in headers:
+            return int(headers["Nats-Pending-Messages"])
+    return None
 
 
 def consumer_config(

@@ -9,6 +9,7 @@ from nats.errors import Error as NatsError
 from nodepool.nats.api import REPLY_TIMEOUT_S, stored_position
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.lost_replies import doubt_when_lost
 
 
 class Publisher:
@@ -24,17 +25,11 @@ class Publisher:
         self._prefix = len(self._inbox) + 1
         self._count = 0
         self._pending: dict[int, asyncio.Future[int]] = {}
-        connection.on_disconnect.append(self._fail_pending)
+        doubt_when_lost(connection, self._pending.values)
 
     async def open(self) -> None:
         """Subscribes to the replies."""
         await self._connection.subscribe(f"{self._inbox}.*", cb=self._receive)
-
-    def _fail_pending(self) -> None:
-        for stored in tuple(self._pending.values()):
-            if not stored.done():
-                stored.set_exception(InDoubt("the connection was lost"))
-                stored.exception()  # What was to await it may have been cancelled.
 
     async def _receive(self, message: Msg) -> None:
         stored = self._pending.get(int(message.subject[self._prefix :]))

@@ -26,6 +26,7 @@ from nodepool.nats.stored_objects import (
     stored_object,
     subject_of_object,
 )
+from nodepool.nats.unwritten import Unwritten
 from nodepool.service import I, Projection, S, describe
 
 WRITES_MAX = 512
@@ -52,6 +53,8 @@ class _Write(NamedTuple):
 class ReadModelWriter(Generic[S, I]):
     """Writes the objects of a projection that have changed, each in its newest version only.
 
+    unwritten: those that are to be written.
+
     Every write is conditional on the sequence of the one that it replaces, so two writers cannot
     undo each other. What lies in the buckets is read before the first write, and again whenever it
     may have changed unseen. Memory is bounded by the objects there are, see `StoredObjects`.
@@ -75,10 +78,9 @@ class ReadModelWriter(Generic[S, I]):
         self._inspection = Inspection(
             bus.connection, projection.buckets, self._stored, self, report
         )
-        self._changed: dict[ObjectKey, None] = {}
+        self.unwritten = Unwritten()
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._is_current = False
         self._suspended = True
 
     @property
@@ -89,12 +91,7 @@ class ReadModelWriter(Generic[S, I]):
     @property
     def is_current(self) -> bool:
         """Whether what lies in the buckets is known; if not it is read before the next write."""
-        return self._is_current
-
-    @property
-    def unwritten(self) -> int:
-        """How many objects have changed and are not written yet."""
-        return len(self._changed)
+        return self.unwritten.is_known
 
     def update(self, state: S, messages: Iterable[I], committed: int) -> None:
         """Takes the newest state, and writes what these messages may have changed in it soon.
@@ -104,9 +101,9 @@ class ReadModelWriter(Generic[S, I]):
         self._rendering.update(state, committed)
         for message in messages:
             for key in self._rendering.touched(message):
-                self._changed[key] = None
+                self.unwritten.add(key)
         self._suspended = False
-        if self._changed:
+        if self.unwritten:
             self._wake.set()
 
     def suspend(self) -> None:
@@ -118,14 +115,14 @@ class ReadModelWriter(Generic[S, I]):
 
         A pause after a failure ends: something has changed since.
         """
-        self._is_current = False
+        self.unwritten.lost()
         self._wake.set()
         self._hurry.set()
 
     @property
     def is_writing(self) -> bool:
         """Whether it writes, and knows what is stored."""
-        return self._is_current and not self._suspended
+        return self.is_current and not self._suspended
 
     async def inspect(self) -> None:
         """Finds for ever what other programs have written, and has it written again."""
@@ -145,7 +142,7 @@ class ReadModelWriter(Generic[S, I]):
             except ServerRefusal:
                 pass  # Nothing was stored, so what is known to be stored still is.
             except (InDoubt, StreamChanged, NatsError, OSError):
-                self._is_current = False
+                self.unwritten.lost()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
@@ -158,11 +155,14 @@ class ReadModelWriter(Generic[S, I]):
         Raises InDoubt, ServerRefusal or an error of the client; then `invalidate` and try again.
         """
         while not self._suspended:
-            if not self._is_current:
+            if not self.is_current:
                 await self._compare()
-            while self._changed:
-                await self._write_some()
-            if self._is_current:
+            while self.unwritten:
+                try:
+                    await self._write_some()
+                finally:
+                    self.unwritten.landed()
+            if self.is_current:
                 return
 
     async def _compare(self) -> None:
@@ -184,10 +184,10 @@ class ReadModelWriter(Generic[S, I]):
                         await asyncio.sleep(0)
         if others:
             self._report("objects of another log", others)
-        self._is_current = True
+        since = self.unwritten.known()
         for number, key in enumerate(chain(self._rendering.keys(), self._stored.live()), 1):
             if self._rendering.differs(key, self._stored.get(key)):
-                self._changed[key] = None
+                self.unwritten.add(key, since)
             if number % KEYS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
@@ -204,15 +204,15 @@ class ReadModelWriter(Generic[S, I]):
         if finding is Finding.WRONG:
             self._wrong.add(key)
         if finding is Finding.WRONG or differs:
-            self._changed[key] = None
+            self.unwritten.add(key)
             self._wake.set()
         return finding
 
     async def _write_some(self) -> None:
         """Writes up to WRITES_MAX objects; raises the first error once all have ended."""
         writes: list[_Write] = []
-        for key in list(self._changed)[:WRITES_MAX]:
-            del self._changed[key]
+        for key in self.unwritten.first(WRITES_MAX):
+            self.unwritten.begin(key)
             write = await self._send(key)
             if write is not None:
                 writes.append(write)
@@ -265,7 +265,7 @@ class ReadModelWriter(Generic[S, I]):
                 await self._parking.park(write.key, version, write.content, str(error))
             elif error is not None:
                 if isinstance(error, ServerRefusal):
-                    self._changed[write.key] = None
+                    self.unwritten.again(write.key)
                 errors.append(error)
         return errors
 
@@ -284,7 +284,7 @@ class ReadModelWriter(Generic[S, I]):
         elif isinstance(error, Conflict):
             # Another replica wrote this object. It is written again if ours is the newer one.
             await self._reread(write, now)
-            self._changed[write.key] = None
+            self.unwritten.again(write.key)
         elif isinstance(error, Exception):
             return error
         return None
@@ -293,7 +293,7 @@ class ReadModelWriter(Generic[S, I]):
         """Reads one object; where even older ones are gone, the bucket has been made anew."""
         entry = await last_message(self._connection, f"KV_{write.key[0]}", write.subject)
         if (entry.position if entry else 0) < self._stored.get(write.key).position:
-            self._is_current = False
+            self.unwritten.lost()
         if entry is None:
             self._stored.note_missing(write.key)
         else:

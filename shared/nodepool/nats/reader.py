@@ -1,43 +1,39 @@
 """A stream read by position, over lost connections and restarted servers.
 
 Nothing is acknowledged: the position of the last message received is the only state, so no
-redelivery can break the order. The client's own ordered consumer is not used, for it stays silent
-for many seconds after a server restart.
+redelivery can break the order. The client's own ordered consumer is silent long after a restart.
 """
 
 import asyncio
-import json
-import os
 import random
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from nodepool.contract.log import Entry
-from nodepool.nats.api import request
+from nodepool.nats.api import extent
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
-from nodepool.nats.consumers import consumer_config, delivery_of
+from nodepool.nats.consumers import delivery_of, missing_of
+from nodepool.nats.direct import read_on
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.filtering import Filtering
+from nodepool.nats.membership import HURRIED_S
+from nodepool.nats.pulling import PULL, PullConsumer
 
-if TYPE_CHECKING:
-    from nats.aio.subscription import Subscription
-
-PULL = 2_048
-"""The most messages that one pull request brings."""
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, and not yet taken."""
 ASK_S = 0.1
 """The pause between two requests for the state of the stream."""
 HEARTBEAT_S = 1.0
 """A consumer without a sign of life for three times as long is created anew."""
-PULL_S = 30.0
-"""How long a pull request stays open."""
+NEVER = datetime.min.replace(tzinfo=UTC)
+FAULTS = (Conflict, ServerRefusal, InDoubt, NatsError, OSError)
 
 
 class Reader:
@@ -53,7 +49,8 @@ class Reader:
       waits for a stream that is gone.
 
     After a gap, a lost connection or silence the consumer is created anew after the last position,
-    so a message is neither lost nor seen twice.
+    so a message is neither lost nor seen twice. That may take seconds after the loss of a server of
+    a cluster: a reader with `wants` reads on from any copy meanwhile.
     """
 
     def __init__(
@@ -74,16 +71,18 @@ class Reader:
         self._newest = newest
         self._wants = wants
         self._verify = verify
+        self.metadata: Mapping[str, str] = {}  # What the server tells of the consumer.
         self._changed: StreamChanged | None = None
         self._filtering = Filtering() if wants is not None else None
         self._asking: asyncio.Task[None] | None = None
         self._buffer: deque[Entry] = deque()
         self._arrived = asyncio.Event()
-        self._last_sign_of_life = 0.0
-        self._requested = self._received = self._remaining = 0
-        self._inbox = ""
-        self._subscription: Subscription | None = None
-        self._consumer = ""
+        self._last_time: datetime | None = None
+        self.heard_at = 0.0  # The last sign of life of the server, by Python's monotonic clock.
+        self._remaining = 0
+        self.consumer = PullConsumer(client, stream, self._receive)  # Another one after a gap.
+        self._attempt: asyncio.Timeout | None = None
+        self._bridging: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
@@ -102,13 +101,22 @@ class Reader:
         return self._last
 
     @property
+    def oldest(self) -> datetime | None:
+        """When the oldest message not handed over was stored, or the one received before it."""
+        if self._buffer:
+            with suppress(IndexError):  # It is taken meanwhile, where this is another thread.
+                return self._buffer[0].time
+        return self._last_time if self._remaining else None
+
+    @property
     def arrived(self) -> asyncio.Event:
         """Set when messages have arrived; the caller of `take` clears it."""
         return self._arrived
 
     async def open(self) -> None:
         """Starts to read; returns when the server has the consumer."""
-        self._client.on_reconnect.append(self._restart)
+        self._client.on_reconnect.append(self._hurry)
+        self._client.on_server_lost.append(self._hurry)
         self._creating = asyncio.create_task(self._create())
         await self._creating
         self._raise_change()
@@ -117,23 +125,14 @@ class Reader:
     async def close(self) -> None:
         """Stops reading; what was received and not handed over is dropped."""
         self._closed = True
-        if self._restart in self._client.on_reconnect:
-            self._client.on_reconnect.remove(self._restart)
-        for task in (self._creating, self._watching, self._asking):
+        if self._hurry in self._client.on_reconnect:
+            self._client.on_reconnect.remove(self._hurry)
+            self._client.on_server_lost.remove(self._hurry)
+        for task in (self._creating, self._watching, self._asking, self._bridging):
             if task is not None:
                 task.cancel()
         self._arrived.set()
-        await self._drop_consumer()
-
-    async def _drop_consumer(self) -> None:
-        """Has the server forget the consumer; it does so by itself, but only after a while."""
-        subscription, consumer = self._subscription, self._consumer
-        self._subscription, self._consumer = None, ""  # Nothing may be pulled meanwhile.
-        if subscription is not None:
-            with suppress(NatsError, OSError):
-                await subscription.unsubscribe()
-                if consumer and self._client.is_connected:
-                    await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{consumer}")
+        await self.consumer.drop()
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
         """The messages that have arrived, at least one; none after `timeout_s` seconds."""
@@ -159,14 +158,34 @@ class Reader:
 
     def _restart(self, *, filtered: bool | None = None) -> None:
         """Reads on with a new consumer, with filters or without; None for what costs less."""
-        if not self._closed and (self._creating is None or self._creating.done()):
+        if not self._closed and not self._is_creating:
             self._creating = asyncio.create_task(self._create(filtered=filtered))
 
+    @property
+    def _is_creating(self) -> bool:
+        return self._creating is not None and not self._creating.done()
+
+    def _hurry(self) -> None:
+        """A server is lost, and perhaps the consumer with it: reads without until there is one."""
+        if self._attempt is not None:
+            self._attempt.reschedule(asyncio.get_running_loop().time())
+        self._restart()
+        if self._wants and self._last_time and (not self._bridging or self._bridging.done()):
+            self._bridging = asyncio.create_task(self._bridge(self._wants))
+
+    async def _bridge(self, wants: Callable[[str], bool]) -> None:
+        goes_on = lambda: self._is_creating and len(self._buffer) < BUFFER_MAX  # noqa: E731
+        last = lambda: (self._last, self._last_time or NEVER)  # noqa: E731
+        async for entry in read_on(self._client, self._stream, last, goes_on):
+            self.heard_at = time.monotonic()
+            self._last, self._last_time = entry.position, entry.time
+            if wants(entry.subject):
+                self._hand_over(entry)
+
     async def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            silent_s = loop.time() - self._last_sign_of_life
+            silent_s = time.monotonic() - self.heard_at
             if self._client.is_connected and silent_s > 3 * HEARTBEAT_S:
                 self._restart()
 
@@ -175,14 +194,18 @@ class Reader:
         failures = 0
         while not self._closed:
             try:
-                await self._begin(filtered=filtered)
+                hurried_s = HURRIED_S if self._client.hurries else None
+                async with asyncio.timeout(hurried_s) as self._attempt:
+                    await self._begin(filtered=filtered)
                 return
             except StreamChanged as change:
                 self._changed, self._closed = change, True
                 self._arrived.set()
-            except (Conflict, ServerRefusal, InDoubt, NatsError, OSError):
+            except FAULTS:
                 failures += 1
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+            finally:
+                self._attempt = None
 
     async def _begin(self, *, filtered: bool | None) -> None:
         try:
@@ -207,72 +230,53 @@ class Reader:
 
     async def _distance(self) -> tuple[int, int]:
         """How many positions the end of the stream is away, and how many subjects it has."""
-        info = await request(self._client, f"$JS.API.STREAM.INFO.{self._stream}")
-        state = info["state"]
-        assert isinstance(state, dict), "a stream's info has a state"
-        return int(state["last_seq"]) - self._last, int(state.get("num_subjects", 0))
+        last, subjects = await extent(self._client, self._stream)
+        return last - self._last, subjects
 
     async def _check(self) -> None:
         if self._verify is not None:
             await self._verify(self._last)
 
     async def _create_consumer(self, filters: Sequence[str]) -> None:
-        name = f"r{os.urandom(8).hex()}"
-        await self._drop_consumer()
-        self._inbox = self._client.new_inbox()
-        self._last_sign_of_life = asyncio.get_running_loop().time()
-        self._requested = self._received = 0
-        self._subscription = await self._client.subscribe(
-            self._inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
+        self._remaining = await self.consumer.create(
+            filters, self._last + 1, self.metadata, newest=self._newest
         )
-        config = consumer_config(name, filters, self._last + 1, newest=self._newest)
-        body = {"stream_name": self._stream, "action": "create", "config": config}
-        info = await request(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
-        self._remaining = int(str(info.get("num_pending", 0)))
-        self._consumer = name
+        self.heard_at = time.monotonic()
 
     async def _pull(self) -> None:
         """Requests more while the buffer has room for it."""
-        while self._consumer and self._outstanding() <= BUFFER_MAX - PULL:
-            self._requested += PULL
-            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
-            expires, beat = int(PULL_S * 1e9), int(HEARTBEAT_S * 1e9)
-            body = {"batch": PULL, "expires": expires, "idle_heartbeat": beat}
-            try:
-                await self._client.publish(subject, json.dumps(body).encode(), reply=self._inbox)
-            except (NatsError, OSError):
-                return
-
-    def _outstanding(self) -> int:
-        return self._requested - self._received + len(self._buffer)
+        await self.consumer.pull(BUFFER_MAX - len(self._buffer), HEARTBEAT_S)
 
     async def _receive(self, message: Msg) -> None:
         if not message.reply:
             await self._receive_status(message)
             return
-        if (delivery := delivery_of(message.reply)).consumer != self._consumer:
-            return  # Of a consumer that was given up.
-        self._last_sign_of_life = asyncio.get_running_loop().time()
-        self._received += 1
-        if delivery.number != self._received:
+        if not self.consumer.is_of(delivery := delivery_of(message.reply)):
+            return
+        self.heard_at = time.monotonic()
+        if not self.consumer.took(delivery):
             self._restart()
             return
         if delivery.position <= self._last:
             return
         self._last, self._remaining = delivery.position, delivery.remaining
+        self._last_time = delivery.time
         if self._filtering is not None and not await self._kept(self._filtering, message.subject):
             return
         headers = message.headers or {}
-        self._buffer.append(
+        self._hand_over(
             Entry(delivery.position, delivery.time, message.subject, message.data, headers)
         )
+
+    def _hand_over(self, entry: Entry) -> None:
+        self._buffer.append(entry)
         self._arrived.set()
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
         """Whether a message is wanted; one that is not makes room for another right away."""
         if not (kept := filtering.filtered or self._wants is None or self._wants(subject)):
             filtering.dropped()
-            if self._requested - self._received <= PULL:
+            if self.consumer.requested <= PULL:
                 await self._pull()
         if filtering.asks(self._remaining) and (self._asking is None or self._asking.done()):
             self._asking = asyncio.create_task(self._ask(filtering))
@@ -280,21 +284,17 @@ class Reader:
 
     async def _ask(self, filtering: Filtering) -> None:
         """Gives up the filters or takes them up, where the distance to the end says so."""
-        with suppress(Conflict, ServerRefusal, InDoubt, NatsError, OSError):
+        with suppress(*FAULTS):
             behind, subjects = await self._distance()
             if filtering.changes(behind, subjects, self._remaining):
                 self._restart(filtered=not filtering.filtered)
         await asyncio.sleep(ASK_S)
 
     async def _receive_status(self, message: Msg) -> None:
-        headers = message.headers or {}
-        self._last_sign_of_life = asyncio.get_running_loop().time()
-        match headers.get("Status"):
-            case "100":  # A heartbeat.
-                return
-            case "408" | "409" if "Nats-Pending-Messages" in headers:
-                # The pull request has ended; what it did not bring may be requested again.
-                self._requested -= int(headers["Nats-Pending-Messages"])
-                await self._pull()
-            case _:
-                self._restart()
+        self.heard_at = time.monotonic()
+        missing = missing_of(message.headers or {})
+        if missing is None:
+            self._restart()
+        else:
+            self.consumer.missed(missing)
+            await self._pull()

@@ -6,6 +6,8 @@ import ssl
 from nats.errors import Error as NatsError
 from nats.errors import StaleConnectionError, UnexpectedEOF
 
+from nodepool.nats.access_files import AccessError
+
 
 def reason_of(error: Exception) -> str:
     """What went wrong, without the address that it is about."""
@@ -25,5 +27,11 @@ def reason_of(error: Exception) -> str:
         case OSError(strerror=str(reason)):
             return reason
         case NatsError():
-            return str(error).removeprefix("nats: ").strip("'") or type(error).__name__
-    return f"{type(error).__name__}: {error}"
+            return _of_server(str(error).removeprefix("nats: ").strip("'")) or type(error).__name__
+    return str(error) if isinstance(error, AccessError) else f"{type(error).__name__}: {error}"
+
+
+def _of_server(text: str) -> str:
+    if text.lower() == "authorization violation":
+        return "the server refuses the user, password or credentials"
+    return text

@@ -97,6 +97,8 @@ def _passed_over(service: AnyService, entry: Entry) -> Processed[Message]:
             source=service.name,
             subject=path_text(outcome.path),
             time=time,
+            traceparent=message.traceparent,
+            tracestate=message.tracestate,
             correlationid=message.id,
             causationid=message.id,
             causeposition=position,

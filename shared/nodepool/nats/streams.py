@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from nats.aio.client import Client
-
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import SUBJECTS, LogId
-from nodepool.nats.api import parse_time, request
+from nodepool.nats.api import Json, parse_time, request
 from nodepool.nats.errors import STREAM_NOT_FOUND, LogChanged, ServerRefusal
+from nodepool.nats.membership import MemberClient
 
 STREAM = "NODEPOOL"
 """The log."""
@@ -26,6 +25,8 @@ IDENTITY = "nodepool.log"
 Config = Mapping[str, object]
 """A stream's configuration as the JetStream API takes it."""
 
+_FIXED_SETTING = 10052
+"""That for a setting that cannot be changed any more."""
 _OTHER_SETTINGS = 10058
 """The API's code for a stream that is there under this name with other settings."""
 
@@ -113,7 +114,7 @@ def _bucket(bucket: str, replicas: int) -> dict[str, object]:
     }
 
 
-async def provision(client: Client, replicas: int = 1) -> LogId:
+async def provision(client: MemberClient, replicas: int = 1) -> LogId:
     """Creates every stream that is missing, and updates one that has other settings.
 
     Returns the identity of the log. Any number of programs may do so at the same time; nothing that
@@ -126,17 +127,32 @@ async def provision(client: Client, replicas: int = 1) -> LogId:
     return log
 
 
-async def provision_stream(client: Client, name: str, config: Config) -> None:
-    """Creates one stream, or updates one that has other settings."""
+async def provision_stream(client: MemberClient, name: str, config: Config) -> None:
+    """Creates one stream, or updates one that has other settings.
+
+    What is written asynchronously can have no second copy, and stays so: where more copies are
+    wanted, such a stream is made anew, and filled from the log. Otherwise it stays synced.
+    """
     try:
         await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
+        return
     except ServerRefusal as refusal:
         if refusal.code != _OTHER_SETTINGS:
             raise
+    try:
         await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
+    except ServerRefusal as refusal:
+        if refusal.code != _FIXED_SETTING or name == STREAM:
+            raise
+        if "persist_mode" in config:
+            synced = {key: value for key, value in config.items() if key != "persist_mode"}
+            await request(client, f"$JS.API.STREAM.UPDATE.{name}", synced)
+        else:
+            await request(client, f"$JS.API.STREAM.DELETE.{name}")
+            await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
 
 
-async def _provision_log(client: Client, config: Config) -> LogId:
+async def _provision_log(client: MemberClient, config: Config) -> LogId:
     """The same for the log; its identity is noted on it, and what others have noted is kept."""
     info = await stream_info(client, STREAM)
     while info is None:
@@ -152,13 +168,10 @@ async def _provision_log(client: Client, config: Config) -> LogId:
     return info.log
 
 
-async def stream_info(client: Client, stream: str) -> StreamInfo | None:
+async def stream_info(client: MemberClient, stream: str) -> StreamInfo | None:
     """A stream as it is now; None where there is none."""
-    try:
-        info = await request(client, f"$JS.API.STREAM.INFO.{stream}")
-    except ServerRefusal as refusal:
-        if refusal.code != STREAM_NOT_FOUND:
-            raise
+    info = await whole_stream_info(client, stream)
+    if info is None:
         return None
     config, state = info["config"], info["state"]
     assert isinstance(config, dict), "a stream's info has its configuration"
@@ -168,7 +181,17 @@ async def stream_info(client: Client, stream: str) -> StreamInfo | None:
     return StreamInfo(created, time, metadata, int(state["messages"]), state["last_seq"])
 
 
-async def verify_log(client: Client, log: LogId, read_to: int) -> None:
+async def whole_stream_info(client: MemberClient, stream: str) -> Json | None:
+    """All that the server says of a stream; None where there is none."""
+    try:
+        return await request(client, f"$JS.API.STREAM.INFO.{stream}")
+    except ServerRefusal as refusal:
+        if refusal.code != STREAM_NOT_FOUND:
+            raise
+        return None
+
+
+async def verify_log(client: MemberClient, log: LogId, read_to: int) -> None:
     """Returns where the log is still the same one, and reaches what was read of it.
 
     Raises LogChanged where it is not.

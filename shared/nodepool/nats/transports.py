@@ -1,5 +1,6 @@
 """How bytes go to a NATS server and come back: over TCP, or over a WebSocket."""
 
+import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from urllib.parse import ParseResult
@@ -19,12 +20,43 @@ def transport_to(uri: ParseResult, tls: Callable[[], ssl.SSLContext]) -> transpo
     return TcpTransport()  # type: ignore[no-untyped-call]  # As nats-py has it.
 
 
+class _EncryptedProtocol(asyncio.StreamReaderProtocol):
+    """Bytes out of TLS, which cannot be closed in one direction; asyncio warns where one tries."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
 class TcpTransport(transport.TcpTransport):
     """That of the client, in which a closed socket is an error like any other in every event loop.
 
     The loop of uvloop raises RuntimeError where a socket is written to that is closed already. The
     client takes that for the end of the loop, stops sending, and fails every call that sends.
     """
+
+    async def connect_tls(
+        self,
+        uri: str | ParseResult,
+        ssl_context: ssl.SSLContext,
+        buffer_size: int,
+        connect_timeout: int,
+    ) -> None:
+        """Encrypts what is connected; a reader that is not read from stops the server here too."""
+        assert self._io_writer is not None, "connect first"
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=buffer_size)
+        protocol = _EncryptedProtocol(reader)
+        host = uri if isinstance(uri, str) else uri.hostname
+        async with asyncio.timeout(connect_timeout):
+            transport = await loop.start_tls(
+                self._io_writer.transport, protocol, ssl_context, server_hostname=host
+            )
+        assert transport is not None
+        reader.set_transport(transport)
+        # The client keeps the writer without TLS, so that its socket is not closed.
+        self._io_reader = reader
+        self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def write(self, payload: bytes) -> None:
         """Sends some bytes; raises OSError where the socket is closed."""

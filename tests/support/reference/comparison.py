@@ -9,6 +9,7 @@ from support.reference import (
     conditions,
     departures,
     events,
+    figures,
     idle,
     nodes,
     pods,
@@ -31,5 +32,6 @@ def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
     yield from pods.faults(world, history)
     yield from idle.faults(world)
     yield from remains.faults(world, wanted, facts)
+    yield from figures.faults(world, history, facts)
     yield from conditions.faults(world, wanted, quotas, machines, facts)
     yield from conditions.transitions(world, history)

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 
 from nodepool.contract.catalog import ZONES
+from nodepool.contract.metrics import INFO
 from nodepool.engine.folded import Folded
 from nodepool.engine.snapshot import dump
 from nodepool.engine.world import World
@@ -104,9 +105,12 @@ def _gauges(world: World, expected: Expected, facts: Facts) -> Iterator[str]:
         ledger.rpartition("/")[2] for ledger in _ledgers(expected) | _offerings(expected, facts)
     }
     for service in world.services:
-        for name, labels, _ in service.gauges(world.state(service.name)):
+        for metric, values, _ in service.samples(world.state(service.name)):
+            name, labels = metric.name, dict(zip(metric.labels, values, strict=True))
             pool = labels.get("org", ""), labels.get("nodepool_cluster", ""), labels.get("pool", "")
             if "pool" in labels and pool not in pools:
                 yield f"the gauge {name} is about {'/'.join(pool)}, which is gone"
+            if metric is INFO:  # It shows NodePools that were never valid, too.
+                continue
             if labels.get("instance_type", next(iter(kinds), "")) not in kinds:
                 yield f"the gauge {name} is about {labels['instance_type']}, which is gone"

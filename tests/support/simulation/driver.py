@@ -15,7 +15,6 @@ from nodepool.contract.log import LogId
 from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
 from support.audit.auditor import Auditor
-from support.audit.facts import Violation
 from support.services import services
 from support.simulation.attacker import Attacker
 from support.simulation.autoscaling import Autoscaling
@@ -27,15 +26,13 @@ from support.simulation.health import Health
 from support.simulation.machines import Machines
 from support.simulation.noise import noise
 from support.simulation.profile import Profile, profile_of
+from support.simulation.quiet import run_until_quiet
 from support.simulation.reading import sharing
 from support.simulation.reclaims import Reclaims
 from support.simulation.replicas import Replicas
 from support.simulation.sender import Sender
 from support.simulation.slurm import Slurm
 
-QUIET_PERIOD = timedelta(hours=2)
-"""All is quiet once nothing happens for so long, which is longer than any deadline."""
-QUIET_PERIODS_MAX = 12
 JUMPS_S = (0.1, 1, 10, 45, 90, 121, 200, 600, 1900)
 """How far the clock moves at once, in seconds."""
 
@@ -216,14 +213,4 @@ class Simulation:
         self.replicas.catch_up()
         self._audit()
         self.bugs.keys.clear()
-        self._run_until_quiet()
-
-    def _run_until_quiet(self) -> None:
-        """Lets time pass until nothing has happened for a period longer than any deadline."""
-        for _ in range(QUIET_PERIODS_MAX):
-            before = len(self.log.entries)
-            self.world.pass_time(QUIET_PERIOD)
-            self._audit()
-            if len(self.log.entries) == before:
-                return
-        raise Violation("the services never come to rest")
+        run_until_quiet(self.world, self._audit)

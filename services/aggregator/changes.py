@@ -1,0 +1,280 @@
+"""How each event changes what the aggregator knows, and the figures of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from immutables import Map
+
+from aggregator import (
+    CordonChanged,
+    NodeChanged,
+    NodeLeft,
+    QuotaCounted,
+    nodes,
+    pools,
+    quotas,
+)
+from aggregator.departures import failure_at_the_end, problems_of, triage_cause
+from aggregator.grants import NO_GRANTS, acknowledged, granted
+from aggregator.invariants import LIMIT_PASSED, limit_passed
+from aggregator.known import State
+from aggregator.machine_changes import moved
+from aggregator.objects import ClusterObject, NodePoolObject
+from aggregator.pool_figures import PoolFigures
+from aggregator.templates import counted, dropped
+from nodepool.contract.events import (
+    ClusterRegistered,
+    CWNodeAssigned,
+    CWNodeCordoned,
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoveError,
+    CWNodeRegistered,
+    GrantAcknowledged,
+    NodeConditionChanged,
+    NodePoolValidated,
+    QuotaChecked,
+)
+from nodepool.contract.health import cordon_cause
+from nodepool.contract.keys import (
+    NodeKey,
+    PoolKey,
+    cluster_key,
+    ledger_key,
+    node_key,
+)
+from nodepool.contract.messages import OfPool
+from nodepool.contract.metrics import NODE_JOIN
+from nodepool.contract.node_failures import NodeFailure, cordon_label, failure_of
+from nodepool.service import Context
+
+E = TypeVar("E", bound=OfPool)
+Pools = Map[PoolKey, NodePoolObject]
+Busy = Map[PoolKey, Map[NodeKey, bool]]
+
+
+def pool_changed(
+    state: State,
+    event: E,
+    change: Callable[[NodePoolObject, E, Context], NodePoolObject],
+    context: Context,
+) -> State:
+    """The state after a NodePool has changed; one that is unknown does not."""
+    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    return state if pools_ is state.pools else replace(state, pools=pools_, pool_figures=figures)
+
+
+def _changed_pools(
+    known: Pools,
+    figures: PoolFigures,
+    event: E,
+    change: Callable[[NodePoolObject, E, Context], NodePoolObject],
+    context: Context,
+) -> tuple[Pools, PoolFigures]:
+    """The NodePools after this change of one, and the figures then; the same where it is none."""
+    before = known.get(event.key)
+    if before is None:
+        return known, figures
+    after = change(before, event, context)
+    if after is before:
+        return known, figures
+    return known.set(after.key, after), figures.changed(before, after, context)
+
+
+def pool_specified(state: State, event: NodePoolValidated, context: Context) -> State:
+    """The state after a new verdict on the spec of a NodePool."""
+    before = state.pools.get(event.key)
+    after = pools.specified(before, event, context)
+    return replace(
+        state,
+        pools=state.pools.set(after.key, after),
+        pool_figures=state.pool_figures.changed(before, after, context),
+    )
+
+
+def pool_deleted(state: State, event: CWNodePoolDeleted) -> State:
+    """The state without a NodePool."""
+    pool = state.pools.get(event.key)
+    if pool is None or pool.uid != event.uid:
+        return state
+    return replace(
+        state,
+        pools=state.pools.delete(pool.key),
+        templates=dropped(state.templates, pool.key),
+        pool_figures=state.pool_figures.deleted(pool),
+    )
+
+
+def removal_failed(state: State, event: CWNodePoolNodesRemoveError, context: Context) -> State:
+    """The state after a Node could not be removed, or its machine is given up for silent."""
+    node = state.nodes.get(node_key(event.org, event.cluster, event.node))
+    if node is not None and failure_of(event.message) == NodeFailure.UNANSWERED:
+        figures = state.node_figures.failed(node, NodeFailure.UNANSWERED.value)
+        state = replace(state, node_figures=figures)
+    return pool_changed(state, event, pools.check_failed, context)
+
+
+def node_assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
+    """The state with a new Node."""
+    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
+    machine = moved(state, event, inventory, context)
+    change = pools.node_assigned
+    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    return replace(
+        state,
+        pools=pools_,
+        nodes=state.nodes.set(event.node_key, nodes.assigned(event, context)),
+        inventory=machine.inventory,
+        capacity=machine.capacity,
+        machines=machine.machines,
+        pool_figures=figures,
+        out_of_service=machine.out_of_service,
+    )
+
+
+def node_joined(state: State, event: CWNodeRegistered, context: Context) -> State:
+    """The state after a Node has joined its cluster."""
+    key = event.node_key
+    node = nodes.changed(state.nodes[key], event, context)
+    change = pools.node_registered
+    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    return replace(
+        state,
+        pools=pools_,
+        nodes=state.nodes.set(key, node),
+        templates=counted(state.templates, node.pool, 0, node.template),
+        pool_figures=figures,
+        node_figures=state.node_figures.changed(key, node, context.time),
+        joins=state.joins.observe(
+            NODE_JOIN, (context.time - node.created).total_seconds(), node.zone, node.instance_type
+        ),
+    )
+
+
+def cordon_changed(state: State, event: CordonChanged, context: Context) -> State:
+    """The state after a Node that stays was cordoned for a cause of its own, or is not any more."""
+    key = event.node_key
+    cordon = cordon_label(event.cause) if isinstance(event, CWNodeCordoned) else ""
+    figures = state.node_figures.changed(key, state.nodes[key], context.time, cordon)
+    return replace(state, node_figures=figures)
+
+
+def node_changed(state: State, event: NodeChanged, context: Context) -> State:
+    """The state after a Node has changed."""
+    key = event.node_key
+    before = state.nodes.get(key)
+    if before is None:
+        return state
+    after = nodes.changed(before, event, context)
+    if after is before:
+        return state
+    templates = counted(state.templates, after.pool, before.template, after.template)
+    figures = state.node_figures
+    if after.phase is not before.phase or after.removal is not before.removal:
+        figures = figures.changed(key, after, context.time)
+    busy, pools_ = state.busy, state.pools
+    if before.is_busy or after.is_busy:
+        busy = _with_busy(busy, after.pool, key, is_busy=after.is_busy)
+        pool = pools_.get(after.pool)
+        if pool is not None and pool.is_shrinking:
+            pools_ = pools_.set(pool.key, pools.changed_while_shrinking(pool, context))
+    return replace(
+        state,
+        pools=pools_,
+        nodes=state.nodes.set(key, after),
+        busy=busy,
+        templates=templates,
+        node_figures=figures,
+    )
+
+
+def node_reported(state: State, event: NodeConditionChanged, context: Context) -> State:
+    """The state after a condition of a Node was reported."""
+    key = state.node_on(event.machine_key)
+    node = state.nodes.get(key) if key is not None else None
+    if key is None or node is None:
+        return state
+    after = nodes.reported(node, event, context)
+    figures = state.node_figures
+    if problems_of(after) - problems_of(node):
+        figures = figures.failed(node, cordon_cause(event.type))
+    return replace(state, nodes=state.nodes.set(key, after), node_figures=figures)
+
+
+def _with_busy(busy: Busy, pool: PoolKey, node: NodeKey, *, is_busy: bool) -> Busy:
+    """The same with this Node among the busy ones of its NodePool, or not."""
+    before = busy.get(pool, Map())
+    if is_busy is (node in before):
+        return busy
+    after = before.set(node, True) if is_busy else before.delete(node)
+    return busy.set(pool, after) if len(after) else busy.delete(pool)
+
+
+def node_left(state: State, event: NodeLeft, context: Context) -> State:
+    """The state without a Node; its machine is free, or out of service."""
+    key = event.node_key
+    node = state.nodes[key]
+    cause = triage_cause(event, node)
+    machine = moved(state, event, state.inventory.depart(event), context, cause)
+    failure = failure_at_the_end(event, cause)
+    domain = machine.inventory.machines[event.machine_key].domain
+    change = partial(pools.node_left, domain=domain)
+    pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    return replace(
+        state,
+        pools=pools_,
+        nodes=state.nodes.delete(key),
+        busy=_with_busy(state.busy, node.pool, key, is_busy=False),
+        templates=counted(state.templates, node.pool, node.template, 0),
+        inventory=machine.inventory,
+        capacity=machine.capacity,
+        machines=machine.machines,
+        pool_figures=figures,
+        node_figures=state.node_figures.left(key, node, event, failure, context.time),
+        out_of_service=machine.out_of_service,
+    )
+
+
+def grant_acknowledged(state: State, event: GrantAcknowledged, context: Context) -> State:
+    """The state after the allocator has given up what a smaller grant does not allow."""
+    pool, figures = state.pools.get(event.key), state.pool_figures
+    if pool is None or pool.uid != event.uid:
+        return state
+    grants = acknowledged(figures.grants.get(event.key, NO_GRANTS), event)
+    return replace(state, pool_figures=figures.changed(pool, pool, context, grants))
+
+
+def cluster_registered(state: State, event: ClusterRegistered, context: Context) -> State:
+    """The state with a cluster more."""
+    key = cluster_key(event.org, event.cluster)
+    item = ClusterObject(event.org, event.cluster, event.zone, context.time, context.position)
+    return replace(state, clusters=state.clusters.set(key, item))
+
+
+def quota_counted(state: State, event: QuotaCounted, context: Context) -> State:
+    """The state after a limit, or what counts against it, has changed."""
+    if isinstance(event, QuotaChecked):
+        state = _granted(state, event, context)
+    key = ledger_key(event.org, event.zone, event.instance_type)
+    before = state.quotas.get(key)
+    after = quotas.counted(before, event, context)
+    if after is before:
+        return state
+    quotas_ = state.quotas.delete(key) if after is None else state.quotas.set(key, after)
+    return replace(state, quotas=quotas_)
+
+
+def _granted(state: State, event: QuotaChecked, context: Context) -> State:
+    """The state after a verdict of a quota, whose grant counts for whichever generation it is."""
+    pool, figures = state.pools.get(event.key), state.pool_figures
+    if pool is None or pool.uid != event.uid:
+        return state
+    after = pools.checked(pool, event, context)
+    grants = granted(figures.grants.get(event.key, NO_GRANTS), event)
+    figures = figures.changed(pool, after, context, grants)
+    pools_ = state.pools if after is pool else state.pools.set(pool.key, after)
+    state_ = replace(state, pools=pools_, pool_figures=figures)
+    if not limit_passed(state.pool_figures.reserved, figures.reserved, event):
+        return state_
+    return replace(state_, violations=state.violations.add(LIMIT_PASSED, context.position))

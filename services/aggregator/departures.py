@@ -1,0 +1,52 @@
+"""What has failed of a Node, in the few words that metrics have for it."""
+
+from typing import Final
+
+from aggregator import NodeLeft
+from aggregator.objects import NodeObject
+from nodepool.contract.events import CWNodeDeleted
+from nodepool.contract.health import cordon_cause, is_problem
+from nodepool.contract.node_failures import NodeFailure, failure_of
+
+_AT_THE_END: Final = (
+    NodeFailure.REBOOT_FAILED,
+    NodeFailure.NOT_REBOOTED,
+    NodeFailure.VERIFICATION_FAILED,
+    NodeFailure.NOT_VERIFIED,
+)
+"""What is known to have failed only when the Node is deleted for it."""
+
+
+def problems_of(node: NodeObject) -> frozenset[str]:
+    """The types of the conditions that report a problem of a Node now."""
+    reported = node.reported
+    return frozenset(each.type for each in reported if is_problem(each.type, each.status))
+
+
+def triage_cause(event: NodeLeft, node: NodeObject | None) -> str:
+    """Why the machine of a Node that left goes to triage; empty where it does not."""
+    if isinstance(event, CWNodeDeleted) and not event.triage:
+        return ""
+    return failure_of(event.message) or _problem(node) or _unnamed(event)
+
+
+def failure_at_the_end(event: NodeLeft, cause: str) -> str:
+    """What has failed with the end of a Node and was not counted before; empty for nothing.
+
+    A problem is counted when it is reported, and a silent machine when it is given up.
+    """
+    if not isinstance(event, CWNodeDeleted):
+        return cause
+    return cause if cause in _AT_THE_END else ""
+
+
+def _problem(node: NodeObject | None) -> str:
+    """The first problem that is reported of a Node now."""
+    problems = problems_of(node) if node is not None else ()
+    return cordon_cause(min(problems)) if problems else ""
+
+
+def _unnamed(event: NodeLeft) -> str:
+    """Why, where nothing says so: without a message, what does not answer is given up."""
+    is_silent = isinstance(event, CWNodeDeleted)
+    return (NodeFailure.UNANSWERED if is_silent else NodeFailure.OTHER).value

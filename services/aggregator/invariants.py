@@ -1,0 +1,173 @@
+"""Rules that always hold of the log, checked at each event that could break them.
+
+They are those of the audit in `tests/support/audit` that need no more than the state: the audit
+keeps the whole log, since it also checks an event against what its service had read by then, which
+takes unbounded memory. Here are those that hold in the order of the log, whatever had been read.
+They are checked here because the aggregator hears of all objects and decides nothing, so whatever
+breaks one was said by another service. The moments of a preemption are checked by the preemption
+service, which hears the commands that allow for an earlier one.
+
+An event that cannot have happened, such as a second Node on a machine, changes nothing else; any
+other one is followed as it was said.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, assert_never, get_args
+
+from aggregator import Hears
+from aggregator.known import State
+from aggregator.objects import NodeObject
+from nodepool.contract.events import (
+    CWDrainNode,
+    CWNodeAssigned,
+    CWNodeCordoned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodePoolNodesRemoved,
+    CWNodeRegistered,
+    CWNodeRegistrationFailed,
+    CWNodeUncordoned,
+    NodeActivityChanged,
+    NodePoolValidated,
+    NodeUpdated,
+    QuotaChecked,
+)
+from nodepool.contract.keys import LedgerKey, ledger_key
+from nodepool.contract.messages import OfNode
+from nodepool.contract.model import RemovalReason
+from nodepool.contract.node_states import may_follow
+
+Rule = Literal[
+    "AssignmentNotNew",
+    "CountsDisagree",
+    "GenerationBackwards",
+    "GrantPassed",
+    "InstanceTypeChanged",
+    "LimitPassed",
+    "MachineHeld",
+    "MachineUnfit",
+    "MachineUnknown",
+    "NodePoolNotEmpty",
+    "NodePoolReplaced",
+    "NodePoolUnknown",
+    "NodeUnknown",
+    "NodeUnregistered",
+    "PhaseOutOfOrder",
+    "RegisteredTwice",
+]
+"""What is wrong where a rule is broken, as metrics name the rule."""
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+LIMIT_PASSED: Final[Rule] = "LimitPassed"
+"""What all grants under a limit allow has grown beyond it."""
+IMPOSSIBLE: Final[frozenset[Rule]] = frozenset(
+    ("MachineHeld", "MachineUnknown", "NodeUnknown", "RegisteredTwice", "CountsDisagree")
+)
+"""The rules of which a broken one cannot be followed."""
+OfStay = (
+    NodeUpdated
+    | NodeActivityChanged
+    | CWDrainNode
+    | CWNodeRegistered
+    | CWNodeDeleted
+    | CWNodeRegistrationFailed
+    | CWNodeCordoned
+    | CWNodeUncordoned
+)
+"""The events about a stay of a machine in a NodePool."""
+
+
+def broken(state: State, message: Hears) -> Rule | Literal[""]:
+    """The rule about one Node or one NodePool that an event breaks; empty for none.
+
+    state: before the event.
+    """
+    if type(message) not in _CHECKED:
+        return ""
+    match message:
+        case CWNodeAssigned():
+            return _assigned(state, message)
+        case OfNode():
+            node = state.nodes.get(message.node_key)
+            if node is None or node.assignment != message.assignment:
+                return "NodeUnknown"
+            return _changed(state, node, message)
+        case NodePoolValidated():
+            return _validated(state, message)
+        case CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED) | CWNodePoolDeleted():
+            pool = state.pools.get(message.key)
+            is_same = pool is not None and pool.uid == message.uid
+            return "NodePoolNotEmpty" if is_same and pool is not None and pool.held else ""
+        case _:
+            return ""
+
+
+_CHECKED: Final = frozenset(
+    (
+        *get_args(OfStay),
+        CWNodeAssigned,
+        NodePoolValidated,
+        CWNodePoolNodesRemoved,
+        CWNodePoolDeleted,
+    )
+)
+"""To ask for the class itself takes a tenth of the time that to match each of them does."""
+
+
+def limit_passed(
+    before: Mapping[LedgerKey, int], after: Mapping[LedgerKey, int], event: QuotaChecked
+) -> bool:
+    """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none."""
+    key = ledger_key(event.org, event.zone, event.instance_type)
+    return after.get(key, 0) > max(event.limit or 0, before.get(key, 0))
+
+
+def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:
+    machine = state.inventory.machines.get(event.machine_key)
+    if machine is None:
+        return "MachineUnknown"
+    if machine.holder:
+        return "MachineHeld"
+    pool = state.pools.get(event.key)
+    if pool is None or pool.uid != event.uid:
+        return "NodePoolUnknown"
+    if machine.instance_type != pool.spec.instance_type:
+        return "MachineUnfit"
+    if event.assignment <= machine.assignment:
+        return "AssignmentNotNew"
+    return "GrantPassed" if pool.held >= state.pool_figures.usable(event.key) else ""
+
+
+def _changed(state: State, node: NodeObject, event: OfStay) -> Rule | Literal[""]:
+    is_registered = node.registered is not None
+    match event:
+        case NodeUpdated():
+            if not is_registered:
+                return "NodeUnregistered"
+            return "" if may_follow(node.phase, event.phase) else "PhaseOutOfOrder"
+        case CWNodeRegistered():
+            return "RegisteredTwice" if is_registered else ""
+        case CWDrainNode() | CWNodeCordoned() | CWNodeUncordoned():
+            return "" if is_registered else "NodeUnregistered"
+        case CWNodeDeleted() | CWNodeRegistrationFailed():
+            said = isinstance(event, CWNodeDeleted) and event.registered
+            if said is not is_registered:
+                return "CountsDisagree"
+            pool = state.pools.get(event.key)
+            is_known = pool is not None and pool.uid == event.uid
+            return "" if is_known else "NodePoolUnknown"
+        case NodeActivityChanged():
+            return ""
+        case _:
+            assert_never(event)
+
+
+def _validated(state: State, event: NodePoolValidated) -> Rule | Literal[""]:
+    pool = state.pools.get(event.key)
+    if pool is None:
+        return ""
+    if pool.uid != event.uid:
+        return "NodePoolReplaced"
+    if event.generation < pool.generation:
+        return "GenerationBackwards"
+    is_same = event.spec.instance_type == pool.spec.instance_type
+    return "" if is_same else "InstanceTypeChanged"

@@ -1,0 +1,70 @@
+"""What the aggregator knows: the objects of the read model, the machines, and the figures."""
+
+from dataclasses import dataclass
+
+from immutables import Map
+
+from aggregator.node_figures import NodeFigures
+from aggregator.objects import (
+    CapacityObject,
+    ClusterObject,
+    MachineStatus,
+    NodeObject,
+    NodePoolObject,
+    QuotaObject,
+)
+from aggregator.pool_figures import PoolFigures
+from aggregator.templates import Templates
+from nodepool.contract.keys import (
+    ClusterKey,
+    LedgerKey,
+    MachineKey,
+    NodeKey,
+    OfferingKey,
+    PoolKey,
+    as_pool_key,
+    node_key,
+    pool_path,
+)
+from nodepool.state.inventory import Inventory
+from nodepool.state.tallies import Histograms, Levels, Violations
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The objects of the read model by key.
+
+    pools, nodes, quotas, capacity, clusters: one map for each of these buckets.
+    inventory, machines: every machine, which `capacity` counts, and the rest of its status.
+    busy: the Nodes of each NodePool that are active, or are to leave.
+    templates: what the Nodes of a NodePool have in common, where that is large.
+    pool_figures, node_figures: what is counted of them since the log began, for metrics.
+    joins: how long Nodes took to join, apart because it changes with each Node.
+    out_of_service: how many machines are, by offering, state and cause: of each offering at most 9
+        states times 16 causes.
+    violations: how often rules were broken that always hold.
+    """
+
+    pools: Map[PoolKey, NodePoolObject] = Map()
+    nodes: Map[NodeKey, NodeObject] = Map()
+    quotas: Map[LedgerKey, QuotaObject] = Map()
+    capacity: Map[OfferingKey, CapacityObject] = Map()
+    clusters: Map[ClusterKey, ClusterObject] = Map()
+    inventory: Inventory = Inventory()
+    machines: Map[MachineKey, MachineStatus] = Map()
+    busy: Map[PoolKey, Map[NodeKey, bool]] = Map()
+    templates: Templates = Map()
+    pool_figures: PoolFigures = PoolFigures()
+    node_figures: NodeFigures = NodeFigures()
+    joins: Histograms = Histograms()
+    out_of_service: Levels = Levels()
+    violations: Violations = Violations()
+
+    def node_on(self, key: MachineKey) -> NodeKey | None:
+        """The Node that a machine is, or is to be; None for a machine that is none."""
+        machine = self.inventory.machines.get(key)
+        holder = as_pool_key(machine.holder) if machine is not None else None
+        if machine is None or holder is None:
+            return None
+        org, cluster, _ = pool_path(holder)
+        return node_key(org, cluster, machine.name)

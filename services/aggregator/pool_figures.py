@@ -1,0 +1,137 @@
+"""What is counted of NodePools since the log began, and what that takes to know of each of them.
+
+There are at most 21 series of transitions and 15 of how long a status lasted, whatever NodePools
+there are; and of each offering four histograms of time to target, by class and direction.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from immutables import Map
+
+from aggregator.grants import NO_GRANTS, Grants
+from aggregator.objects import NodePoolObject
+from aggregator.waits import Wait, delivered, wait_after
+from nodepool.contract.conditions import Condition
+from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key, pool_path
+from nodepool.contract.metrics import CONDITION_DURATION, TIME_TO_TARGET
+from nodepool.service import Context
+from nodepool.state.tallies import Counters, Histograms
+
+
+class _Counted(NamedTuple):
+    transitions: Counters
+    durations: Histograms
+    time_to_target: Histograms
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """What is counted, each named as its metric, and what that takes.
+
+    waits: since when NodePools wait to be at their targets; none of one that does not.
+    grants: those that the allocator may still use.
+    reserved: how many Nodes the NodePools under each limit may come to hold together.
+    """
+
+    transitions: Counters = Counters()
+    durations: Histograms = Histograms()
+    time_to_target: Histograms = Histograms()
+    waits: Map[PoolKey, Wait] = Map()
+    grants: Map[PoolKey, Grants] = Map()
+    reserved: Map[LedgerKey, int] = Map()
+
+    def usable(self, key: PoolKey) -> int:
+        """How many Nodes a NodePool may have by grants that the allocator may still use."""
+        return self.grants.get(key, NO_GRANTS).most
+
+    def changed(
+        self,
+        before: NodePoolObject | None,
+        after: NodePoolObject,
+        context: Context,
+        grants: Grants | None = None,
+    ) -> "PoolFigures":
+        """The figures after a NodePool changed.
+
+        before: None for one that is new.
+        grants: those that may be used from now on; None where they stay as they were.
+        """
+        key = after.key
+        known = self.grants.get(key, NO_GRANTS)
+        granted = known if grants is None else grants
+        held = 0 if before is None else max(known.most, before.held)
+        change = max(granted.most, after.held) - held
+        is_checked = before is None or after.conditions is not before.conditions
+        if not is_checked and not change and granted is known:
+            return self
+        wait = self.waits.get(key)
+        waits, counted = self.waits, _Counted(self.transitions, self.durations, self.time_to_target)
+        if is_checked:
+            ended = delivered(before, after, wait)
+            counted = self._counted(before, after, context, ended)
+            waits = _with_wait(waits, key, wait, wait_after(wait, after, context))
+        return replace(
+            self,
+            transitions=counted.transitions,
+            durations=counted.durations,
+            time_to_target=counted.time_to_target,
+            waits=waits,
+            grants=self.grants if granted is known else self.grants.set(key, granted),
+            reserved=_reserved(self.reserved, after, change),
+        )
+
+    def _counted(
+        self,
+        before: NodePoolObject | None,
+        after: NodePoolObject,
+        context: Context,
+        ended: Wait | None,
+    ) -> _Counted:
+        transitions, durations, waits = self.transitions, self.durations, self.time_to_target
+        is_same = before is not None and before.uid == after.uid
+        known = before.conditions if before is not None and is_same else Map[str, Condition]()
+        for kind, condition in after.conditions.items():
+            old = known.get(kind)
+            if old is not None and old.status == condition.status:
+                continue
+            transitions = transitions.add(kind, condition.status, condition.reason)
+            if old is not None:
+                seconds = (context.time - old.since).total_seconds()
+                durations = durations.observe(CONDITION_DURATION, seconds, kind, old.status)
+        if ended is not None:
+            seconds = (context.time - ended.since).total_seconds()
+            labels = after.zone, after.spec.instance_type, after.spec.compute_class.value
+            waits = waits.observe(TIME_TO_TARGET, seconds, *labels, ended.direction)
+        return _Counted(transitions, durations, waits)
+
+    def deleted(self, pool: NodePoolObject) -> "PoolFigures":
+        """The figures without a NodePool."""
+        key = pool.key
+        known = self.grants.get(key, NO_GRANTS)
+        return replace(
+            self,
+            waits=_with_wait(self.waits, key, self.waits.get(key), None),
+            grants=self.grants.delete(key) if key in self.grants else self.grants,
+            reserved=_reserved(self.reserved, pool, -max(known.most, pool.held)),
+        )
+
+
+def _with_wait(
+    waits: Map[PoolKey, Wait], key: PoolKey, before: Wait | None, after: Wait | None
+) -> Map[PoolKey, Wait]:
+    if after is before:
+        return waits
+    return waits.delete(key) if after is None else waits.set(key, after)
+
+
+def _reserved(
+    reserved: Map[LedgerKey, int], pool: NodePoolObject, change: int
+) -> Map[LedgerKey, int]:
+    """The same after the NodePool may come to hold so many Nodes more."""
+    if not change:
+        return reserved
+    org, _, _ = pool_path(pool.key)
+    key = ledger_key(org, pool.zone, pool.spec.instance_type)
+    total = reserved.get(key, 0) + change
+    return reserved.set(key, total) if total else reserved.delete(key)

@@ -1,0 +1,64 @@
+"""Which registered Nodes cannot be used now, since when and why.
+
+A Node cannot be used while it is cordoned for a cause of its own, while it is rebooted or verified,
+and from the moment at which it is preempted. Each second counts once, for the cause with which that
+began, whatever comes to it until the Node can be used again, or is deleted.
+"""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from aggregator.objects import NodeObject
+from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.node_failures import ADMIN_REBOOT
+
+VERIFICATION: Final = "Verification"
+"""Why a Node cannot be used that is verified, be it before its first use."""
+PREEMPTION: Final = "Preempted"
+
+
+class Unusable(NamedTuple):
+    """A Node that cannot be used.
+
+    since, cause: when that began, and why.
+    cordon: the cause of its own that it is cordoned for now; empty where it is not.
+    stage: how far its preemption is: `pending` or `drain`; empty where it is not preempted.
+    """
+
+    since: datetime
+    cause: str
+    cordon: str
+    stage: str
+
+
+def unusable(
+    known: Unusable | None, node: NodeObject, cordon: str, now: datetime
+) -> Unusable | None:
+    """What is known of a Node that is now cordoned for this cause; None where it can be used."""
+    if node.registered is None:
+        return None
+    stage = _stage(node)
+    causes = (cordon, PREEMPTION if stage else "", _OF_PHASE.get(node.phase, ""))
+    cause = next(filter(None, causes), "")
+    if not cause:
+        return None
+    return Unusable(known.since if known else now, known.cause if known else cause, cordon, stage)
+
+
+def unhealthy_of(item: Unusable | None, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The labels under which a Node of this NodePool is counted as unhealthy; None where not."""
+    return (*path, item.cordon) if item is not None and item.cordon else None
+
+
+def preempting_of(item: Unusable | None, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The labels under which it is counted as being preempted; None where it is not."""
+    return (*path, item.stage) if item is not None and item.stage else None
+
+
+_OF_PHASE: Final = {NodePhase.REBOOTING: ADMIN_REBOOT, NodePhase.VERIFYING: VERIFICATION}
+
+
+def _stage(node: NodeObject) -> str:
+    if node.removal is not RemovalReason.PREEMPTED:
+        return ""
+    return "drain" if node.phase is NodePhase.DRAINING else "pending"

@@ -1,0 +1,62 @@
+"""Since when a NodePool waits to be at its target, as its time to target counts it.
+
+It waits from the first moment at which it has fewer Nodes than its target, or more, be it that the
+target changed or that a Node was lost, until both are the same. Another change of the target in the
+same direction does not begin a new wait; a target that comes to the Nodes ends one that does not
+count, for nothing was delivered.
+
+* A NodePool that wants more than its quota allows waits for its customer: no time counts until its
+  quota is enough. Too few machines is what this metric is there to show, and counts.
+* One that is invalid, or is being deleted, has no target to be at.
+* It is the same whoever set the target, a command or the autoscaler.
+"""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from aggregator.objects import NodePoolObject
+from nodepool.contract.conditions import AtTarget, Quota, Validated
+from nodepool.service import Context
+
+DIRECTIONS: Final = ("down", "up")
+"""Which Nodes are waited for: those that are to leave, or to come."""
+_UNANSWERABLE: Final = (Quota.OVER, Quota.NOT_SET)
+
+
+class Wait(NamedTuple):
+    """Since when a NodePool waits for Nodes to come, `up`, or to leave, `down`."""
+
+    since: datetime
+    direction: str
+
+
+def wait_after(known: Wait | None, after: NodePoolObject, context: Context) -> Wait | None:
+    """The wait of a NodePool that has changed; None where it waits for nothing that counts."""
+    direction = _direction(after)
+    if direction == "":
+        return None
+    is_same = known is not None and known.direction == direction
+    return known if is_same else Wait(context.time, direction)
+
+
+def delivered(
+    before: NodePoolObject | None, after: NodePoolObject, wait: Wait | None
+) -> Wait | None:
+    """The wait, if it has ended with what was waited for; else None."""
+    if before is None or wait is None or after.at_target is not AtTarget.TARGET_MET:
+        return None
+    return wait if before.spec.target == after.spec.target else None
+
+
+def _direction(pool: NodePoolObject) -> str:
+    """Whether a NodePool waits for Nodes to come, `up`, or to leave, `down`; empty for neither."""
+    validated, quota = pool.conditions.get("Validated"), pool.conditions.get("Quota")
+    if validated is None or validated.reason != Validated.VALID:
+        return ""
+    match pool.at_target:
+        case AtTarget.OVER_TARGET:
+            return "down"
+        case AtTarget.UNDER_TARGET:
+            return "" if quota is not None and quota.reason in _UNANSWERABLE else "up"
+        case _:
+            return ""

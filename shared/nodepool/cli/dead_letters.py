@@ -1,0 +1,99 @@
+"""Dead letters as they are printed."""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from nodepool.cli.layout import aligned, visible
+from nodepool.cli.times import human
+
+if TYPE_CHECKING:
+    from nodepool.cli.documents import Document
+    from nodepool.client.dead_letters import DeadLetter, Refusal
+    from nodepool.client.replaying import Replay
+
+HEADINGS = ("POSITION", "SERVICE", "AGE", "MESSAGE", "ABOUT", "FIELD", "CAUSE")
+WIDE = (*HEADINGS[:-1], "INPUT", "SUBJECT", "CAUSE")
+
+
+def cells(letter: "DeadLetter", now: datetime, *, wide: bool) -> list[str]:
+    """The cells of a dead letter in a table."""
+    address = letter.address
+    about = "/".join(part for part in address.path if part not in ("_", "")) if address else ""
+    first = [
+        str(letter.position),
+        letter.service,
+        human((now - letter.time).total_seconds()),
+        address.name if address else "-",
+        about or "-",
+        letter.field or "-",
+    ]
+    more = [str(letter.input or "-"), letter.subject or "-"] if wide else []
+    return [*first, *more, letter.cause]
+
+
+def document(letter: "DeadLetter", refusal: "Refusal | None" = None) -> "Document":
+    """A dead letter as an object."""
+    from nodepool.client.dead_letters import utc
+
+    status: dict[str, object] = {"cause": letter.cause, "field": letter.field}
+    if refusal is not None:
+        status["refusal"] = asdict(refusal)
+    return {
+        "kind": "DeadLetter",
+        "metadata": {"name": str(letter.position), "creationTimestamp": utc(letter.time)},
+        "spec": {
+            "service": letter.service,
+            "position": letter.input,
+            "subject": letter.subject,
+            "stored": letter.stored,
+            "content": letter.content,
+        },
+        "status": status,
+    }
+
+
+def description(
+    letter: "DeadLetter", refusal: "Refusal | None", replay: "Replay", now: datetime
+) -> str:
+    """All of a dead letter, and how it is mended."""
+    from nodepool.client.dead_letters import utc
+
+    lines = [
+        ("Position:", f"{letter.position}"),
+        ("Service:", letter.service),
+        ("Parked:", f"{utc(letter.time)} ({human((now - letter.time).total_seconds())} ago)"),
+        ("Input:", f"position {letter.input}, stored {letter.stored}"),
+        ("Subject:", letter.subject),
+        ("Field:", letter.field or "<none>"),
+        ("Cause:", letter.cause),
+        ("Sender:", _answer(letter, refusal)),
+        ("Replay:", _replay(letter, replay)),
+        ("Content:", ""),
+    ]
+    return visible("\n".join([*_single(lines), *_content(letter.content)]))
+
+
+def _single(lines: Iterable[tuple[str, str]]) -> Sequence[str]:
+    return aligned([(title, " ".join(text.split())) for title, text in lines])
+
+
+def _content(content: str) -> Sequence[str]:
+    with suppress(ValueError):  # It may be no JSON, or be cut.
+        content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
+    return [f"  {line}" for line in content.splitlines()]
+
+
+def _answer(letter: "DeadLetter", refusal: "Refusal | None") -> str:
+    if refusal is not None:
+        return f"was refused: {refusal.message} ({refusal.reason})"
+    return "has no outcome" if letter.is_command else "<none>: it is no command"
+
+
+def _replay(letter: "DeadLetter", replay: "Replay") -> str:
+    if replay.why_not:
+        return f"no: {replay.why_not}" + ("; --force does it" if replay.is_stale else "")
+    return f"once {letter.service} is mended: nodepool dead replay {letter.position}"

@@ -1,0 +1,172 @@
+"""Backups of the log: a folder that is whole or is not there."""
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nodepool.client.errors import ClientError, translated
+from nodepool.client.session import Session
+from nodepool.nats import backups
+from nodepool.nats.errors import InDoubt
+from nodepool.nats.streams import STREAM, whole_stream_info
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+CONTENT = "log.snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup holds.
+
+    made: when it was made.
+    last: the position of the newest message in it.
+    messages: how many there are.
+    bytes: the size of its content on disk.
+    sha256: of that content.
+    info: the stream's `config` and `state`, as the server has them.
+    """
+
+    made: str
+    last: int
+    messages: int
+    bytes: int
+    sha256: str
+    info: Mapping[str, Mapping[str, object]]
+
+
+class Backups(Session):
+    """A connection with the rights of the services; every method may raise `Unreachable`."""
+
+    async def backup(self, folder: Path) -> Backup:
+        """Stores the log, as it is now, in a folder that is not there yet; services go on.
+
+        Raises ClientError where the folder is there or cannot be written. The folder appears when
+        all of it is on disk, so one that is there is whole.
+        """
+        # Begun and finished without a thread, which would go on beside the clearing up.
+        part = _begin(folder)
+        try:
+            made = await self._written(part)
+            _finish(part, folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        return made
+
+    async def _written(self, part: Path) -> Backup:
+        digest, size = hashlib.sha256(), 0
+        with _named("the backup is not made"), (part / CONTENT).open("wb") as file:
+
+            async def write(chunk: bytes) -> None:
+                nonlocal size
+                digest.update(chunk)
+                size += len(chunk)
+                with _named("the backup is not made"):
+                    await asyncio.to_thread(file.write, chunk)
+
+            with translated(self.url):
+                info = await self._snapshot(write)
+            file.flush()
+            os.fsync(file.fileno())
+        parts = _parts(info)
+        state = parts["state"]
+        made = Backup(
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            int(str(state["last_seq"])),
+            int(str(state["messages"])),
+            size,
+            digest.hexdigest(),
+            parts,
+        )
+        _write_manifest(part, made)
+        return made
+
+    async def _snapshot(self, write: "backups.Write") -> Mapping[str, object]:
+        try:
+            info = await whole_stream_info(self._connection, STREAM)
+            size = int(str(_parts(info)["state"]["bytes"])) if info is not None else 0
+            return await backups.snapshot(self._connection, STREAM, size, write)
+        except InDoubt as error:
+            raise ClientError(f"the backup is not made: {error}") from None
+
+
+def checked(folder: Path) -> Backup:
+    """The backup in a folder; raises ClientError where it is not whole."""
+    try:
+        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if content.pop("format") != FORMAT:
+            raise ClientError(f"{folder} is of a newer release; restore it with that one")
+        made = Backup(**content | {"info": _parts(content["info"])})
+    except OSError as error:
+        raise ClientError(f"{folder} is no backup: {error.strerror}: {error.filename}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ClientError(f"{folder / MANIFEST} is damaged; restore another backup") from None
+    path = folder / CONTENT
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    except OSError as error:
+        raise ClientError(f"cannot read {path}: {error.strerror}") from None
+    if size != made.bytes:
+        text = f"{path} has {size} bytes instead of {made.bytes}; restore another backup"
+        raise ClientError(text)
+    if digest.hexdigest() != made.sha256:
+        raise ClientError(f"{path} is damaged: its checksum differs; restore another backup")
+    return made
+
+
+def _parts(info: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
+    """The configuration and the state of a stream's info; raises TypeError for what is none."""
+    parts = {name: part for name in ("config", "state") if isinstance(part := info[name], Mapping)}
+    if len(parts) < 2:
+        raise TypeError("no info of a stream")
+    return parts
+
+
+def _begin(folder: Path) -> Path:
+    """A folder beside the one that is to be, for what is not whole yet."""
+    if folder.exists():
+        raise ClientError(f"{folder} exists already; name a folder that does not")
+    with _named(f"cannot write in {folder.parent}"):
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+
+
+def _write_manifest(part: Path, made: Backup) -> None:
+    content = {name: getattr(made, name) for name in Backup.__slots__} | {"format": FORMAT}
+    with _named("the backup is not made"), (part / MANIFEST).open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _finish(part: Path, folder: Path) -> None:
+    with _named("the backup is not made"):
+        _sync(part)
+        part.rename(folder)
+        _sync(folder.parent)
+
+
+@contextmanager
+def _named(text: str) -> Iterator[None]:
+    """Turns an error of a file into one that says what does not happen."""
+    try:
+        yield
+    except OSError as error:
+        raise ClientError(f"{text}: {error.strerror}") from None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

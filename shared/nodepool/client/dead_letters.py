@@ -1,0 +1,160 @@
+"""Dead letters: what could not be processed, and how its sender was refused."""
+
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nodepool.client.errors import NotFound, translated
+from nodepool.client.session import Session
+from nodepool.contract.log import Entry
+from nodepool.contract.subjects import Address, address_of
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
+
+LETTERS_MAX = 500
+"""How many are kept of more; the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a service could not process, or an object that it could not store.
+
+    position: where the letter lies in the log.
+    time: when it was stored.
+    service: the service that parked it.
+    input: where the message lies; of an object of the read model, what it was made of.
+    subject: the message's subject.
+    stored: when the message was stored, as text.
+    field: the field at fault; empty where it is not about one.
+    cause: why.
+    content: what the message holds; cut where it is long.
+    """
+
+    position: int
+    time: datetime
+    service: str
+    input: int
+    subject: str
+    stored: str
+    field: str
+    cause: str
+    content: str
+
+    @property
+    def address(self) -> Address | None:
+        """What the message is and what it is about; None for what is no message."""
+        return address_of(self.subject)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether a sender waits for its outcome."""
+        return self.address is not None and self.address.kind == "cmd"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a command was refused: the reason, the field and the message of the outcome."""
+
+    reason: str
+    field: str
+    message: str
+
+
+def letter_of(entry: Entry) -> DeadLetter:
+    """The dead letter in a message of the log; its cause names what cannot be read."""
+    service = entry.subject.rpartition(".")[2]
+    try:
+        letter = json.loads(entry.content)
+    except ValueError:
+        letter = None
+    if not isinstance(letter, dict):
+        letter = {"cause": "this is no dead letter of a service"}
+
+    def text(name: str) -> str:
+        return str(letter.get(name, ""))
+
+    position = letter.get("position")
+    at = position if isinstance(position, int) and position > 0 else 0
+    rest = (text("subject"), text("time"), text("field"), text("cause"), text("content"))
+    return DeadLetter(entry.position, entry.time, service, at, *rest)
+
+
+class DeadLetters(Session):
+    """The part of a client that reads dead letters; every method may raise `Unreachable`."""
+
+    async def dead_letters(
+        self, service: str = "", since: datetime | None = None
+    ) -> tuple[list[DeadLetter], int]:
+        """The newest dead letters, newest first, and how many older ones there are.
+
+        service: of this one only; empty for all.
+        since: of messages parked later; None for all.
+        """
+        kept: deque[DeadLetter] = deque(maxlen=LETTERS_MAX)
+        count = 0
+        start = 1 if since is None else await self._position_at(since)
+        async with aclosing(self._letters(service, start)) as letters:
+            async for letter in letters:
+                if since is None or letter.time >= since:
+                    count += 1
+                    kept.append(letter)
+        return list(reversed(kept)), count - len(kept)
+
+    async def dead_letter_counts(self) -> Mapping[str, int]:
+        """How many dead letters there are, by service."""
+        body = {"subjects_filter": "np.dead.*"}
+        with translated(self.url):
+            info = await api.request(self._connection, f"$JS.API.STREAM.INFO.{STREAM}", body)
+        state = info.get("state")
+        subjects = state.get("subjects") if isinstance(state, dict) else None
+        counts = subjects.items() if isinstance(subjects, dict) else ()
+        return {subject.rpartition(".")[2]: int(count) for subject, count in counts}
+
+    async def _letters(self, service: str, start: int) -> AsyncGenerator[DeadLetter, None]:
+        filters = [f"np.dead.{service or '*'}"]
+        async with self._reader(STREAM, filters, start=start) as reader:
+            while reader.pending:
+                for entry in await self._read(reader, endless=False):
+                    yield letter_of(entry)
+
+    async def dead_letter(self, position: int) -> DeadLetter:
+        """The dead letter at a position; raises NotFound where there is none."""
+        entry = await self._at(position)
+        if entry is None or not entry.subject.startswith("np.dead."):
+            raise NotFound(f"there is no dead letter at position {position} of the log")
+        return letter_of(entry)
+
+    async def refusal_of(self, letter: DeadLetter) -> Refusal | None:
+        """How the command was refused; None where it was not, or the letter is of no command."""
+        # A refusal lies right before the dead letter, in the same commit.
+        entry = await self._at(letter.position - 1) if letter.is_command else None
+        if entry is None or not entry.subject.startswith(f"np.evt.{letter.service}."):
+            return None
+        envelope = envelope_in(entry)
+        data = envelope.get("data")
+        if not isinstance(data, dict) or envelope.get("causeposition") != letter.input:
+            return None
+        if letter.address is None or data.get("command") != letter.address.name:
+            return None
+        return Refusal(*(str(data.get(each, "")) for each in ("reason", "field", "message")))
+
+    async def _at(self, position: int) -> Entry | None:
+        with translated(self.url):
+            return await api.message_at(self._connection, STREAM, position)
+
+
+def envelope_in(entry: Entry) -> Mapping[str, object]:
+    """The attributes of an event, and its data; empty for what is none."""
+    try:
+        envelope = json.loads(entry.content)
+    except ValueError:
+        return {}
+    return envelope if isinstance(envelope, dict) else {}
+
+
+def utc(time: datetime) -> str:
+    """A moment to the second, in UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,164 @@
+"""All checks in their order; what cannot be asked without an earlier one is left out."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+
+from nats.errors import Error as NatsError
+
+from nodepool.client.doctor import letters, log, objects, reaching, server, services
+from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
+from nodepool.client.doctor.log import MISSING
+from nodepool.client.doctor.server import NOT_KNOWN, Storing
+from nodepool.client.reading import ReadingClient
+from nodepool.client.replaying import Replays
+from nodepool.nats.access import NO_ACCESS, Access
+from nodepool.nats.access_files import AccessError
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import Unreachable
+from nodepool.nats.streams import STREAM
+from nodepool.service import AnyService
+
+CONNECT_S = 5.0
+REPLY_S = 2.0
+"""How long a server may take to reply to a ping."""
+CHECK_S = 30.0
+"""How long a check may take until it finds something, whatever it waits for."""
+
+READ_MODEL = "read model"
+Check = Callable[[], AsyncGenerator[Finding, None]]
+Checks = Sequence[tuple[str, Check]]
+
+
+async def examine(
+    url: str,
+    known: Sequence[AnyService],
+    *,
+    access: Access = NO_ACCESS,
+    org: str = "demo",
+    storing: Storing = NOT_KNOWN,
+    version: str = "unknown",
+) -> AsyncIterator[Finding]:
+    """What there is to say about a set-up, in the order in which it is mended.
+
+    known: the services that are to be at work.
+    storing: how streams are to be stored.
+    version: that of this program.
+    """
+    addresses = await reaching.reachable(url)
+    for finding in (*reaching.files(access), *addresses):
+        yield finding
+    if {finding.status for finding in addresses} == {"problem"}:
+        return
+    try:
+        connection = await connect(url, "nodepool-doctor", patience_s=CONNECT_S, access=access)
+    except Unreachable as error:
+        yield reaching.unreachable(url, error.reason)
+        return
+    except AccessError as error:
+        yield problem(f"NODEPOOL_{error.field.upper()}", str(error), "correct it")
+        return
+    try:
+        checks: Checks = (
+            *_checks(connection, known, org, storing, version),
+            ("dead letters", partial(_dead_letters, url, access)),
+            (READ_MODEL, partial(_objects, url, access)),
+        )
+        async with aclosing(_asked(connection, checks)) as findings:
+            async for finding in findings:
+                yield finding
+    finally:
+        with suppress(NatsError, OSError):
+            await connection.close()
+
+
+def _checks(
+    connection: Connection, known: Sequence[AnyService], org: str, storing: Storing, own: str
+) -> Checks:
+    """What is asked on the connection, each with its name."""
+
+    async def clock() -> AsyncGenerator[Finding, None]:
+        yield await server.clock(connection, STREAM)
+
+    async def permission() -> AsyncGenerator[Finding, None]:
+        yield await server.may_publish(connection, org)
+
+    return (
+        ("connection", partial(_connected, connection)),
+        ("server", partial(server.server, connection, storing)),
+        ("log", partial(log.stored, connection, storing.replicas)),
+        ("clock", clock),
+        (f"commands of {org}", permission),
+        ("services", partial(services.services, connection, known, own)),
+    )
+
+
+async def _connected(connection: Connection) -> AsyncGenerator[Finding, None]:
+    yield ok("connection", _encryption(connection))
+    for finding in reaching.certificate_soon_over(connection):
+        yield finding
+
+
+async def _dead_letters(url: str, access: Access) -> AsyncGenerator[Finding, None]:
+    async with Replays(url, access=access, timeout_s=CONNECT_S) as client:
+        yield await letters.dead_letters(client)
+
+
+async def _objects(url: str, access: Access) -> AsyncGenerator[Finding, None]:
+    async with ReadingClient(url, access=access, timeout_s=CONNECT_S) as client:
+        async for finding in objects.objects(client):
+            yield finding
+
+
+async def _asked(connection: Connection, checks: Checks) -> AsyncGenerator[Finding, None]:
+    """What the server says; a check that fails itself does not keep the next ones from running."""
+    seen: list[Finding] = []
+    for name, check in checks:
+        lacks_buckets = any(
+            each.check.startswith("stream KV_") and each.text == MISSING for each in seen
+        )
+        if name == READ_MODEL and lacks_buckets:
+            return
+        first = len(seen)
+        async with aclosing(_guarded(name, check)) as findings:
+            async for finding in findings:
+                seen.append(finding)
+                yield finding
+        problems = {each.check for each in seen[first:] if each.status == "problem"}
+        if problems and not await _replies(connection):
+            fix = "see whether it still runs, and look again"
+            yield problem("server", "it does not reply any more", fix)
+            return
+        if problems & {"JetStream", "log"}:
+            return
+
+
+async def _guarded(name: str, check: Check) -> AsyncGenerator[Finding, None]:
+    """The findings of a check, and why it could not be made to its end."""
+    async with aclosing(check()) as findings:
+        try:
+            while True:
+                async with asyncio.timeout(CHECK_S):
+                    finding = await anext(findings, None)
+                if finding is None:
+                    return
+                yield finding
+        except FAULTS as error:
+            yield fault_of(name, error)
+
+
+async def _replies(connection: Connection) -> bool:
+    """Whether the server still replies to a ping."""
+    try:
+        await connection.flush(REPLY_S)  # type: ignore[arg-type]  # Any number will do.
+    except (NatsError, OSError):
+        return False
+    return True
+
+
+def _encryption(connection: Connection) -> str:
+    info = connection._server_info
+    name, scheme = info.get("server_name") or info.get("server_id"), connection.address
+    is_encrypted = bool(info.get("tls_required")) or scheme.startswith(("tls://", "wss://"))
+    return f"{scheme} is {name}, {'encrypted' if is_encrypted else 'not encrypted'}"

@@ -1,0 +1,51 @@
+"""What a check reports."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nats.errors import Error as NatsError
+
+from nodepool.client.errors import ClientError
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+
+Status = Literal["ok", "note", "problem"]
+FAULTS = (ServerRefusal, InDoubt, Conflict, NatsError, OSError, ClientError)
+"""What keeps a check from being made; one that waits for too long raises TimeoutError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check has to report.
+
+    check: what was looked at.
+    status: whether it is as it should be; a note is worth knowing, and nothing that is wrong.
+    text: what there is, as one line.
+    fix: what to do; empty where there is nothing to do.
+    """
+
+    check: str
+    status: Status
+    text: str
+    fix: str = ""
+
+
+def ok(check: str, text: str) -> Finding:
+    """What is as it should be."""
+    return Finding(check, "ok", text)
+
+
+def note(check: str, text: str, fix: str = "") -> Finding:
+    """What is worth knowing."""
+    return Finding(check, "note", text, fix)
+
+
+def problem(check: str, text: str, fix: str) -> Finding:
+    """What is wrong, and what to do."""
+    return Finding(check, "problem", text, fix)
+
+
+def fault_of(check: str, error: Exception) -> Finding:
+    """Why a check could not be made."""
+    fix = "check that the server runs, and that this user has the permissions of a service"
+    reason = "no reply in time" if isinstance(error, TimeoutError) else str(error)
+    return problem(check, f"cannot be looked at: {reason or type(error).__name__}", fix)

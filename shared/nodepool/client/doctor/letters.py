@@ -1,0 +1,45 @@
+"""Whether there are new dead letters that somebody has to see to."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from nodepool.client.doctor.finding import Finding, note, ok, problem
+from nodepool.client.replaying import Replays
+
+RECENT = timedelta(days=1)
+"""Dead letters that are older are no news."""
+LOOKED_AT_MAX = 100
+"""How many dead letters of the last day are looked at, the newest."""
+LOOK_S = 20.0
+"""How long they are looked at; a check may take half as long again."""
+
+
+async def dead_letters(client: Replays, within_s: float = LOOK_S) -> Finding:
+    """How many dead letters there are, and whether a service failed on something lately.
+
+    What is invalid is the sender's to correct, and a command that was accepted since is done.
+    """
+    counts = await client.dead_letter_counts()
+    if not counts:
+        return ok("dead letters", "none")
+    text = f"{sum(counts.values())}, of {', '.join(sorted(counts))}"
+    failures, is_all, is_late = 0, False, False
+    try:
+        async with asyncio.timeout(within_s):
+            recent, _ = await client.dead_letters(since=datetime.now(UTC) - RECENT)
+            is_all = len(recent) <= LOOKED_AT_MAX
+            for letter in recent[:LOOKED_AT_MAX]:
+                failures += await client.is_failure(letter)
+    except TimeoutError:
+        is_late = True
+    if failures:
+        count = f"{failures}{'' if is_all and not is_late else ' or more'}"
+        text = f"{text}; in the last day a service failed on {count}"
+        return problem("dead letters", text, "nodepool dead list --since 24h")
+    if is_late:
+        text = f"{text}; there was no time to look at all of the last day"
+        return problem("dead letters", text, "nodepool dead list --since 24h")
+    rest = "in the last day no service failed"
+    if not is_all:
+        rest = f"no service failed on the newest {LOOKED_AT_MAX} of the last day"
+    return note("dead letters", f"{text}; {rest}", "nodepool dead list")

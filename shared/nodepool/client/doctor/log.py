@@ -1,0 +1,109 @@
+"""Whether the log and the other streams are as services make them, and their copies whole."""
+
+from collections.abc import AsyncGenerator, Mapping
+
+from nodepool.client.doctor.finding import Finding, note, ok, problem
+from nodepool.nats.api import Json
+from nodepool.nats.connection import Connection
+from nodepool.nats.log_figures import followers
+from nodepool.nats.streams import STREAM, streams, whole_stream_info
+
+FULL = 0.9
+MISSING = "it is missing"
+_COPIES = "num_replicas"
+_ASYNC = "persist_mode"
+"""How a stream with one copy may be written; one that had several stays as it was then."""
+_LOSING: Mapping[str, object] = {
+    "retention": "limits",
+    "max_age": 0,
+    "max_msgs": -1,
+    "max_msgs_per_subject": -1,
+    "max_msg_size": -1,
+    "no_ack": False,
+    "sealed": False,
+}
+"""Settings that are as the server has them by default; with others a stream loses messages."""
+
+
+async def stored(connection: Connection, replicas: int) -> AsyncGenerator[Finding, None]:
+    """A finding for each stream that is not as it should be, and one for the log.
+
+    replicas: how many copies there are to be; 0 for as many as the log has.
+    """
+    log = await whole_stream_info(connection, STREAM)
+    if log is None:
+        yield problem("log", "there is none", "start the services, which create it")
+        return
+    copies = replicas or int(str(_object(log, "config").get(_COPIES, 1)))
+    whole = True
+    for name, config in streams(copies).items():
+        info = log if name == STREAM else await whole_stream_info(connection, name)
+        async for finding in _stream(name, info, config):
+            whole = False
+            yield finding
+    if copies == 1 and "cluster" in connection._server_info:
+        text = "1 copy of each stream, in a cluster: what one server alone has is gone with it"
+        yield note("copies", text, "set NODEPOOL_REPLICAS=3 for the services, and restart them")
+    state = _object(log, "state")
+    size = int(str(state.get("bytes", 0)))
+    if whole:
+        text = f"{state.get('messages')} messages, {size >> 20} MiB, {_copies(copies)} each"
+        yield ok("log", text)
+    most = int(str(_object(log, "config").get("max_bytes", -1)))
+    if most > 0 and size > FULL * most:
+        text = f"{size >> 20} of {most >> 20} MiB are used"
+        fix = "raise max_bytes of the stream NODEPOOL; the log is never trimmed"
+        yield problem("log size", text, fix)
+
+
+async def _stream(
+    name: str, info: Json | None, config: Mapping[str, object]
+) -> AsyncGenerator[Finding, None]:
+    check = f"stream {name}"
+    if info is None:
+        yield problem(check, MISSING, "restart a service, which creates it")
+        return
+    there = _object(info, "config")
+    wanted = {**_LOSING, **config}
+    wrong = [key for key, value in wanted.items() if _differs(key, there.get(key), value)]
+    if _COPIES in wrong:
+        text = f"{_copies(int(str(there.get(_COPIES, 1))))} instead of {config[_COPIES]}"
+        yield problem(check, text, "set NODEPOOL_REPLICAS for the services, and restart one")
+    others = [key for key in wrong if key != _COPIES]
+    if others:
+        are = "are not as the services set them" if others[1:] else "is not as the services set it"
+        text = f"{', '.join(others)} {are}"
+        yield problem(check, text, "restart a service, which sets it again")
+    for text in _lagging(_object(info, "cluster")):
+        yield problem(check, text, "start that server, or see why it cannot follow")
+
+
+def _differs(key: str, there: object, wanted: object) -> bool:
+    if key in ("metadata", _ASYNC):
+        return False
+    if isinstance(there, list) and isinstance(wanted, list):
+        return sorted(there) != sorted(wanted)
+    return there != wanted and not (there is None and not wanted)
+
+
+def _lagging(cluster: Json) -> list[str]:
+    """What is wrong with the copies of a stream, by the server that has one."""
+    faults = [] if cluster.get("leader") or not cluster else ["it has no leader"]
+    for copy in followers(cluster):
+        match copy.state:
+            case "offline":
+                faults.append(f"its copy on {copy.server} is offline")
+            case "lagging" if copy.lag == 0:
+                faults.append(f"its copy on {copy.server} does not follow")
+            case "lagging":
+                faults.append(f"its copy on {copy.server} is {copy.lag} behind")
+    return faults
+
+
+def _object(info: Json, name: str) -> Json:
+    part = info.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _copies(number: int) -> str:
+    return "1 copy" if number == 1 else f"{number} copies"

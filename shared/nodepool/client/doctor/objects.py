@@ -1,0 +1,75 @@
+"""Whether there is something to work with, and whether NodePools get what they ask for."""
+
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from nodepool.client.doctor.finding import Finding, note, ok, problem
+from nodepool.client.read_model import Document
+from nodepool.client.reading import ReadingClient
+
+PATIENCE: Final = timedelta(minutes=30)
+"""How long a NodePool may be on its way to its target."""
+NAMED_MAX: Final = 5
+"""How many NodePools are named."""
+_SEEDS: Final = (
+    ("clusters", "nodepool register cluster NAME --zone ZONE"),
+    ("quotas", "nodepool set quota TYPE N"),
+    ("capacity", "start what reports machines, or: nodepool fleet add ZONE TYPE N"),
+)
+
+
+async def objects(client: ReadingClient) -> AsyncGenerator[Finding, None]:
+    """Findings about the read model."""
+    if not await client.catch_up(everywhere=True):
+        text = "it does not show what the log has accepted"
+        yield problem("read model", text, "see the log of the aggregator")
+    else:
+        yield ok("read model", "shows what the log has accepted")
+    for bucket, fix in _SEEDS:
+        if not await client.list(bucket, everywhere=True):  # type: ignore[arg-type]  # A bucket.
+            yield note(bucket, "there are none", fix)
+    pools = [each.document for each in await client.list("nodepools", everywhere=True)]
+    yield _pools([pool for pool in pools if pool is not None], datetime.now(UTC))
+
+
+def _pools(pools: list[Document], now: datetime) -> Finding:
+    stuck = [_name(pool) for pool in pools if is_stuck(pool, now)]
+    if not stuck:
+        return ok("NodePools", f"{len(pools)}; each is at its target, on its way, or says why not")
+    names = ", ".join(stuck[:NAMED_MAX]) + (" and others" if len(stuck) > NAMED_MAX else "")
+    text = f"{len(stuck)} of {len(pools)} for half an hour below target without a reason: {names}"
+    return problem("NodePools", text, f"nodepool explain nodepool {stuck[0].rpartition('/')[2]}")
+
+
+def is_stuck(pool: Document, now: datetime) -> bool:
+    """Whether a NodePool lacks Nodes for long, and no check says why."""
+    spec, status = _part(pool, "spec"), _part(pool, "status")
+    target, current = spec.get("targetNodes"), status.get("currentNodes", 0)
+    conditions = status.get("conditions")
+    if not isinstance(target, int) or not isinstance(current, int) or current >= target:
+        return False
+    if status.get("inProgress") or not isinstance(conditions, list):
+        return False
+    reasons = {each.get("reason") for each in conditions if isinstance(each, dict)}
+    times = [str(each.get("lastTransitionTime", "")) for each in conditions]
+    newest = max(times, default="")
+    is_fine = {"Valid", "Under", "Sufficient"} <= reasons
+    return is_fine and bool(newest) and _since(newest, now) > PATIENCE
+
+
+def _since(text: str, now: datetime) -> timedelta:
+    try:
+        return now - datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return timedelta()
+
+
+def _name(pool: Document) -> str:
+    metadata = _part(pool, "metadata")
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}".strip("/")
+
+
+def _part(document: Mapping[str, object], name: str) -> Mapping[str, object]:
+    part = document.get(name)
+    return part if isinstance(part, Mapping) else {}

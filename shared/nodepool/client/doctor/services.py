@@ -1,0 +1,112 @@
+"""Whether each service is at work."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, note, ok, problem
+from nodepool.contract.log import Entry
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.reader import Reader
+from nodepool.nats.replicas import Reading, replicas_at_work
+from nodepool.nats.streams import STREAM
+from nodepool.service import AnyService, commit_subject
+
+PATIENCE = timedelta(seconds=10)
+"""How long a command may wait for its outcome."""
+READ_S = 5.0
+LOOKED_AT_MAX = 10_000
+"""How many commands after its last commit are looked at, for one that waits for the service."""
+
+
+async def services(
+    connection: Connection, known: Sequence[AnyService], own: str
+) -> AsyncGenerator[Finding, None]:
+    """A finding for each service; `own` is the version of this program."""
+    readers = await replicas_at_work(connection)
+    for finding in await asyncio.gather(
+        *(_guarded(connection, service, readers, own) for service in known)
+    ):
+        yield finding
+
+
+async def _guarded(
+    connection: Connection, service: AnyService, readers: Counter[Reading], own: str
+) -> Finding:
+    """The finding of a service; one that cannot be made leaves those of the others."""
+    try:
+        return await _service(connection, service, readers, own)
+    except FAULTS as error:
+        return fault_of(f"service {service.name}", error)
+
+
+async def _service(
+    connection: Connection, service: AnyService, readers: Counter[Reading], own: str
+) -> Finding:
+    check = f"service {service.name}"
+    versions = {
+        each.version: count for each, count in readers.items() if each.service == service.name
+    }
+    record = await api.last_message(connection, STREAM, commit_subject(service.name))
+    committed = _committed(record)
+    if not versions:
+        since = (
+            f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
+        )
+        text = f"no replica reads the log; {since}"
+        return problem(check, text, f"start it: python -m {service.name}")
+    waiting = await _waiting(connection, service, committed)
+    if waiting is not None:
+        age = (datetime.now(UTC) - waiting.time).total_seconds()
+        name = waiting.subject.rpartition(".")[2]
+        text = f"{name} at position {waiting.position} waits for {age:.0f} s"
+        return problem(check, text, f"see its log, and what 'nodepool skip {service.name}' shows")
+    count = sum(versions.values())
+    text = f"{count} replica{'s' * (count > 1)}, committed to {committed}"
+    others = ", ".join(sorted(version for version in versions if version != own))
+    if others:
+        return note(
+            check, f"{text}; version {others}, and this command is {own}", "update the rest"
+        )
+    return ok(check, text)
+
+
+def _committed(record: Entry | None) -> int:
+    """The position in a commit record; 0 where there is none that can be read."""
+    try:
+        data = json.loads(record.content) if record is not None else {}
+    except ValueError:
+        return 0
+    position = data.get("position") if isinstance(data, dict) else None
+    return position if isinstance(position, int) and position > 0 else 0
+
+
+async def _waiting(connection: Connection, service: AnyService, committed: int) -> Entry | None:
+    """The first command that has waited too long for the service; each leads to an outcome.
+
+    Raises TimeoutError where what is stored does not come in time.
+    """
+    filters = [subject for subject in service.filters() if subject.startswith("np.cmd.")]
+    if not filters:
+        return None
+    reader = Reader(connection, STREAM, filters, start=committed + 1)
+    late, seen = datetime.now(UTC) - PATIENCE, 0
+    try:
+        async with asyncio.timeout(READ_S):
+            await reader.open()
+        while reader.pending and seen < LOOKED_AT_MAX:
+            entries = await reader.next(READ_S)
+            if not entries:
+                raise TimeoutError
+            seen += len(entries)
+            for entry in entries:
+                if entry.time > late:
+                    return None
+                if service.is_input(entry.subject):
+                    return entry
+    finally:
+        await reader.close()
+    return None

@@ -1,0 +1,236 @@
+"""Commands of dead letters, sent again where that undoes nothing that came later."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from nodepool.client.dead_letters import DeadLetter, DeadLetters, envelope_in
+from nodepool.client.errors import translated
+from nodepool.contract import commands
+from nodepool.contract.decode import Unreadable, decode, unread
+from nodepool.contract.keys import token
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Command
+from nodepool.contract.pods import Pod
+from nodepool.contract.subjects import address_of
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
+
+REPLAY_OF = "Nodepool-Replay-Of"
+"""The header of a command that was sent again: where it lies as it was sent first."""
+LATER_MAX = 1_000
+"""How many commands that were accepted since are looked at; with more a letter counts as stale."""
+_PASSING = ("InternalError", "TooManyRequests")
+"""The reasons of a refusal that another try may not meet."""
+_PARTS = ("zone", "instance_type", "node", "name")
+"""What a command names beside the identity in its subject, where it is about a part of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Whether a dead letter can be replayed.
+
+    entry: the command to send again; None where it cannot be.
+    id: its id, the same as at first.
+    why_not: why it cannot be, and what helps; empty where it can.
+    is_stale: whether it could be, but would undo what came later.
+    done_at: where it was accepted since; 0 where it was not.
+    """
+
+    entry: Entry | None
+    id: str
+    why_not: str
+    is_stale: bool = False
+    done_at: int = 0
+
+
+class Replays(DeadLetters):
+    """The part of a client that sends commands again; every method may raise `Unreachable`."""
+
+    async def replay_of(self, letter: DeadLetter) -> Replay:
+        """Whether a dead letter can be replayed, and what would be sent."""
+        replay = await self._sent_first(letter)
+        if replay.entry is None:
+            return replay
+        done_at, later = await self._later(letter, replay.id)
+        if done_at:
+            text = f"it has been accepted since, at position {done_at}"
+            return Replay(None, replay.id, text, done_at=done_at)
+        if len(later) > LATER_MAX:
+            text = f"more than {LATER_MAX} commands were accepted later, and may be undone"
+            return Replay(replay.entry, replay.id, text, is_stale=True)
+        command = _command_in(replay.entry)
+        for outcome in reversed(later):
+            if await self._is_undone(command, letter.input, envelope_in(outcome)):
+                text = f"it would undo what was accepted later, at position {outcome.position}"
+                return Replay(replay.entry, replay.id, text, is_stale=True)
+        return replay
+
+    async def is_failure(self, letter: DeadLetter) -> bool:
+        """Whether a service failed on it, and it was not done since; costs less than `replay_of`.
+
+        Of a command that is invalid, the sender is to correct it.
+        """
+        if not letter.is_command:
+            return True
+        replay = await self._sent_first(letter)
+        return replay.entry is not None and not (await self._later(letter, replay.id))[0]
+
+    async def _sent_first(self, letter: DeadLetter) -> Replay:
+        """The replay of a dead letter, whatever came later."""
+        if not letter.is_command:
+            return Replay(None, "", _why_not(letter))
+        entry = await self._at(letter.input)
+        if entry is None or entry.subject != letter.subject:
+            return Replay(None, "", "its command is not in the log: it is no letter of this log")
+        id = _id_of(entry)
+        refusal = await self.refusal_of(letter)
+        if refusal is not None and refusal.reason not in _PASSING:
+            fault = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+            text = f"it is refused again: {fault}; send a corrected command with a new id"
+            return Replay(None, id, text)
+        return Replay(entry, id, "")
+
+    async def _later(self, letter: DeadLetter, id: str) -> tuple[int, Sequence[Entry]]:
+        """Where the command with this id was accepted since; 0 where it was not.
+
+        And the outcomes of others on the same identity that were accepted since, in their order; of
+        more than LATER_MAX only one more.
+        """
+        later: list[Entry] = []
+        async with aclosing(self._accepted_since(letter)) as outcomes:
+            async for outcome in outcomes:
+                if envelope_in(outcome).get("correlationid") == id:
+                    return outcome.position, ()
+                if len(later) <= LATER_MAX:
+                    later.append(outcome)
+        return 0, later
+
+    async def _accepted_since(self, letter: DeadLetter) -> AsyncGenerator[Entry, None]:
+        """The outcomes of what the service has accepted since, of commands on the same identity."""
+        subject = _outcome_of(letter, "CommandAccepted")
+        with translated(self.url):
+            newest = await api.last_message(self._connection, STREAM, subject)
+        if newest is None or newest.position < letter.position:
+            return
+        async with self._reader(STREAM, [subject], start=letter.position + 1) as reader:
+            while reader.pending:
+                for entry in await self._read(reader, endless=False):
+                    yield entry
+
+    async def _is_undone(
+        self, command: Command | None, input: int, outcome: Mapping[str, object]
+    ) -> bool:
+        """Whether a command would undo another one that was accepted after it was sent first."""
+        data, position = outcome.get("data"), outcome.get("causeposition")
+        if _changes_nothing(command) or (isinstance(data, dict) and data.get("dryRun")):
+            return False
+        entry = await self._at(position) if isinstance(position, int) else None
+        if entry is None:
+            return True
+        other = _command_in(entry)
+        if command is not None and other is not None and _about(other) != _about(command):
+            return False
+        return await self._first_sent_at(entry) > input
+
+    async def _first_sent_at(self, entry: Entry) -> int:
+        """Where a command lies as it was sent first; where it lies itself, if it is no replay."""
+        text = entry.headers.get(REPLAY_OF, "")
+        first = await self._at(int(text)) if text.isdecimal() and len(text) < 20 else None
+        is_same = first is not None and first.subject == entry.subject
+        if first is not None and is_same and _id_of(first) == _id_of(entry):
+            return first.position
+        return entry.position
+
+    async def replay(self, letter: DeadLetter, replay: Replay) -> tuple[int, str]:
+        """Sends a command again under the id that it had: where it lies, and its outcome in words.
+
+        The outcome is empty where none comes in time.
+        """
+        entry = replay.entry
+        assert entry is not None, "only a command is sent again"
+        filters = [_outcome_of(letter, name) for name in ("CommandAccepted", "CommandRefused")]
+        async with self._reader(STREAM, filters, at_end=True) as reader:
+            with translated(self.url):
+                position = await api.publish(
+                    self._connection, entry.subject, entry.content, _headers(entry, replay.id)
+                )
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    while True:
+                        outcome = _outcome(await self._read(reader, endless=True), replay.id)
+                        if outcome:
+                            return position, outcome
+            except TimeoutError:
+                return position, ""
+
+
+def _id_of(entry: Entry) -> str:
+    """The id of a command, in whichever way it was sent."""
+    return unread(entry.subject, entry.content, entry.headers, entry.position, "", "").id
+
+
+def _headers(entry: Entry, id: str) -> Mapping[str, str]:
+    """The headers of a command to send again: those that it had, without those to the server.
+
+    An id that it had from the server or from a header to it is an attribute of CloudEvents now.
+    """
+    kept = {key: text for key, text in entry.headers.items() if not key.lower().startswith("nats-")}
+    first = kept.get(REPLAY_OF, str(entry.position))
+    known = unread(entry.subject, entry.content, kept, 0, "", "").id
+    return {**kept, **({} if known == id else {"ce-id": id}), REPLAY_OF: first}
+
+
+def _command_in(entry: Entry) -> Command | None:
+    """The command in a message; None for one that cannot be read."""
+    address = address_of(entry.subject)
+    if address is None or address.name not in commands.COMMANDS:
+        return None
+    kind: type[Command] = getattr(commands, address.name)
+    decoded = decode(kind, entry.subject, entry.content, dict(entry.headers), entry.position)
+    return None if isinstance(decoded, Unreadable) else decoded.data
+
+
+def _changes_nothing(command: Command | None) -> bool:
+    return isinstance(command, commands.FindCapacity) or bool(getattr(command, "dry_run", False))
+
+
+def _about(command: Command) -> Sequence[object]:
+    """The object that a command is about."""
+    pod = getattr(command, "pod", None)
+    name = pod.name if isinstance(pod, Pod) else None
+    return (*command.path, *(getattr(command, part, name) for part in _PARTS))
+
+
+def _why_not(letter: DeadLetter) -> str:
+    address = letter.address
+    if letter.subject.startswith("$KV."):
+        return "it is an object of the read model, which is written again when it changes"
+    if address is None:
+        return "it is no message of the control plane"
+    if address.name == "Wake":
+        return f"{letter.service} does by itself, each minute, what it failed to do when it woke"
+    return (
+        f"{address.name} is believed from {address.service} alone; mend {letter.service}, which"
+        " computes what is missing with the next message about the same object"
+    )
+
+
+def _outcome_of(letter: DeadLetter, name: str) -> str:
+    """The subject of an outcome of the commands with the same identity."""
+    assert letter.address is not None, "a command has an address"
+    path = ".".join(map(token, letter.address.path))
+    return f"np.evt.{letter.service}.{path}.{name}"
+
+
+def _outcome(entries: Sequence[Entry], id: str) -> str:
+    """The outcome of a command in words; empty where it is not among the messages."""
+    for entry in entries:
+        envelope = envelope_in(entry)
+        data = envelope.get("data")
+        if envelope.get("correlationid") == id and isinstance(data, dict):
+            if "result" in data:
+                return f"accepted ({data['result']})"
+            return f"refused: {data.get('message')} ({data.get('reason')})"
+    return ""

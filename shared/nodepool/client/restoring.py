@@ -1,0 +1,106 @@
+"""The log from a backup, on a server that has none or is to lose the one that it has."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nodepool.client.backup import CONTENT, Backup, checked
+from nodepool.client.errors import ClientError, translated
+from nodepool.client.session import Session
+from nodepool.contract.buckets import BUCKETS
+from nodepool.nats import api, backups
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.log_figures import storage_of
+from nodepool.nats.replicas import replicas_at_work
+from nodepool.nats.streams import SNAPSHOTS, STREAM, whole_stream_info
+
+_REBUILT = (SNAPSHOTS, *(f"KV_{bucket}" for bucket in BUCKETS))
+"""What is made from the log, and would be of another one."""
+_IS_THERE = 10130
+"""The API's code for a stream that cannot be restored for one reason: it is there already."""
+
+
+class Restores(Session):
+    """A connection with the rights of the services; every method may raise `Unreachable`."""
+
+    async def restore(self, folder: Path, *, force: bool = False) -> Backup:
+        """Makes the log from a backup, on a server that has none; services are to be stopped.
+
+        force: deletes the log that there is, with what was made from it, for good. That is done
+            once all is checked that can be: the backup, and that the server takes it.
+        Raises ClientError where the backup is not whole, or something stands in the way.
+        """
+        made = await asyncio.to_thread(checked, folder)
+        info = {"config": _restorable(made.info), "state": made.info["state"]}
+        with translated(self.url):
+            sizes = await self._sizes()
+            await self._check_nothing_reads(sizes)
+            if STREAM in sizes and not force:
+                raise ClientError("there is a log already; --force deletes it for good")
+            await self._check_server(info, sizes)
+            for stream in reversed(sizes):
+                await api.request(self._connection, f"$JS.API.STREAM.DELETE.{stream}")
+            try:
+                chunks, size = _chunks(folder / CONTENT), _number(info["state"], "bytes")
+                state = await backups.restore(self._connection, STREAM, info, chunks, size)
+            except (InDoubt, ServerRefusal) as error:
+                lost = " and the one that was there is deleted" if STREAM in sizes else ""
+                text = f"the log is not restored{lost}: {error}; see to that, and restore again"
+                raise ClientError(text) from None
+        if int(str(state["last_seq"])) != made.last:
+            raise ClientError(f"the server has restored up to {state['last_seq']}, not {made.last}")
+        return made
+
+    async def _sizes(self) -> dict[str, int]:
+        """The size of the log in bytes, and of each stream that is made from it, by name."""
+        sizes = {}
+        for stream in (STREAM, *_REBUILT):
+            info = await whole_stream_info(self._connection, stream)
+            if info is not None:
+                sizes[stream] = _number(info.get("state"), "bytes")
+        return sizes
+
+    async def _check_nothing_reads(self, sizes: Mapping[str, int]) -> None:
+        replicas = await replicas_at_work(self._connection) if STREAM in sizes else {}
+        if replicas:
+            names = ", ".join(sorted({replica.service for replica in replicas}))
+            raise ClientError(f"stop the services first; at work are {names}")
+
+    async def _check_server(
+        self, info: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
+    ) -> None:
+        """Raises where the server would not take the log; nothing is deleted before."""
+        api.check_limits(self._connection)
+        account = await api.request(self._connection, "$JS.API.INFO")
+        used, most = storage_of(account, 1)
+        used -= sum(sizes.values())
+        needed = _number(info["state"], "bytes")
+        if most is not None and most < used + needed:
+            text = f"the log needs {needed} bytes, and the account has {max(0, most - used)} left"
+            raise ClientError(f"{text}; give it more storage, or restore on another server")
+        if STREAM in sizes:
+            # The server checks what it is to make before it sees that it is there.
+            try:
+                await api.request(self._connection, f"$JS.API.STREAM.RESTORE.{STREAM}", info)
+            except ServerRefusal as refusal:
+                if refusal.code != _IS_THERE:
+                    text = f"nothing is restored, and nothing deleted: {refusal}"
+                    raise ClientError(text) from None
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(backups.CHUNK_BYTES):
+            yield chunk
+
+
+def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object]:
+    """The configuration for a server that may stand alone; services set the number of copies."""
+    config = dict(info["config"])
+    config["num_replicas"] = 1
+    config.pop("placement", None)
+    return config
+
+
+def _number(part: object, name: str, otherwise: int = 0) -> int:
+    return int(part.get(name, otherwise)) if isinstance(part, dict) else otherwise

@@ -1,0 +1,48 @@
+"""Asks the service of a container whether it is ready: `python -m nodepool.host.check`.
+
+Ends with 0 where it is, and otherwise with 1 and one line that says why not. A container engine
+runs it every few seconds for each replica, so it imports little: the modules of HTTP and of the
+settings would cost three times as much as the rest of it.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+TIMEOUT_S = 3.0
+PAGE_MAX = 4_096
+"""How many bytes of the response are read."""
+_REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""The address to connect to, for those that mean all addresses."""
+
+
+def obstacle(environment: Mapping[str, str]) -> str | None:
+    """Why the service with these settings is not ready, as one line; None where it is."""
+    host = environment.get("NODEPOOL_METRICS_HOST", "127.0.0.1")
+    port = environment.get("NODEPOOL_METRICS_PORT", "-1")
+    if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65_536:
+        return f"NODEPOOL_METRICS_PORT is {port!r}: set the port on which the service listens"
+    try:
+        response = _get(_REACHED_BY.get(host, host), int(port))
+    except OSError as error:
+        return f"nothing answers on {host}:{port}: {error.strerror or error}"
+    head, _, page = response.partition(b"\r\n\r\n")
+    if head.split(b" ")[1:2] == [b"200"]:
+        return None
+    text = " ".join(page.decode(errors="replace").split())
+    return text or f"{host}:{port} does not answer as a service does"
+
+
+def _get(host: str, port: int) -> bytes:
+    """The response to a request for `/readyz`, its head included."""
+    with socket.create_connection((host, port), TIMEOUT_S) as connection:
+        connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        response = b""
+        while len(response) < PAGE_MAX and (more := connection.recv(PAGE_MAX)):
+            response += more
+    return response
+
+
+if __name__ == "__main__":
+    sys.exit(obstacle(os.environ))

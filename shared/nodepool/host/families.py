@@ -1,0 +1,76 @@
+"""Counters and histograms that a process itself keeps, made from the list of metrics."""
+
+import re
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+
+from nodepool.contract.metrics import SERVICE_LABEL, Metric
+
+_TRACE: Final = re.compile("00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f][13579bdf]")
+# Beside each counter and histogram there would be a gauge with the moment at which it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # As prometheus_client has it.
+
+F = TypeVar("F", Counter, Histogram)
+
+
+class Children(dict[tuple[str, ...], F], Generic[F]):
+    """The counters or histograms of one metric of a service, by the values of its labels.
+
+    They are kept, because a lookup in the family costs more than a count.
+    """
+
+    def __init__(self, make: Callable[[tuple[str, ...]], F]) -> None:
+        super().__init__()
+        self._make: Callable[[tuple[str, ...]], F] = make
+
+    def __missing__(self, labels: tuple[str, ...]) -> F:
+        child = self[labels] = self._make(labels)
+        return child
+
+
+class Families:
+    """Makes the metrics of one service in a registry."""
+
+    def __init__(self, service: str, registry: CollectorRegistry) -> None:
+        self._service = service
+        self._registry = registry
+
+    def counters(self, metric: Metric) -> Children[Counter]:
+        """The counters of a metric."""
+        family = Counter(metric.name, metric.help, _labels(metric), registry=self._registry)
+        return Children(lambda labels: family.labels(self._service, *labels))
+
+    def counter(self, metric: Metric) -> Counter:
+        """The counter of a metric without labels, which is there at once."""
+        return self.counters(metric)[()]
+
+    def histograms(self, metric: Metric) -> Children[Histogram]:
+        """The histograms of a metric."""
+        family = Histogram(
+            metric.name,
+            metric.help,
+            _labels(metric),
+            registry=self._registry,
+            buckets=metric.buckets,
+        )
+        return Children(lambda labels: family.labels(self._service, *labels))
+
+    def histogram(self, metric: Metric) -> Histogram:
+        """The histogram of a metric without labels, which is there at once."""
+        return self.histograms(metric)[()]
+
+
+def _labels(metric: Metric) -> tuple[str, ...]:
+    return (SERVICE_LABEL, *metric.labels)
+
+
+def exemplar_of(traceparent: str | None) -> dict[str, str] | None:
+    """What an exemplar says of a message: its trace; None where it belongs to none that is kept.
+
+    That is 40 characters of the 128 that OpenMetrics allows, see
+    https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md#exemplars.
+    """
+    match = _TRACE.fullmatch(traceparent or "")
+    return {"trace_id": match[1]} if match else None

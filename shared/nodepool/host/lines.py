@@ -1,0 +1,100 @@
+"""The longest line of a log, and what is left out of one that would be longer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pydantic_core import to_json
+
+LINE_BYTES_MAX: Final = (16 << 10) - 1
+"""The most bytes of a line without its end, which is what Docker takes as one:
+https://docs.docker.com/engine/logging/drivers/json-file/."""
+
+
+class _Stage(NamedTuple):
+    """How much is kept: characters of a text or a name, items of a list, fields, and levels."""
+
+    characters: int
+    items: int
+    fields: int
+    depth: int
+
+
+_STAGES: Final = (
+    _Stage(1_000, 30, 100, 8),
+    _Stage(300, 15, 100, 8),
+    _Stage(100, 8, 60, 8),
+    _Stage(30, 4, 40, 8),
+    _Stage(10, 2, 40, 8),
+    # 40 names and texts of 30 characters, each of which may take six bytes: that fits.
+    _Stage(30, 2, 40, 1),
+)
+"""The first of these is taken with which a line fits; with the last one each does."""
+_INTEGER_BITS_MAX: Final = 64
+_LAST: Final = "frames"
+"""The list of which the last items are kept: the places of an exception, where it was raised."""
+
+
+def line_of(fields: Mapping[str, object]) -> str:
+    """The fields as a line of JSON of at most LINE_BYTES_MAX bytes; most are written as they are.
+
+    Of one that would be longer, texts, names and lists are cut, the places of an exception before
+    the one where it was raised; of many fields those in the middle are left out. What is no text
+    (bytes that are no UTF-8, halves of surrogate pairs) is written with backslashes.
+    """
+    content = _json_of(fields)
+    for stage in _STAGES:
+        if content is not None and len(content) <= LINE_BYTES_MAX:
+            break
+        content = to_json(_cut(fields, stage, stage.depth))
+    assert content is not None, "what is cut consists of texts, numbers and lists"
+    return content.decode()
+
+
+def _json_of(fields: Mapping[str, object]) -> bytes | None:
+    """The fields as they are; None where they cannot be written."""
+    try:
+        return to_json(fields, fallback=str)
+    except ValueError:  # No text, or a value within itself; of pydantic's own kind or plain.
+        return None
+
+
+def _cut(value: object, stage: _Stage, depth: int) -> object:
+    match value:
+        case str():
+            text = value[: stage.characters + 1].encode(errors="backslashreplace").decode()
+            is_whole = len(value) <= stage.characters >= len(text)
+            return text if is_whole else f"{text[: stage.characters]}…"
+        case bytes() | bytearray():
+            text = value[: stage.characters + 1].decode(errors="backslashreplace")
+            return _cut(text, stage, depth)
+        case Mapping() if depth:
+            return {
+                _name(name, stage): _cut(_ending(name, each, stage.items), stage, depth - 1)
+                for name, each in _ends(value.items(), len(value), stage.fields)
+            }
+        case Sequence() if depth:
+            return [_cut(each, stage, depth - 1) for each in value[: stage.items]]
+        case Mapping() | Sequence():
+            return "…"
+        case int() if value.bit_length() > _INTEGER_BITS_MAX:
+            return _cut(hex(value), stage, depth)
+        case None | bool() | int() | float():
+            return value
+    return _cut(str(value), stage, depth)
+
+
+def _name(name: object, stage: _Stage) -> str:
+    return str(_cut(str(name), stage, 0))
+
+
+def _ends(
+    items: Iterable[tuple[object, object]], count: int, most: int
+) -> Iterable[tuple[object, object]]:
+    """The first and the last of many fields: a line begins and ends with what each line has."""
+    left_out = range(most // 2, count - most // 2) if count > most else range(0)
+    return (item for number, item in enumerate(items) if number not in left_out)
+
+
+def _ending(name: object, value: object, items: int) -> object:
+    """A list of which the last items matter without the others; any other value as it is."""
+    return value[-items:] if name == _LAST and isinstance(value, list) else value

@@ -1,0 +1,67 @@
+"""Whether a leader that is silent is still there, which a follower asks the server.
+
+Without it a follower on a quiet log would not know: its leader says nothing while there is nothing
+to do. What only a leader shows, such as all that is known of NodePools, would be missing until the
+next input.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from nats.errors import Error as NatsError
+
+from nodepool.host.leadership import UNKNOWN_S, Leadership
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.replicas import is_reading
+
+LOOK_S = 5.0
+"""The pause between two looks."""
+SILENT_S = 10.0
+"""How long a leader is silent before a follower asks for it."""
+LOOKS = 3
+"""How often in a row it is not there before it is gone: it may be making another consumer."""
+
+
+class Succession:
+    """Has a follower stand for leader once no consumer is left by which its leader reads.
+
+    That is half a minute after the leader has ended, and a minute later where it was killed or cut
+    off. A leader counts as gone, too, where the server says nothing of consumers for a minute: to
+    stand for leader is always safe. `clock` is the monotonic clock, in seconds, by which
+    `leadership` is kept.
+    """
+
+    def __init__(
+        self, connection: Connection, leadership: Leadership, clock: Callable[[], float]
+    ) -> None:
+        self._connection = connection
+        self._leadership = leadership
+        self._clock = clock
+        self._leader = ""
+        self._missing = 0
+
+    async def run(self) -> None:
+        """Looks for ever."""
+        leadership = self._leadership
+        while True:
+            await asyncio.sleep(LOOK_S)
+            silent_s = leadership.leader_silent_s(self._clock())
+            if leadership.following and self._connection.is_connected and silent_s >= SILENT_S:
+                leader = leadership.leader
+                if await self._is_gone(leader, silent_s):
+                    leadership.gone(leader)
+            else:
+                self._missing = 0
+
+    async def _is_gone(self, leader: str, silent_s: float) -> bool:
+        if not leader:
+            return silent_s >= UNKNOWN_S
+        if leader != self._leader:
+            self._leader, self._missing = leader, 0
+        try:
+            is_there = await is_reading(self._connection, leader)
+        except (Conflict, InDoubt, ServerRefusal, NatsError, OSError):
+            return silent_s >= UNKNOWN_S
+        self._missing = 0 if is_there else self._missing + 1
+        return self._missing >= LOOKS

@@ -1,0 +1,56 @@
+"""What a Prometheus beside a control plane on one machine needs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import join
+
+import yaml
+
+from nodepool.local.errors import UpError
+from nodepool.local.ports import HOST
+
+_DEPLOY = Path(__file__).parents[3] / "deploy"
+RULES = _DEPLOY / "prometheus" / "nodepool.rules.yml"
+"""The alerts; there are none where only the package is installed."""
+RUNBOOKS = _DEPLOY / "runbooks"
+INTERVAL = "5s"
+"""How often metrics are read; the rates in graphs are then over twenty seconds or more."""
+
+
+def write_prometheus_config(data_dir: Path, ports: Mapping[str, int]) -> str:
+    """Writes `prometheus.yml`; returns the command that starts a Prometheus with it.
+
+    data_dir: where it is written. ports: the port of each service's metrics.
+
+    Raises `UpError` where it cannot be written.
+    """
+    file = data_dir / "prometheus.yml"
+    text = "# Written by `nodepool up` at each start.\n" + _config(ports)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UpError(
+            f"cannot write {file}: {error.strerror}: fix that, or choose another directory"
+        ) from error
+    return join(
+        [
+            "prometheus",
+            f"--config.file={file}",
+            f"--storage.tsdb.path={data_dir / 'prometheus'}",
+            "--enable-feature=exemplar-storage",
+            *([f"--web.user-assets={RUNBOOKS}"] if RUNBOOKS.is_dir() else []),
+        ]
+    )
+
+
+def _config(ports: Mapping[str, int]) -> str:
+    """The text of the file: every service as a target with its name, and the alerts."""
+    targets = [
+        {"targets": [f"{HOST}:{port}"], "labels": {"service": name}} for name, port in ports.items()
+    ]
+    document = {
+        "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
+        **({"rule_files": [str(RULES)]} if RULES.is_file() else {}),
+        "scrape_configs": [{"job_name": "nodepool", "static_configs": targets}],
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

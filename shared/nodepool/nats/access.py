@@ -1,0 +1,132 @@
+"""What a connection shows to a server, and which servers it trusts: files that may be renewed.
+
+Each file is read again for each connection, so that a new certificate or password is used at the
+next one, without a restart.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodepool.nats.access_files import BUNDLE_BYTES_MAX, AccessError, content_of, one_line
+from nodepool.nats.certificates import certificate_end
+from nodepool.nats.nkeys import KeyPair, jwt_of, key_pair, seed_of
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Files that say whom to trust and who asks; each is a path, "" for none.
+
+    ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; "" for the system's.
+    cert_file: the client's own certificate, as PEM, and those that lead to a trusted one.
+    key_file: its private key, as PEM; "" where it lies in `cert_file` too.
+    creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
+    nkey_file: the seed of a user's nkey alone.
+    password_file: the password of the user that the address names, or a token where it names none.
+    """
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    creds_file: str = ""
+    nkey_file: str = ""
+    password_file: str = ""
+
+    def check(self, now_s: float) -> None:
+        """Raises AccessError where a file cannot be used; `now_s` is the time of day in seconds."""
+        if self.creds_file and self.nkey_file:
+            raise AccessError("nkey_file", "credentials hold an nkey already; name one of the two")
+        if self.key_file and not self.cert_file:
+            raise AccessError("cert_file", "the key needs its certificate; name the file of it")
+        if self.ca_file or self.cert_file:
+            self.tls_context()
+        if self.cert_file and (end := certificate_end(self.cert_file)).timestamp() <= now_s:
+            text = f"{self.cert_file} expired at {end:%Y-%m-%dT%H:%M:%SZ}; it must be renewed"
+            raise AccessError("cert_file", text)
+        if self.creds_file:
+            jwt_of(self.creds_file, now_s)
+        if self.creds_file or self.nkey_file:
+            self.key_pair()
+        if self.password_file:
+            self.password()
+
+    def tls_context(self) -> "ssl.SSLContext":
+        """What to encrypt with; raises AccessError for a file that cannot be used."""
+        import ssl
+
+        if self.ca_file:
+            content_of("ca_file", self.ca_file, BUNDLE_BYTES_MAX)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file or None)
+        except ssl.SSLError:
+            text = f"{self.ca_file} holds no certificates; it must be a file of them in PEM"
+            raise AccessError("ca_file", text) from None
+        if self.cert_file:
+            self._add_certificate(context)
+        return context
+
+    def _add_certificate(self, context: "ssl.SSLContext") -> None:
+        import ssl
+
+        certificate = content_of("cert_file", self.cert_file)
+        if b"-----BEGIN CERTIFICATE-----" not in certificate:
+            text = f"{self.cert_file} holds no certificate; it must be one in PEM"
+            raise AccessError("cert_file", text)
+        path = self.key_file or self.cert_file
+        key = content_of("key_file", self.key_file) if self.key_file else certificate
+        if b"PRIVATE KEY-----" not in key:
+            text = f"{path} holds no private key; it must be one in PEM"
+            raise AccessError("key_file", text)
+
+        def passphrase() -> str:
+            text = f"the key in {path} has a passphrase; it must be stored without"
+            raise AccessError("key_file", text)
+
+        try:
+            context.load_cert_chain(self.cert_file, self.key_file or None, passphrase)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                text = f"the key in {path} is not that of the certificate in {self.cert_file}"
+                raise AccessError("key_file", text) from None
+            text = f"{self.cert_file} and {path} cannot be used; they must be valid PEM"
+            raise AccessError("cert_file", text) from None
+
+    def key_pair(self) -> KeyPair:
+        """What to sign with; raises AccessError for a file that cannot be used."""
+        if not self.creds_file:
+            return key_pair("nkey_file", self.nkey_file, one_line("nkey_file", self.nkey_file))
+        return key_pair("creds_file", self.creds_file, seed_of(self.creds_file))
+
+    def jwt(self) -> str:
+        """The user's JWT; raises AccessError for a file that cannot be used."""
+        return jwt_of(self.creds_file)
+
+    def sign(self, nonce: str) -> tuple[str, bytes]:
+        """The public nkey, and the signature of what a server asks to sign, in base64."""
+        pair = self.key_pair()
+        return pair.public_key, base64.b64encode(pair.sign(nonce.encode()))
+
+    def password(self) -> str:
+        """The password or token; raises AccessError for a file that cannot be used."""
+        return one_line("password_file", self.password_file)
+
+
+NO_ACCESS = Access()
+"""Nothing to show, and the certificates of the system to trust."""
+
+
+def check_address(access: Access, addresses: Sequence[str]) -> None:
+    """Raises AccessError where the addresses and a file contradict each other."""
+    if not access.password_file:
+        return
+    users = [address.rpartition("://")[2].rpartition("@")[0] for address in addresses]
+    if any(":" in user for user in users):
+        text = "the address holds a password too; write it as nats://USER@HOST:PORT"
+        raise AccessError("password_file", text)
+    if len(set(users)) > 1:
+        text = "the addresses name different users; name the same one in each"
+        raise AccessError("password_file", text)

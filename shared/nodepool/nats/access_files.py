@@ -1,0 +1,57 @@
+"""Files that hold certificates, keys and passwords; no text here ever quotes what they hold."""
+
+import os
+import stat
+
+BYTES_MAX = 1 << 18
+"""No file of this kind is larger; what is, is another file."""
+BUNDLE_BYTES_MAX = 1 << 22
+"""The same for certificates to trust: those of all public authorities have a quarter of a MiB."""
+
+
+class AccessError(Exception):
+    """A file that cannot be used to connect; the text is one clause that names it and the fix.
+
+    field: which of the files of an `Access` it is.
+    """
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
+    """What a file of at most so many bytes holds; raises AccessError where it cannot be read."""
+    try:
+        # Opening a pipe would wait for its other end.
+        with open(path, "rb", opener=_opened) as file:
+            content = file.read(most + 1)
+    except IsADirectoryError:
+        raise AccessError(field, f"{path} is no file; it must be one that can be read") from None
+    except OSError as error:
+        raise AccessError(field, f"cannot read {path}: {error.strerror}") from None
+    except ValueError:  # A path may hold no null byte.
+        raise AccessError(field, "it is no path of a file") from None
+    if len(content) > most:
+        raise AccessError(field, f"{path} has more than {most >> 10} KiB; it is another file")
+    return content
+
+
+def _opened(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(path)
+    return descriptor
+
+
+def one_line(field: str, path: str) -> str:
+    """The one line that a file holds, without blanks around it; raises AccessError for others."""
+    try:
+        text = content_of(field, path).decode().strip()
+    except UnicodeDecodeError:
+        raise AccessError(field, f"{path} holds no text; it must hold one line of it") from None
+    if not text or not text.isprintable():
+        found = "is empty" if not text else "holds more than one line"
+        raise AccessError(field, f"{path} {found}; it must hold one line")
+    return text

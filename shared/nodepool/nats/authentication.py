@@ -1,0 +1,71 @@
+"""What a client shows to each server that it connects to; nats-py reads some files once."""
+
+import ssl
+from collections.abc import Callable
+from typing import TypedDict
+from urllib.parse import unquote
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from nodepool.nats.access import NO_ACCESS, Access
+
+
+class Shown(TypedDict):
+    """What a client of nats-py is given; it calls each function for each connection."""
+
+    user: str | None
+    password: Callable[[], str] | None
+    token: Callable[[], str] | None
+    user_jwt_cb: Callable[[], bytes] | None
+    signature_cb: Callable[[str], bytes] | None
+
+
+class AuthenticatingClient(Client):
+    """A client whose files are read again for each connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._access = NO_ACCESS
+
+    def shown(self, access: Access, address: str) -> Shown:
+        """What to show to all servers; `address` names the user."""
+        self._access = access
+        self._auth_configured = access != NO_ACCESS
+        user = user_of(address)
+        password = access.password if access.password_file else None
+        return Shown(
+            user=unquote(user) if user and password else None,
+            password=password if user else None,
+            token=None if user else password,
+            user_jwt_cb=self._jwt if access.creds_file else None,
+            signature_cb=self._sign if access.creds_file or access.nkey_file else None,
+        )
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What to encrypt a connection with; raises AccessError where a file does not serve."""
+        return self._access.tls_context()
+
+    def _jwt(self) -> bytes:
+        return self._access.jwt().encode()
+
+    def _sign(self, nonce: str) -> bytes:
+        self._public_nkey, signature = self._access.sign(nonce)
+        return signature
+
+    async def _process_info(
+        self, info: dict[str, object], initial_connection: bool = False
+    ) -> None:
+        server = self._current_server
+        if initial_connection and server is not None and server.uri.scheme == "tls":
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise NatsError("nats: the server offers no TLS, which tls:// asks for")
+            # The client encrypts only where the server insists on it.
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection)
+
+
+def user_of(address: str) -> str:
+    """The user of an address with its password, as they are written there; "" for none."""
+    return address.rpartition("://")[2].rpartition("@")[0]

@@ -1,0 +1,110 @@
+"""A stream as a whole, out of a server and into one, by its snapshot and restore API.
+
+The bytes are the server's own, compressed; what lies in them is no concern of a client. See
+https://docs.nats.io/running-a-nats-service/nats_admin/jetstream_admin/disaster_recovery.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from nodepool.nats.api import Json, parse_reply
+from nodepool.nats.cancelling import check_cancelled
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt
+
+Write = Callable[[bytes], Awaitable[None]]
+CHUNK_BYTES = 128 << 10
+"""How much one message carries."""
+BEGIN_S = 120.0
+"""How long a server may take before it sends the first of a stream, or once it has the last of it,
+beside the time for its bytes."""
+SLOWEST_BYTES_S = 5 << 20
+"""How many bytes of a stream a server checks in a second at the least."""
+SILENCE_S = 30.0
+"""How long a server may be silent in between."""
+
+
+async def snapshot(client: Connection, stream: str, size: int, write: Write) -> Json:
+    """Passes all of a stream, as it is now, to `write`, piece by piece.
+
+    size: how many bytes the stream has; the server reads them all before it sends the first.
+    Returns its `config` and `state`. The server waits for what was written, so that memory is
+    bounded. Raises ServerRefusal, or InDoubt where the server falls silent or cuts it off; what
+    `write` raises goes on.
+    """
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox)
+    try:
+        body = {
+            "deliver_subject": inbox,
+            "no_consumers": True,
+            "chunk_size": CHUNK_BYTES,
+            "jsck": True,
+        }
+        info = await _asked(client, f"$JS.API.STREAM.SNAPSHOT.{stream}", body, patience_s(size))
+        while (chunk := await _next_chunk(subscription.next_msg)) is not None:
+            check_cancelled()
+            await write(chunk.data)
+            if chunk.reply:
+                await client.publish(chunk.reply)
+        return info
+    finally:
+        await subscription.unsubscribe()
+
+
+async def _next_chunk(next_message: Callable[[float], Awaitable[Msg]]) -> Msg | None:
+    """The next piece; None after the last one."""
+    try:
+        message = await next_message(SILENCE_S)
+    except (NatsError, OSError) as error:
+        raise InDoubt(f"the server has sent a part only: {error}") from error
+    if message.data:
+        return message
+    headers = message.headers or {}
+    if headers.get("Status", "204") != "204":
+        text = headers.get("Description") or headers["Status"]
+        raise InDoubt(f"the server has sent a part only: {text}")
+    return None
+
+
+async def restore(
+    client: Connection, stream: str, info: Mapping[str, object], chunks: Iterable[bytes], size: int
+) -> Json:
+    """Makes a stream from what `snapshot` has passed on; its state on the server.
+
+    size: how many bytes the stream has, of which the server makes an index after the last.
+
+    Nothing is there until all of it is. Raises ServerRefusal, such as for a stream that is there
+    already, or InDoubt where the server falls silent.
+    """
+    body = {"config": info["config"], "state": info["state"]}
+    begun = await _asked(client, f"$JS.API.STREAM.RESTORE.{stream}", body, patience_s(0))
+    subject = str(begun["deliver_subject"])
+    for chunk in chunks:
+        reply = await _sent(client, subject, chunk, SILENCE_S)
+        check_cancelled()
+        if reply.data:
+            parse_reply(reply)
+    done = parse_reply(await _sent(client, subject, b"", patience_s(size)))
+    state = done.get("state")
+    assert isinstance(state, dict), "a stream that was made has a state"
+    return state
+
+
+def patience_s(size: int) -> float:
+    """How long a server may be silent while it reads or makes a stream of so many bytes."""
+    return BEGIN_S + size / SLOWEST_BYTES_S
+
+
+async def _asked(client: Connection, subject: str, body: Json, timeout_s: float) -> Json:
+    return parse_reply(await _sent(client, subject, json.dumps(body).encode(), timeout_s))
+
+
+async def _sent(client: Connection, subject: str, content: bytes, timeout_s: float) -> Msg:
+    try:
+        return await client.request(subject, content, timeout=timeout_s)
+    except (TimeoutError, NatsError, OSError) as error:
+        raise InDoubt(f"the server does not go on: {error}") from error

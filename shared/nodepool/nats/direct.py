@@ -1,0 +1,69 @@
+"""Reading on from any copy of a stream, without a consumer and without a leader.
+
+See https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-31.md.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from nodepool.contract.log import Entry
+from nodepool.nats.api import entry_of
+from nodepool.nats.connection import Connection
+from nodepool.nats.membership import HURRIED_S
+
+MOST = 256
+"""The most messages that one request brings."""
+PAUSE_S = 0.05
+"""The pause before the next request, where one has brought none."""
+
+
+async def read_on(
+    client: Connection,
+    stream: str,
+    last: Callable[[], tuple[int, datetime]],
+    goes_on: Callable[[], bool],
+) -> AsyncIterator[Entry]:
+    """The messages after the one at position and time `last()`, in order, while it goes on.
+
+    Nothing is read of a copy that does not have that message: it is of another log, or behind. A
+    copy may be some milliseconds behind the leader; what it lacks comes with a later request.
+    """
+    while goes_on():
+        entries: Sequence[Entry] = ()
+        with suppress(NatsError, OSError):
+            async with asyncio.timeout(HURRIED_S):
+                entries = await _entries(client, stream, last()[0])
+        is_same = bool(entries) and last() == (entries[0].position, entries[0].time)
+        for entry in entries[1:] if is_same else ():
+            if entry.position > last()[0] and goes_on():
+                yield entry
+        if len(entries) < 2 or not is_same:
+            await asyncio.sleep(PAUSE_S)
+
+
+async def _entries(client: Connection, stream: str, start: int) -> Sequence[Entry]:
+    entries: list[Entry] = []
+    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def receive(message: Msg) -> None:
+        headers = message.headers or {}
+        if "Nats-Subject" in headers:
+            entries.append(entry_of(message, headers))
+        elif not end.done():
+            end.set_result(None)  # A message without a subject says that there are no more.
+
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox, cb=receive)
+    try:
+        body = json.dumps({"seq": start, "batch": MOST}).encode()
+        await client.publish(f"$JS.API.DIRECT.GET.{stream}", body, reply=inbox)
+        await end
+    finally:
+        await subscription.unsubscribe()
+    return entries

@@ -1,0 +1,108 @@
+"""The size and the copies of the log, as the server gives them to any client."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from nodepool.nats.api import Json, request
+from nodepool.nats.membership import MemberClient
+from nodepool.nats.streams import STREAM
+
+State = Literal["current", "lagging", "offline"]
+
+
+class LogFigures(NamedTuple):
+    """What the server says of the log and of its storage.
+
+    messages, bytes: how many the log holds, and how large they are.
+    last: the position of the newest one.
+    copies: how many servers keep a copy, by its state: `current` has all that is stored, `lagging`
+        is behind, and of an `offline` one the leader hears nothing.
+    storage_used: the bytes of all streams of the account together.
+    storage_limit: the most that these may have; None where nothing limits the account. What limits
+        the server as a whole, `max_file_store`, only its own operator can ask for.
+    """
+
+    messages: int
+    bytes: int
+    last: int
+    copies: Mapping[State, int]
+    storage_used: int
+    storage_limit: int | None
+
+
+async def log_figures(client: MemberClient) -> LogFigures:
+    """The figures of now, by two requests; raises as `nodepool.nats.api.request` does."""
+    info = await request(client, f"$JS.API.STREAM.INFO.{STREAM}")
+    account = await request(client, "$JS.API.INFO")
+    state = _object(info, "state")
+    storage = storage_of(account, int(str(_object(info, "config").get("num_replicas", 1))))
+    return LogFigures(
+        messages=int(str(state["messages"])),
+        bytes=int(str(state["bytes"])),
+        last=int(str(state["last_seq"])),
+        copies=copies(_object(info, "cluster")),
+        storage_used=storage.used,
+        storage_limit=storage.limit,
+    )
+
+
+class Storage(NamedTuple):
+    """How many bytes an account has stored, and how many it may; None where nothing limits it."""
+
+    used: int
+    limit: int | None
+
+
+def storage_of(account: Json, copies: int) -> Storage:
+    """What counts for streams with so many copies, by an account's info.
+
+    An account may have limits for each number of copies, its tiers; it then has none of its own.
+    """
+    tier = _object(_object(account, "tiers"), f"R{copies}")
+    limits = tier or account
+    limit = int(str(_object(limits, "limits").get("max_storage", -1)))
+    return Storage(int(str(limits.get("storage", 0))), limit if limit > 0 else None)
+
+
+class Copy(NamedTuple):
+    """A copy of a stream that follows its leader.
+
+    server: the name of the server that keeps it.
+    state: `current` where it has all that is stored, `lagging` where it is behind, or `offline`.
+    lag: how many operations it is behind.
+    """
+
+    server: str
+    state: State
+    lag: int
+
+
+def followers(cluster: Json) -> Sequence[Copy]:
+    """The copies of a stream beside that of its leader, by the `cluster` of its info."""
+    replicas = cluster.get("replicas")
+    return [
+        Copy(str(each.get("name")), _state(each), int(each.get("lag", 0)))
+        for each in (replicas if isinstance(replicas, list) else ())
+    ]
+
+
+def _state(replica: Json) -> State:
+    if replica.get("offline"):
+        return "offline"
+    return "current" if replica.get("current") else "lagging"
+
+
+def copies(cluster: Json) -> Mapping[State, int]:
+    """How many copies are in each state, by the `cluster` of a stream's info.
+
+    A server that belongs to no cluster gives none, and has the only copy.
+    """
+    states: dict[State, int] = {"current": 1, "lagging": 0, "offline": 0}
+    for copy in followers(cluster):
+        states[copy.state] += 1
+    return states
+
+
+def _object(reply: Json, name: str) -> Json:
+    part = reply.get(name)
+    return part if isinstance(part, dict) else {}

@@ -1,0 +1,42 @@
+"""Replies that will not come, because the server that was to send them is gone."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from nodepool.nats.errors import InDoubt
+
+if TYPE_CHECKING:
+    from nodepool.nats.connection import Connection
+
+T = TypeVar("T")
+SERVER_LOST_S = 0.5
+"""How long a reply may take once a server of the cluster is lost: it may have been its to send."""
+
+
+def doubt_when_lost(
+    connection: "Connection", waiting: "Callable[[], Iterable[asyncio.Future[T]]]"
+) -> None:
+    """Has what waits for a reply fail with InDoubt as soon as its reply may be lost.
+
+    waiting: all that waits when it is called.
+    """
+
+    def connection_lost() -> None:
+        give_up(waiting(), partial(InDoubt, "the connection was lost"))
+
+    def server_lost() -> None:
+        error = partial(InDoubt, "a server was lost")
+        asyncio.get_running_loop().call_later(SERVER_LOST_S, give_up, tuple(waiting()), error)
+
+    connection.on_disconnect.append(connection_lost)
+    connection.on_server_lost.append(server_lost)
+
+
+def give_up(waiting: "Iterable[asyncio.Future[T]]", error: Callable[[], Exception]) -> None:
+    """Fails what has no reply yet, each with an error of its own."""
+    for reply in tuple(waiting):
+        if not reply.done():
+            reply.set_exception(error())
+            reply.exception()  # What was to await it may have been cancelled.

@@ -1,0 +1,87 @@
+"""Which servers a cluster has, as the one that is connected says: those to go to, and those lost.
+
+nats-py shows nothing to a server that another one has named, and keeps servers for ever that are
+gone. It also believes what comes before a connection is encrypted, which anything on the way may
+have written: it could name a host of its own, and be shown the password. The server says all of it
+again once the client has connected, see
+https://docs.nats.io/reference/reference-protocols/nats-protocol#info.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from nats.aio.client import Srv
+from nats.errors import ConnectionReconnectingError
+from nats.errors import Error as NatsError
+
+from nodepool.nats.authentication import AuthenticatingClient, user_of
+from nodepool.nats.lost_replies import SERVER_LOST_S, give_up
+
+SERVERS_MAX = 64
+"""How many servers of a cluster are remembered beside those of the address."""
+HURRY_S = 15.0
+"""For so long after that the others may be choosing new leaders."""
+HURRIED_S = 0.5
+"""How long a reply may take then: a request that nothing leads has none, however long one waits."""
+
+
+class MemberClient(AuthenticatingClient):
+    """A client that learns which servers there are, and that one was lost.
+
+    on_server_lost: called when its server has lost another one of the cluster.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_server_lost: list[Callable[[], None]] = []
+        self._named: frozenset[str] = frozenset()
+        self._lost_at = -HURRY_S
+
+    @property
+    def hurries(self) -> bool:
+        """Whether a server was lost lately, so that a request may have to be sent again soon."""
+        return time.monotonic() - self._lost_at < HURRY_S
+
+    async def _process_info(
+        self, info: dict[str, object], initial_connection: bool = False
+    ) -> None:
+        server, hosts = self._current_server, info.pop("connect_urls", None)
+        named = [host for host in hosts if isinstance(host, str)] if isinstance(hosts, list) else []
+        is_clear = initial_connection and server is not None and server.uri.scheme == "tls"
+        if isinstance(hosts, list) and server is not None and not is_clear:
+            self._learn(named[:SERVERS_MAX], server)
+        await super()._process_info(info, initial_connection)
+        before, self._named = self._named, frozenset(named)
+        if before - self._named and not initial_connection:
+            self._server_lost()
+
+    def _server_lost(self) -> None:
+        self._lost_at = time.monotonic()
+        waiting = tuple(self._resp_map.values())
+        asyncio.get_running_loop().call_later(
+            SERVER_LOST_S, give_up, waiting, ConnectionReconnectingError
+        )
+        for notify in tuple(self.on_server_lost):
+            notify()
+
+    def _learn(self, named: Sequence[str], server: Srv) -> None:
+        """Takes the other servers that this one names, and forgets those that it no longer does."""
+        given = [known for known in self._server_pool if not known.discovered or known is server]
+        places = {(known.uri.hostname, known.uri.port) for known in given}
+        before = {known.uri.geturl(): known for known in self._server_pool if known.discovered}
+        user = user_of(server.uri.geturl())
+        for host in named:
+            try:
+                uri = self._parse_server_uri(
+                    f"{server.uri.scheme}://{user}{'@' * bool(user)}{host}"
+                )
+            except NatsError:
+                continue
+            if (uri.hostname, uri.port) not in places:
+                # Its certificate may name the host that was asked for first.
+                tls_name = server.tls_name or server.uri.hostname
+                is_ip = self._host_is_ip(uri.hostname)
+                fresh = Srv(uri, discovered=True, tls_name=tls_name if is_ip else None)
+                given.append(before.get(uri.geturl(), fresh))
+        self._server_pool[:] = given

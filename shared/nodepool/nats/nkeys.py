@@ -1,0 +1,128 @@
+"""Users of a NATS server that prove who they are with a key: an nkey, or a JWT and its nkey.
+
+See https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
+and https://docs.nats.io/using-nats/developer/connecting/creds.
+"""
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nodepool.nats.access_files import AccessError, content_of
+
+_USER_SEED = b"\x95\x00"
+"""The first bytes of the seed of a user, which are read as `SU`."""
+_SEED_BYTES = 36
+_USER = b"\xa0"
+"""The first byte of the public key of a user, which is read as `U`."""
+_BLOCK = r"-{3,}\s*BEGIN %s\s*-{3,}\s+([\w.=-]+)\s+-{3,}\s*END"
+_JWT = re.compile(_BLOCK % "NATS USER JWT")
+_SEED = re.compile(_BLOCK % "USER NKEY SEED")
+_INSTALL = "needs the package PyNaCl: pip install 'nodepool[nkeys]'"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """The key of a user: its public half as text, and the secret one, which is never shown."""
+
+    public_key: str
+    _secret: bytes
+
+    def sign(self, content: bytes) -> bytes:
+        """The signature of some bytes."""
+        from nacl.signing import SigningKey
+
+        signature: bytes = SigningKey(self._secret).sign(content).signature
+        return signature
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public_key})"
+
+
+def key_pair(field: str, path: str, seed: str) -> KeyPair:
+    """The key of a seed that was read from a file; raises AccessError for what is none."""
+    secret = _secret(field, path, seed)
+    try:
+        from nacl.signing import SigningKey
+    except ImportError:
+        raise AccessError(field, _INSTALL) from None
+    public = _USER + bytes(SigningKey(secret).verify_key)
+    return KeyPair(base64.b32encode(public + _checksum(public)).decode(), secret)
+
+
+def _secret(field: str, path: str, seed: str) -> bytes:
+    """The 32 bytes that a seed stands for."""
+    try:
+        raw = base64.b32decode(seed.encode() + b"=" * (-len(seed) % 8))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != _SEED_BYTES or raw[0] >> 3 != _USER_SEED[0] >> 3:
+        text = f"{path} holds no seed of an nkey; it must be one, which begins with SU"
+        raise AccessError(field, text)
+    if _checksum(raw[:-2]) != raw[-2:]:
+        raise AccessError(field, f"the seed in {path} is damaged; it must be copied whole")
+    if raw[:2] != _USER_SEED:
+        text = f"the seed in {path} is not that of a user; it must begin with SU"
+        raise AccessError(field, text)
+    return raw[2:-2]
+
+
+def _checksum(content: bytes) -> bytes:
+    return binascii.crc_hqx(content, 0).to_bytes(2, "little")
+
+
+def seed_of(path: str) -> str:
+    """The seed in a credentials file; raises AccessError where there is none."""
+    match = _SEED.search(_text(path))
+    if match is None:
+        raise AccessError("creds_file", f"{path} holds no seed of an nkey; nsc writes one there")
+    return match[1]
+
+
+def jwt_of(path: str, now_s: float | None = None) -> str:
+    """The JWT in a credentials file, its claims unchecked where there is no `now_s`.
+
+    Raises AccessError where there is none, where it has expired, or where it is that of another
+    key than the seed beside it.
+    """
+    match = _JWT.search(_text(path))
+    if match is None:
+        raise AccessError("creds_file", f"{path} holds no JWT of a user; nsc writes one there")
+    if now_s is not None:
+        _check_claims(path, match[1], now_s)
+    return match[1]
+
+
+def jwt_end(path: str) -> datetime | None:
+    """When the JWT in a credentials file expires; None for one that does not."""
+    _, end = _claims(path, jwt_of(path))
+    return end
+
+
+def _claims(path: str, jwt: str) -> tuple[str, datetime | None]:
+    """The user of a JWT, and when it expires; None for one that does not."""
+    try:
+        claims = jwt.split(".")[1]
+        data = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        user, end = str(data["sub"]), float(data.get("exp") or 0)
+        return user, datetime.fromtimestamp(end, UTC) if end else None
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, OSError):
+        raise AccessError(
+            "creds_file", f"the JWT in {path} cannot be read; nsc writes it"
+        ) from None
+
+
+def _check_claims(path: str, jwt: str, now_s: float) -> None:
+    user, end = _claims(path, jwt)
+    if end is not None and end.timestamp() <= now_s:
+        text = f"the JWT in {path} expired at {end:%Y-%m-%dT%H:%M:%SZ}; it must be renewed"
+        raise AccessError("creds_file", text)
+    if key_pair("creds_file", path, seed_of(path)).public_key != user:
+        raise AccessError("creds_file", f"the seed in {path} is not that of the JWT beside it")
+
+
+def _text(path: str) -> str:
+    return content_of("creds_file", path).decode("utf-8", "replace")

@@ -1,0 +1,97 @@
+"""A pull consumer that acknowledges nothing: created, asked for messages, and forgotten."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from nodepool.nats.api import request
+from nodepool.nats.connection import Connection
+from nodepool.nats.consumers import Delivery, consumer_config, new_name, pull_request
+
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
+PULL = 2_048
+"""The most messages that one pull request brings."""
+
+
+class PullConsumer:
+    """One consumer at a time, and what is requested of it.
+
+    receive: awaited for each message that arrives, of this consumer or of one before it.
+    requested: how many messages are on their way, at most.
+    """
+
+    def __init__(
+        self, client: Connection, stream: str, receive: Callable[[Msg], Awaitable[None]]
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._receive = receive
+        self._name = self._inbox = ""
+        self._subscription: Subscription | None = None
+        self.requested = self._received = 0
+
+    @property
+    def name(self) -> str:
+        """What the server knows it by; empty while there is none."""
+        return self._name
+
+    async def create(
+        self, filters: Sequence[str], start: int, metadata: Mapping[str, str], *, newest: bool
+    ) -> int:
+        """Another consumer from position `start` on; how many messages there are for it.
+
+        metadata: what it shows of who reads. newest: as for `consumer_config`.
+        """
+        name = new_name()
+        await self.drop()
+        self._inbox = self._client.new_inbox()
+        self.requested = self._received = 0
+        self._subscription = await self._client.subscribe(
+            self._inbox, cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+        config = consumer_config(name, filters, start, newest=newest) | {"metadata": metadata}
+        body = {"stream_name": self._stream, "config": config}
+        info = await request(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
+        self._name = name
+        return int(str(info.get("num_pending", 0)))
+
+    async def drop(self) -> None:
+        """Has the server forget the consumer; it does so by itself, but only after a while."""
+        subscription, name = self._subscription, self._name
+        self._subscription, self._name = None, ""  # Nothing may be pulled meanwhile.
+        if subscription is not None:
+            with suppress(NatsError, OSError):
+                await subscription.unsubscribe()
+                if name and self._client.is_connected:
+                    await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
+
+    async def pull(self, room: int, heartbeat_s: float) -> None:
+        """Requests more while there is room for so many beside those that are on their way."""
+        while self._name and self.requested <= room - PULL:
+            self.requested += PULL
+            subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
+            try:
+                await self._client.publish(
+                    subject, pull_request(PULL, heartbeat_s), reply=self._inbox
+                )
+            except (NatsError, OSError):
+                return
+
+    def is_of(self, delivery: Delivery) -> bool:
+        """Whether a message is of this consumer, and not of one that was given up."""
+        return delivery.consumer == self._name
+
+    def took(self, delivery: Delivery) -> bool:
+        """Counts a message; False where one before it is missing."""
+        self._received += 1
+        self.requested -= 1
+        return delivery.number == self._received
+
+    def missed(self, count: int) -> None:
+        """So many messages that were requested will not come."""
+        self.requested -= count

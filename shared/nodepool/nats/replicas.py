@@ -1,0 +1,90 @@
+"""The replicas of services that read the log now, by what their consumers show of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from nodepool.nats.api import Json, request
+from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
+from nodepool.nats.membership import MemberClient
+from nodepool.nats.streams import STREAM
+
+LOOKS = 5
+PAUSE_S = 0.1
+"""How often consumers are looked at for which nothing waits, and the pause in between."""
+PAGES_MAX = 100
+"""How many pages of consumers are read, of some hundred each."""
+
+
+class Reading(NamedTuple):
+    """What replicas show of themselves.
+
+    service: the name of the service.
+    version: the release of the program; empty for an old one, which says nothing of it.
+    """
+
+    service: str
+    version: str
+
+
+async def replicas_at_work(client: MemberClient) -> Counter[Reading]:
+    """How many replicas read the log now; raises as `nodepool.nats.api.request` does.
+
+    A consumer counts where a request waits for messages: that of a replica which was killed stays
+    without one for a minute. A replica that has much to read has none for moments, too.
+    """
+    waiting: dict[str, Reading] = {}
+    for look in range(LOOKS):
+        if look:
+            await asyncio.sleep(PAUSE_S)
+        readings, requested = await _readings(client)
+        waiting = {name: readings[name] for name in {*waiting, *requested} & readings.keys()}
+        if len(waiting) == len(readings):
+            break
+    return Counter(waiting.values())
+
+
+async def is_reading(client: MemberClient, replica: str) -> bool:
+    """Whether the process with this mark has a consumer; raises as `replicas_at_work` does.
+
+    It has one a minute after it was killed, too, and none for a moment where it makes another one.
+    """
+    async for consumer in _consumers(client):
+        if _metadata(consumer).get(REPLICA) == replica:
+            return True
+    return False
+
+
+async def _readings(client: MemberClient) -> tuple[dict[str, Reading], set[str]]:
+    """The consumers of replicas by name, and the names of those where a request waits."""
+    readings: dict[str, Reading] = {}
+    requested: set[str] = set()
+    async for consumer in _consumers(client):
+        name, metadata = str(consumer["name"]), _metadata(consumer)
+        if SERVICE in metadata:
+            readings[name] = Reading(metadata[SERVICE], metadata.get(VERSION, ""))
+            if consumer.get("num_waiting"):
+                requested.add(name)
+    return readings, requested
+
+
+async def _consumers(client: MemberClient) -> AsyncIterator[Json]:
+    """All consumers of the log, as the server describes them."""
+    offset = 0
+    for _ in range(PAGES_MAX):
+        page = await request(client, f"$JS.API.CONSUMER.LIST.{STREAM}", {"offset": offset})
+        consumers = page.get("consumers")
+        if not isinstance(consumers, list) or not consumers:
+            break
+        for consumer in consumers:
+            yield consumer
+        offset += len(consumers)
+        if offset >= int(str(page.get("total", 0))):
+            break
+
+
+def _metadata(consumer: Json) -> dict[str, str]:
+    config = consumer.get("config")
+    metadata = config.get("metadata") if isinstance(config, dict) else None
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,83 @@
+"""The objects of the read model that are to be written, each with how long it has waited."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import NamedTuple
+
+from nodepool.nats.stored_objects import ObjectKey
+
+
+class Lag(NamedTuple):
+    """What of the read model is behind.
+
+    seconds: for how long the oldest change not yet written has waited.
+    objects: how many are still to be written.
+    """
+
+    seconds: float
+    objects: int
+
+
+class Unwritten:
+    """What is to be written, in the order in which it changed.
+
+    While it is not known what is stored, anything may differ from that, so all that is found to
+    differ has waited since then. `clock` gives seconds; only `lag` is called from other threads.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[ObjectKey, float] = {}
+        self._in_flight: dict[ObjectKey, float] = {}
+        self._unknown_since: float | None = clock()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what is stored."""
+        return self._unknown_since is None
+
+    def lost(self) -> None:
+        """What is stored is not known any more."""
+        if self._unknown_since is None:
+            self._unknown_since = self._clock()
+
+    def known(self) -> float:
+        """What is stored is known again; since when it was not."""
+        since, self._unknown_since = self._unknown_since, None
+        return self._clock() if since is None else since
+
+    def add(self, key: ObjectKey, since: float | None = None) -> None:
+        """An object has changed, now or at that moment of the clock."""
+        if key not in self._since:
+            self._since[key] = self._clock() if since is None else since
+
+    def first(self, most: int) -> list[ObjectKey]:
+        """The objects that are to be written next."""
+        return list(islice(self._since, most))
+
+    def begin(self, key: ObjectKey) -> None:
+        """An object is being written."""
+        self._in_flight[key] = self._since.pop(key)
+
+    def again(self, key: ObjectKey) -> None:
+        """One that is being written is to be written once more; it waits since it first changed."""
+        self._since[key] = self._in_flight.get(key, self._clock())
+
+    def landed(self) -> None:
+        """Nothing is being written any more."""
+        self._in_flight.clear()
+
+    def lag(self) -> Lag:
+        """How far the read model is behind."""
+        # Each of these lists is made at once, whatever other threads do.
+        waiting, flying = list(self._since.values()), list(self._in_flight.values())
+        moments = waiting + flying
+        if (unknown := self._unknown_since) is not None:
+            moments.append(unknown)
+        oldest = min(moments, default=None)
+        seconds = 0.0 if oldest is None else max(0.0, self._clock() - oldest)
+        return Lag(seconds, len(waiting) + len(flying))

@@ -1,0 +1,131 @@
+"""Counters, histograms and levels by their labels, in values that change by making a new one.
+
+They are part of a service's state: they follow from the log, survive restarts, and are the same in
+all replicas.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from immutables import Map
+
+from nodepool.contract.metrics import Histogram, Metric, Sample
+
+Labels = tuple[str, ...]
+"""The values of the labels of a metric, in its order."""
+SERIES_MAX: Final = 10_000
+"""The most series of one metric; what would be one more is counted with `OTHER` for each label."""
+OTHER: Final = "other"
+
+
+class _ByLabels(ABC):
+    """Values by labels."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def values(self) -> Mapping[Labels, float | Histogram]:
+        """What there is, by the values of the labels of its metric."""
+
+    def samples(self, metric: Metric, known: Iterable[Labels] = ()) -> Iterator[Sample]:
+        """A sample of each, in the order of their labels; 0 for what is known and not there.
+
+        A counter that begins with its first count has not grown for `increase()`, see
+        https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
+        """
+        values = {**dict.fromkeys(known, _nothing(metric)), **self.values}
+        for labels, value in sorted(values.items(), key=itemgetter(0)):
+            yield Sample(metric, labels, value)
+
+
+def _nothing(metric: Metric) -> float | Histogram:
+    """What a metric shows before its first count."""
+    is_histogram = metric.kind == "histogram"
+    return Histogram((0,) * (len(metric.buckets) + 1), 0.0) if is_histogram else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counters(_ByLabels):
+    """What only grows, by labels."""
+
+    values: Map[Labels, float] = Map()
+
+    def add(self, *labels: str, by: float = 1) -> "Counters":
+        """The counters with this one larger."""
+        labels = labels if labels in self.values else _bounded(self.values, labels)
+        return Counters(self.values.set(labels, self.values.get(labels, 0) + by))
+
+
+@dataclass(frozen=True, slots=True)
+class Histograms(_ByLabels):
+    """How often each range of values was observed, by labels."""
+
+    values: Map[Labels, Histogram] = Map()
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> "Histograms":
+        """The histograms with one value more; one of other buckets begins anew."""
+        buckets = metric.buckets
+        before = self.values.get(labels)
+        if before is None:
+            labels = _bounded(self.values, labels)
+            before = self.values.get(labels)
+        if before is None or len(before.counts) != len(buckets) + 1:
+            before = Histogram((0,) * (len(buckets) + 1), 0.0)
+        counts = list(before.counts)
+        counts[bisect_left(buckets, value)] += 1  # An upper bound belongs to its bucket.
+        return Histograms(self.values.set(labels, Histogram(tuple(counts), before.sum + value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Levels(_ByLabels):
+    """How many there are now, by labels; what there is none of is not kept."""
+
+    values: Map[Labels, int] = Map()
+
+    def moved(self, before: Labels | None, after: Labels | None) -> "Levels":
+        """The levels after a thing that had the first labels has the second; None for none."""
+        if before == after:
+            return self
+        values = self.values
+        if before is not None:
+            values = _changed(values, before, -1)
+        return Levels(values if after is None else _changed(values, after, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """How often each rule that always holds did not.
+
+    counts: how often, by rule.
+    last: the position in the log of the message that broke it last.
+    """
+
+    counts: Counters = Counters()
+    last: Map[str, int] = Map()
+
+    def add(self, invariant: str, position: int) -> "Violations":
+        """The violations with one more, by the message at this position."""
+        return Violations(self.counts.add(invariant), self.last.set(invariant, position))
+
+    def samples(self, count: Metric, last: Metric, rules: Iterable[str]) -> Iterator[Sample]:
+        """A sample of each rule, 0 for one that always held, and of where it was broken last."""
+        yield from self.counts.samples(count, ((rule,) for rule in rules))
+        for invariant, position in sorted(self.last.items()):
+            yield Sample(last, (invariant,), position)
+
+
+def _bounded(values: Map[Labels, object], labels: Labels) -> Labels:
+    """The labels of a new series; `OTHER` where there are too many."""
+    return labels if len(values) < SERIES_MAX else (OTHER,) * len(labels)
+
+
+def _changed(values: Map[Labels, int], labels: Labels, change: int) -> Map[Labels, int]:
+    level = values.get(labels, 0) + change
+    if level:
+        return values.set(labels, level)
+    return values.delete(labels) if labels in values else values

@@ -1,0 +1,41 @@
+"""The services after the log of a run, and what has to hold once they have come to rest."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodepool.contract.log import Entry, LogId
+from nodepool.engine.world import Log, World
+from nodepool.service import AnyService
+from support.audit.auditor import Auditor
+from support.audit.facts import Violation
+from support.simulation.final_checks import FinalChecks
+from support.simulation.quiet import run_until_quiet
+from support.simulation.sender import SentCommand
+
+
+def replayed(services: Sequence[AnyService], entries: Iterable[Entry], id: LogId) -> World:
+    """A world in which each service has read this log; it writes to a copy of it."""
+    copy = list(entries)
+    last = {entry.subject: entry.position for entry in copy}
+    world = World(services, log=Log(copy[-1].time, copy, last, id))
+    for host in world.hosts:
+        world.read(host)
+    return world
+
+
+def faults_at_rest(world: World, auditor: Auditor, sent: Sequence[SentCommand]) -> Iterator[str]:
+    """What is wrong with a world once all is over that takes minutes, such as a preemption.
+
+    A run ends as soon as nothing is said for some seconds, so what was due later happens here.
+    auditor: has read the log, but perhaps for its end.
+    """
+
+    def audit() -> None:
+        for entry in world.log.entries[auditor.position :]:
+            auditor.read(entry)
+
+    try:
+        audit()
+        run_until_quiet(world, audit)
+        FinalChecks(world, auditor.facts, auditor.history).check(sent)
+    except Violation as violation:
+        yield str(violation)

@@ -1,0 +1,28 @@
+"""The alert rules as an object of the Prometheus operator: the same text below `spec`.
+
+`python -m kube.rules` writes it.
+"""
+
+from textwrap import indent
+
+from kube.manifests import ROOT
+
+RULES = ROOT / "deploy" / "prometheus" / "nodepool.rules.yml"
+FILE = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
+HEAD = """\
+# Made of deploy/prometheus/nodepool.rules.yml by `make rules`.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: nodepool
+spec:
+"""
+
+
+def text() -> str:
+    """The manifest."""
+    return HEAD + indent(RULES.read_text(encoding="utf-8"), "  ")
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

@@ -1,0 +1,203 @@
+"""What a real Kubernetes makes of the manifests: it takes them, and it schedules their Pods."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from kube.cluster import CACHE, Cluster, Document, wait_until
+from kube.manifests import MONITORING, WHOLE, secured_overlay
+from nodepool.contract.services import SERVICES
+
+NAMESPACE = "nodepool"
+ROLLOUT = "--timeout=60s"
+ZONES = ("a", "b", "c")
+HOSTS_PER_ZONE = 2
+SERVERS = 3
+
+HOST = """\
+apiVersion: v1
+kind: Node
+metadata:
+  name: {name}
+  annotations: {{kwok.x-k8s.io/node: fake}}
+  labels: {{kubernetes.io/hostname: {name}, topology.kubernetes.io/zone: {zone}}}
+status:
+  allocatable: {{cpu: "8", memory: 16Gi, pods: "110"}}
+  capacity: {{cpu: "8", memory: 16Gi, pods: "110"}}
+"""
+VOLUME = """\
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: data-{number}}}
+spec:
+  capacity: {{storage: 20Gi}}
+  accessModes: [ReadWriteOnce]
+  hostPath: {{path: /data-{number}}}
+"""
+UNCONFINED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: unconfined, namespace: nodepool}
+spec:
+  containers: [{name: only, image: nodepool}]
+"""
+
+
+def hosts() -> Iterator[str]:
+    """The manifests of the cluster's hosts: some in each zone."""
+    for zone in ZONES:
+        for number in range(HOSTS_PER_ZONE):
+            yield HOST.format(name=f"host-{zone}{number}", zone=zone)
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Cluster:
+    """A cluster with hosts and volumes, to which the manifests were applied as the page says."""
+    volumes = (VOLUME.format(number=number) for number in range(SERVERS))
+    cluster.kubectl("apply", "-f", "-", given="---\n".join((*hosts(), *volumes)))
+    done = cluster.run("apply", "-k", WHOLE)
+    assert (done.returncode, done.stderr) == (0, ""), "an error or a warning of the API server"
+    return cluster
+
+
+def pods(cluster: Cluster, selector: str = "") -> Sequence[Document]:
+    return cluster.objects("pods", NAMESPACE, selector)
+
+
+def rolled_out(cluster: Cluster) -> None:
+    """Waits until each workload has all its Pods; raises where that takes too long."""
+    for name in SERVICES:
+        cluster.kubectl(
+            "rollout", "status", f"deployment/nodepool-{name}", "-n", NAMESPACE, ROLLOUT
+        )
+    cluster.kubectl("rollout", "status", "statefulset/nats", "-n", NAMESPACE, ROLLOUT)
+
+
+def test_every_pod_is_admitted_under_the_restricted_profile_and_runs(installed: Cluster) -> None:
+    rolled_out(installed)
+
+    running = Counter(
+        item["metadata"]["labels"]["app.kubernetes.io/name"]
+        for item in pods(installed)
+        if item["status"]["phase"] == "Running"
+    )
+    assert running == {"nodepool": 2 * len(SERVICES), "nats": SERVERS}
+
+
+def test_a_pod_with_more_rights_is_refused_beside_them(installed: Cluster) -> None:
+    done = installed.run("apply", "-f", "-", given=UNCONFINED)
+
+    assert done.returncode != 0
+    assert 'violates PodSecurity "restricted:' in done.stderr
+
+
+def test_replicas_run_on_different_hosts_and_in_different_zones(installed: Cluster) -> None:
+    rolled_out(installed)
+    zones = {
+        item["metadata"]["name"]: item["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for item in json.loads(installed.kubectl("get", "nodes", "-o", "json"))["items"]
+    }
+
+    for name in SERVICES:
+        replicas = pods(installed, f"app.kubernetes.io/component={name}")
+        assert len({zones[item["spec"]["nodeName"]] for item in replicas}) == 2, name
+    servers = pods(installed, "app.kubernetes.io/name=nats")
+    assert {zones[item["spec"]["nodeName"]] for item in servers} == {*ZONES}
+
+
+def disruptions_allowed(cluster: Cluster) -> Mapping[str, int]:
+    """How many Pods of each workload a drain may take now."""
+    return {
+        item["metadata"]["name"]: item["status"].get("disruptionsAllowed", 0)
+        for item in cluster.objects("poddisruptionbudgets", NAMESPACE)
+    }
+
+
+def test_a_drain_takes_one_replica_of_each_at_a_time(installed: Cluster) -> None:
+    rolled_out(installed)
+    names = [*(f"nodepool-{name}" for name in SERVICES), "nats"]
+
+    wait_until(
+        "each budget allows one disruption",
+        lambda: disruptions_allowed(installed) == dict.fromkeys(names, 1),
+        30,
+    )
+
+
+def test_applied_again_nothing_changes(installed: Cluster) -> None:
+    done = installed.run("diff", "-k", WHOLE)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) -> None:
+    # given a Deployment at work
+    rolled_out(installed)
+    name = ("deployment/nodepool-quota", "-n", NAMESPACE)
+    component = "app.kubernetes.io/component=quota"
+    before = {item["metadata"]["uid"] for item in pods(installed, component)}
+
+    # when its Pods are replaced
+    available = "jsonpath={.status.availableReplicas}{'\\n'}"
+    with installed.watching(*name, "-o", available) as seen:
+        installed.kubectl("rollout", "restart", *name)
+        installed.kubectl("rollout", "status", *name, ROLLOUT)
+
+    # then two were at work at any time, and each is another one
+    assert len(seen) > 1
+    assert [number for number in seen if int(number or 0) < 2] == []
+    wait_until("the old Pods are gone", lambda: len(pods(installed, component)) == 2, 30)
+    assert before.isdisjoint(item["metadata"]["uid"] for item in pods(installed, component))
+
+
+def test_the_secured_form_of_it_is_taken_as_well(installed: Cluster, tmp_path: Path) -> None:
+    overlay = secured_overlay(tmp_path / "overlay")
+
+    done = installed.run("apply", "--dry-run=server", "-k", overlay)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_scraping_rules_and_dashboards_are_taken_where_the_operator_is(installed: Cluster) -> None:
+    installed.kubectl("apply", "--server-side", "-f", str(CACHE / "crds"))
+    installed.kubectl("wait", "--for=condition=Established", "crd", "--all", ROLLOUT)
+
+    done = installed.run("apply", "-k", MONITORING)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    (monitor,) = installed.objects("servicemonitors", NAMESPACE)
+    (service,) = installed.objects(
+        "services", NAMESPACE, selector_of(monitor["spec"]["selector"]["matchLabels"])
+    )
+    assert service["metadata"]["name"] == "nodepool", "the job that the alerts name"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_what_is_scraped_is_every_replica_of_every_service(installed: Cluster) -> None:
+    installed.kubectl("apply", "-k", MONITORING, "-l", "app.kubernetes.io/name=nodepool")
+    rolled_out(installed)
+
+    def scraped() -> set[str]:
+        slices = installed.objects(
+            "endpointslices", NAMESPACE, "kubernetes.io/service-name=nodepool"
+        )
+        return {
+            endpoint["targetRef"]["name"]
+            for item in slices
+            for endpoint in item.get("endpoints") or ()
+        }
+
+    replicas = {
+        item["metadata"]["name"] for item in pods(installed, "app.kubernetes.io/name=nodepool")
+    }
+    assert len(replicas) == 2 * len(SERVICES)
+    wait_until("each replica is an endpoint", lambda: scraped() == replicas, 30)
+
+
+def selector_of(labels: Mapping[str, str]) -> str:
+    """The labels as kubectl takes them."""
+    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -1,0 +1,223 @@
+"""The manifests under deploy/kubernetes fit the code, the compose file and one another."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from kube import rules
+from kube.manifests import MONITORING, ROOT, Document, Manifests, rendered
+from nodepool.contract.services import SERVICES
+from nodepool.host import settings
+from nodepool.nats.addresses import split_addresses
+
+WORKLOADS = ("Deployment", "StatefulSet")
+SIZE = re.compile(r"([0-9]+)\s*(GB|Gi)")
+BYTES = {"GB": 10**9, "Gi": 2**30}
+
+
+def pod(workload: Document) -> Mapping[str, Any]:
+    """The spec of the Pods of a Deployment or a StatefulSet."""
+    spec: Mapping[str, Any] = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def container(workload: Document) -> Mapping[str, Any]:
+    """Its only container."""
+    (only,) = pod(workload)["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def pod_labels(workload: Document) -> Mapping[str, str]:
+    """The labels of its Pods."""
+    labels: Mapping[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def service_settings(manifests: Manifests) -> Mapping[str, str]:
+    """The environment that every service is given."""
+    (config,) = (item for item in manifests.of_kind("ConfigMap") if "NODEPOOL_URL" in item["data"])
+    data: Mapping[str, str] = config["data"]
+    return data
+
+
+def bytes_of(text: str) -> int:
+    match = SIZE.search(text)
+    assert match is not None, f"{text!r} has no size"
+    return int(match[1]) * BYTES[match[2]]
+
+
+def test_every_service_of_the_list_is_a_deployment_of_two_replicas(manifests: Manifests) -> None:
+    found = {
+        item["metadata"]["name"]: (item["spec"]["replicas"], container(item)["args"])
+        for item in manifests.of_kind("Deployment")
+    }
+
+    assert found == {f"nodepool-{name}": (2, ["-m", name]) for name in SERVICES}
+
+
+def test_the_settings_of_the_services_are_ones_that_they_take(manifests: Manifests) -> None:
+    read = settings.read(service_settings(manifests))
+
+    assert (read.replicas, read.metrics_host, read.metrics_port) == (3, "0.0.0.0", 9464)
+
+
+def test_services_know_the_address_of_each_server(manifests: Manifests) -> None:
+    servers = manifests.named("StatefulSet", "nats")
+    names = [f"nats-{number}.nats" for number in range(servers["spec"]["replicas"])]
+
+    assert servers["spec"]["serviceName"] == "nats"
+    assert split_addresses(service_settings(manifests)["NODEPOOL_URL"]) == [
+        f"nats://{name}:4222" for name in names
+    ]
+    assert re.findall(r"nats://(\S+):6222", configuration(manifests)) == names
+
+
+def server_files(manifests: Manifests) -> Mapping[str, str]:
+    """The files of the servers' configuration, by name."""
+    (config,) = (item for item in manifests.of_kind("ConfigMap") if "nats.conf" in item["data"])
+    data: Mapping[str, str] = config["data"]
+    return data
+
+
+def configuration(manifests: Manifests) -> str:
+    """The main one of these files."""
+    return server_files(manifests)["nats.conf"]
+
+
+def test_the_server_stops_storing_before_its_volume_is_full(manifests: Manifests) -> None:
+    (claim,) = manifests.named("StatefulSet", "nats")["spec"]["volumeClaimTemplates"]
+    volume = bytes_of(claim["spec"]["resources"]["requests"]["storage"])
+    (limit,) = re.findall(r"max_file_store: *(\S+)", configuration(manifests))
+
+    assert bytes_of(limit) < 0.9 * volume
+
+
+def test_the_server_has_more_memory_than_it_is_told_to_stay_below(manifests: Manifests) -> None:
+    server = container(manifests.named("StatefulSet", "nats"))
+    values = {item["name"]: item.get("value") for item in server["env"]}
+
+    assert values["GOMEMLIMIT"] == "800MiB"
+    assert server["resources"]["limits"]["memory"] == "1Gi"
+
+
+def test_images_are_those_of_the_compose_file(manifests: Manifests) -> None:
+    dockerfile = (ROOT / "deploy" / "bus.Dockerfile").read_text()
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    images = {container(item)["image"] for item in manifests.of_kind(*WORKLOADS)}
+    (ours,) = (image for image in images if image.startswith("nodepool:"))
+    (server,) = images - {ours}
+
+    assert compose["quota"]["image"] == f"${{IMAGE:-{ours.partition(':')[0]}}}"
+    assert f"ARG NATS_IMAGE={server}\n" in dockerfile
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_each_workload_has_probes_resources_and_no_rights(manifests: Manifests, kind: str) -> None:
+    for item in manifests.of_kind(kind):
+        only = container(item)
+        assert {"livenessProbe", "readinessProbe"} <= only.keys(), item["metadata"]["name"]
+        assert only["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert only["resources"]["limits"].keys() == {"memory"}
+        assert only["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert pod(item)["automountServiceAccountToken"] is False
+
+
+# Selectors: each one is meant for some Pods, and misses none of them by a typing error.
+
+
+def selected(manifests: Manifests, selector: Mapping[str, Any]) -> Iterator[str]:
+    """The workloads whose Pods a label selector selects."""
+    wanted = selector.get("matchLabels", {})
+    for item in manifests.of_kind(*WORKLOADS):
+        labels = pod_labels(item)
+        if any(labels.get(key) != value for key, value in wanted.items()):
+            continue
+        rules = selector.get("matchExpressions", [])
+        assert all(rule["operator"] == "NotIn" for rule in rules), "this test knows no other"
+        if all(labels.get(rule["key"]) not in rule["values"] for rule in rules):
+            yield item["metadata"]["name"]
+
+
+ALL_SERVICES = {f"nodepool-{name}" for name in SERVICES}
+
+
+def test_each_workload_selects_its_own_pods_and_so_does_its_budget(manifests: Manifests) -> None:
+    for item in manifests.of_kind(*WORKLOADS, "PodDisruptionBudget"):
+        name = item["metadata"]["name"]
+        assert [*selected(manifests, item["spec"]["selector"])] == [name]
+    budgets = {item["metadata"]["name"] for item in manifests.of_kind("PodDisruptionBudget")}
+    assert budgets == {*ALL_SERVICES, "nats"}
+
+
+def test_replicas_are_spread_over_hosts_and_zones(manifests: Manifests) -> None:
+    for item in manifests.of_kind(*WORKLOADS):
+        keys = []
+        for rule in pod(item)["topologySpreadConstraints"]:
+            keys.append(rule["topologyKey"])
+            assert [*selected(manifests, rule["labelSelector"])] == [item["metadata"]["name"]]
+        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_each_network_policy_is_about_the_pods_that_it_is_meant_for(manifests: Manifests) -> None:
+    found = {
+        item["metadata"]["name"]: {*selected(manifests, item["spec"]["podSelector"])}
+        for item in manifests.of_kind("NetworkPolicy")
+    }
+
+    everything = {*ALL_SERVICES, "nats"}
+    assert found == {
+        "default-deny": everything,
+        "dns": everything,
+        "clients": ALL_SERVICES,
+        "nats": {"nats"},
+        "metrics": ALL_SERVICES,
+    }
+
+
+def test_what_one_side_may_send_the_other_side_may_receive(manifests: Manifests) -> None:
+    """Clients reach the servers, servers one another; and each port is one that listens."""
+    policies = {
+        item["metadata"]["name"]: item["spec"] for item in manifests.of_kind("NetworkPolicy")
+    }
+    listening = {
+        port["containerPort"]
+        for item in manifests.of_kind(*WORKLOADS)
+        for port in container(item)["ports"]
+    }
+
+    sent = [ports(rule) for name in ("clients", "nats") for rule in policies[name]["egress"]]
+    received = [ports(rule) for name in ("nats", "metrics") for rule in policies[name]["ingress"]]
+
+    assert (sent, received) == ([{4222}, {6222}], [{4222}, {6222}, {9464}])
+    assert {4222, 6222, 9464} <= listening
+
+
+def ports(rule: Mapping[str, Any]) -> set[int]:
+    """The TCP ports that a rule of a network policy allows."""
+    return {port["port"] for port in rule["ports"] if port["protocol"] == "TCP"}
+
+
+# Monitoring.
+
+
+def test_the_alert_rules_are_those_of_prometheus() -> None:
+    assert rules.FILE.read_text(encoding="utf-8") == rules.text(), "run `make rules`"
+    mine = yaml.safe_load(rules.FILE.read_text(encoding="utf-8"))["spec"]
+    assert mine == yaml.safe_load(rules.RULES.read_text(encoding="utf-8"))
+
+
+def test_each_dashboard_is_in_a_config_map_that_is_small_enough() -> None:
+    files = {path.name for path in (ROOT / "deploy/grafana/dashboards").glob("*.json")}
+    maps = [item["data"] for item in rendered(MONITORING).of_kind("ConfigMap")]
+
+    assert files == {name for data in maps for name in data}
+    # https://kubernetes.io/docs/concepts/configuration/configmap/#motivation
+    assert all(sum(map(len, data.values())) < 2**20 for data in maps)

@@ -1,0 +1,256 @@
+"""The servers with the configuration of the manifests, and a service with its settings, at work."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from kube.cluster import wait_until
+from kube.manifests import ROOT, Document, Manifests, rendered, secured_overlay
+from kube.test_manifests import (
+    configuration,
+    container,
+    pod,
+    server_files,
+    service_settings,
+)
+from nodepool.local.binary import find_server
+from nodepool.local.ports import HOST
+from support.certificates import OPENSSL, certificates
+from support.ports import free_port
+
+WITHIN_S = 30.0
+GRACE_S = 2
+"""`lame_duck_grace_period` of the configuration."""
+PASSWORD = "open-sesame"
+PORTS = ("client", "cluster", "monitor")
+
+
+@contextmanager
+def process(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[None]:
+    """A process inside the context; SIGTERM ends it."""
+    with log.open("wb") as output:
+        running = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.wait(WITHIN_S)
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Three servers on this machine, each as its Pod would start it.
+
+    manifests: where their configuration is from.
+    folder: the root of the files that their Pods, and those of the services, mount.
+    ports: what stands for the ports of each.
+    """
+
+    manifests: Manifests
+    folder: Path
+    ports: Sequence[Mapping[str, int]]
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether they have certificates and users."""
+        return (self.folder / "nats-tls").exists()
+
+    def start(self, number: int) -> tuple[Sequence[str], Mapping[str, str], Path]:
+        """The command, the environment and the log of one of them."""
+        etc = self.folder / f"server-{number}" / "etc"
+        for name, text in server_files(self.manifests).items():
+            file = etc / "nats" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(self._here(text, number))
+        for mounted in ("nats-tls", "nats-users"):
+            if (self.folder / mounted).exists():
+                shutil.copytree(self.folder / mounted, etc / mounted)
+        command = [str(find_server(None)), "--config", str(etc / "nats" / "nats.conf")]
+        return command, {"POD_NAME": f"nats-{number}"}, etc / "log"
+
+    def _here(self, text: str, number: int) -> str:
+        """The text with ports and folders of this machine where it has those of the Pod."""
+        for name, port in zip(PORTS, ("4222", "6222", "8222"), strict=True):
+            text = text.replace(f"0.0.0.0:{port}", f"{HOST}:{self.ports[number][name]}")
+        for other, ports in enumerate(self.ports):
+            text = text.replace(f"nats-{other}.nats:6222", f"{HOST}:{ports['cluster']}")
+        text = text.replace('"/data"', f'"{self.folder / f"data-{number}"}"')
+        return text.replace('"/etc/nats-tls/', f'"{self.folder}/nats-tls/')
+
+    def settings(self) -> Mapping[str, str]:
+        """The environment of a service, with addresses and files of this machine."""
+        values = dict(service_settings(self.manifests))
+        for number, ports in enumerate(self.ports):
+            at = f"{HOST}:{ports['client']}"
+            values["NODEPOOL_URL"] = values["NODEPOOL_URL"].replace(f"nats-{number}.nats:4222", at)
+        assert ".nats:" not in values["NODEPOOL_URL"]
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            **{key: value.replace("/etc/", f"{self.folder}/") for key, value in values.items()},
+        }
+
+
+@contextmanager
+def started(manifests: Manifests, folder: Path) -> Iterator[Servers]:
+    """Three servers inside the context."""
+    count = manifests.named("StatefulSet", "nats")["spec"]["replicas"]
+    ports = [{name: free_port() for name in PORTS} for _ in range(count)]
+    servers = Servers(manifests, folder, ports)
+    with ExitStack() as stack:
+        for number in range(count):
+            stack.enter_context(process(*servers.start(number)))
+        yield servers
+
+
+def secured(folder: Path) -> Manifests:
+    """The manifests with the component `secured`, and the Secrets that it asks for as files."""
+    for name in ("authority", "nats-tls", "nats-users", "nodepool"):
+        (folder / name).mkdir()
+    made = certificates(folder / "authority")
+    shutil.copy(made.certificate, folder / "nats-tls" / "tls.crt")
+    shutil.copy(made.key, folder / "nats-tls" / "tls.key")
+    shutil.copy(made.ca, folder / "nats-tls" / "ca.crt")
+    shutil.copy(made.ca, folder / "nodepool" / "ca.crt")
+    (folder / "nodepool" / "password").write_text(PASSWORD)
+    users = (ROOT / "deploy" / "permissions.conf").read_text()
+    for variable in ("$SERVICES_PASSWORD", "$ACME_PASSWORD"):
+        users = users.replace(variable, f'"{PASSWORD}"')
+    (folder / "nats-users" / "permissions.conf").write_text(users)
+    return rendered(secured_overlay(folder / "overlay"))
+
+
+@pytest.fixture(scope="module", params=["open", "secured"])
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Servers]:
+    """The servers of the manifests as they are, and with TLS and passwords."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "secured" and OPENSSL is None:
+        pytest.skip("openssl is not on PATH")
+    manifests = secured(folder) if request.param == "secured" else rendered()
+    with started(manifests, folder) as servers:
+        yield servers
+
+
+def status(url: str) -> int:
+    """The status of an HTTP response; 0 where there is none."""
+    try:
+        with urlopen(url, timeout=2) as response:
+            code: int = response.status
+            return code
+    except HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def probes(workload: Document) -> Sequence[str]:
+    """The paths that the probes of a workload ask for."""
+    only = container(workload)
+    return [only[name]["httpGet"]["path"] for name in only if name.endswith("Probe")]
+
+
+def test_three_servers_find_each_other_and_their_probes_pass(servers: Servers) -> None:
+    paths = probes(servers.manifests.named("StatefulSet", "nats"))
+    urls = [f"http://{HOST}:{own['monitor']}{path}" for own in servers.ports for path in paths]
+
+    assert len(urls) == 9
+    wait_until("each probe passes", lambda: {status(url) for url in urls} == {200}, WITHIN_S)
+
+
+def test_a_service_with_the_settings_of_the_manifests_becomes_ready(
+    servers: Servers, tmp_path: Path
+) -> None:
+    port = free_port()
+    deployment = servers.manifests.named("Deployment", "nodepool-quota")
+    environment = {
+        **servers.settings(),
+        "NODEPOOL_METRICS_HOST": HOST,
+        "NODEPOOL_METRICS_PORT": str(port),
+    }
+    urls = [f"http://{HOST}:{port}{path}" for path in probes(deployment)]
+
+    with process([sys.executable, *container(deployment)["args"]], environment, tmp_path / "log"):
+        wait_until("both probes pass", lambda: {status(url) for url in urls} == {200}, WITHIN_S)
+
+
+def info(port: int) -> Mapping[str, object]:
+    """What a server says to a client that connects."""
+    with socket.create_connection((HOST, port), timeout=WITHIN_S) as connection:
+        line = connection.makefile("rb").readline()
+    fields: Mapping[str, object] = json.loads(line.removeprefix(b"INFO "))
+    return fields
+
+
+def test_a_client_is_asked_for_a_password_where_it_is_secured(servers: Servers) -> None:
+    wait_until("a server responds", lambda: status(monitor(servers)) == 200, WITHIN_S)
+
+    asked = info(servers.ports[0]["client"])
+
+    expected = servers.is_secured or None
+    assert (asked.get("auth_required"), asked.get("tls_required")) == (expected, expected)
+
+
+def monitor(servers: Servers) -> str:
+    return f"http://{HOST}:{servers.ports[0]['monitor']}/healthz"
+
+
+def test_a_server_whose_pod_is_ended_has_its_clients_leave_first(
+    manifests: Manifests, tmp_path: Path
+) -> None:
+    # given a server with the times of the manifests, and a client
+    file, log, port = tmp_path / "nats.conf", tmp_path / "log", free_port()
+    times = "\n".join(re.findall("(?m)^lame_duck_.*$", configuration(manifests)))
+    file.write_text(f'listen: "{HOST}:{port}"\n{times}\n')
+    with log.open("wb") as output:
+        server = subprocess.Popen([find_server(None), "--config", file], stderr=output)
+    wait_until("it is ready", lambda: b"Server is ready" in log.read_bytes(), WITHIN_S)
+    with socket.create_connection((HOST, port), timeout=WITHIN_S) as client:
+        client.sendall(b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n')
+        lines = client.makefile("rb")
+        assert any(line == b"PONG\r\n" for line in iter(lines.readline, b""))
+
+        # when its Pod is ended: first the hook, then SIGTERM
+        stateful_set = manifests.named("StatefulSet", "nats")
+        hook = container(stateful_set)["lifecycle"]["preStop"]["exec"]["command"]
+        assert hook == ["nats-server", "--signal", "ldm=1"], "1 is the server's process in its Pod"
+        subprocess.run([find_server(None), "--signal", f"ldm={server.pid}"], check=True)
+        wait_until("it heard that", lambda: b"lame duck" in log.read_bytes(), WITHIN_S)
+        server.terminate()
+
+        # then the client is asked to leave, and has the time for it
+        asked = time.monotonic()
+        heard = [*iter(lines.readline, b"")]
+        assert any(line.startswith(b"INFO") and b'"ldm":true' in line for line in heard)
+        assert time.monotonic() - asked > GRACE_S / 2
+
+    # and the server ends by itself within the time of its Pod
+    assert server.wait(pod(stateful_set)["terminationGracePeriodSeconds"]) == 0
+
+
+def test_what_a_pod_reads_is_mounted_there(servers: Servers) -> None:
+    mounted = {
+        name: {item["mountPath"] for item in container(workload).get("volumeMounts", ())}
+        for name, workload in (
+            ("server", servers.manifests.named("StatefulSet", "nats")),
+            ("service", servers.manifests.named("Deployment", "nodepool-quota")),
+        )
+    }
+
+    more = {"/etc/nats-tls", "/etc/nats-users"} if servers.is_secured else set()
+    assert mounted["server"] == {"/data", "/etc/nats", *more}
+    assert mounted["service"] == ({"/etc/nodepool"} if servers.is_secured else set())

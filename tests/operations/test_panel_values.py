@@ -1,0 +1,214 @@
+"""What panels show of series that are known, as promtool computes it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dashboards.page import Page
+from dashboards.pages import PAGES
+from dashboards.panels import Panel
+from nodepool.contract.services import SERVICES
+from operations.test_alerts import promtool
+from support.grafana import everything, filled, panels
+
+Series = Mapping[str, float | str]
+"""A value that stays, or values as promtool has them, by series."""
+MINUTES = 10
+POOL = 'org="acme", nodepool_cluster="prod", pool="{}"'
+TYPE = 'zone="Z", instance_type="T"'
+
+
+def panel_of(uid: str, title: str) -> tuple[Page, Panel]:
+    """The panel of this title on a dashboard, and the dashboard."""
+    (page,) = (page for page in PAGES if page.uid == uid)
+    (item,) = (item for item in panels(page) if item.title == title)
+    return page, item
+
+
+def query(uid: str, title: str, number: int = 0, **chosen: str) -> str:
+    """A query of a panel; everything is chosen but what is given."""
+    page, panel = panel_of(uid, title)
+    known = {**everything(page), "__rate_interval": "5m", **chosen}
+    return filled(panel.queries[number].expr, known, MINUTES * 60)
+
+
+def check(folder: Path, expr: str, series: Series, expected: Series) -> None:
+    """Fails unless the expression has these samples after MINUTES."""
+    given = [
+        {"series": name, "values": value if isinstance(value, str) else f"{value}x{MINUTES}"}
+        for name, value in series.items()
+    ]
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    asked = {"expr": expr, "eval_time": f"{MINUTES}m", "exp_samples": samples}
+    case = {"interval": "1m", "input_series": given, "promql_expr_test": [asked]}
+    file = folder / "test.yml"
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}))
+    done = promtool("test", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Services.
+
+EVERY = dict.fromkeys(SERVICES, 1)
+REAL = {name: 1 for name in SERVICES if name != "fleet"}
+"""The services where machines are real."""
+
+
+def ready(services: Mapping[str, int]) -> Series:
+    """One replica of each service, which is ready or not."""
+    return {
+        f'nodepool_ready{{nodepool_service="{name}", instance="{name}:1"}}': value
+        for name, value in services.items()
+    }
+
+
+@pytest.mark.parametrize("uid", ["nodepool-fleet", "nodepool-system"])
+@pytest.mark.parametrize(
+    ("services", "missing"),
+    [
+        (EVERY, 0),
+        (REAL, 0),
+        ({**EVERY, "quota": 0}, 1),
+        ({**EVERY, "fleet": 0}, 1),
+        ({name: 1 for name in SERVICES if name != "quota"}, 1),
+        ({**REAL, "mine": 1}, 0),
+        ({"mine": 1}, 8),
+        ({}, 8),
+    ],
+)
+def test_a_service_that_prometheus_does_not_see_is_not_at_work(
+    uid: str, services: Mapping[str, int], missing: int, tmp_path: Path
+) -> None:
+    check(tmp_path, query(uid, "Services not at work"), ready(services), {"{}": missing})
+
+
+@pytest.mark.parametrize(
+    ("connected", "is_ready", "leading", "text"),
+    [
+        (0, 0, 0, "not connected"),
+        (0, 1, 0, "not connected"),
+        (1, 0, 0, "not ready"),
+        (1, 0, 1, "leads, not ready"),
+        (1, 1, 0, "ready, stands by"),
+        (1, 1, 1, "ready, leads"),
+    ],
+)
+def test_a_replica_is_shown_as_it_is(
+    connected: int, is_ready: int, leading: int, text: str, tmp_path: Path
+) -> None:
+    # given a replica
+    labels = '{nodepool_service="quota", instance="q:1"}'
+    series = {
+        f"nodepool_connected{labels}": connected,
+        f"nodepool_ready{labels}": is_ready,
+        f"nodepool_leading{labels}": leading,
+    }
+
+    # when its number is one that is shown as this text
+    _, panel = panel_of("nodepool-system", "Replicas")
+    ((mapping,)) = cast("list[Mapping[str, Any]]", panel.defaults["mappings"])
+    numbers = [number for number, shown in mapping["options"].items() if shown["text"] == text]
+    number = connected + 2 * is_ready + 4 * leading
+
+    # then that is what the query has
+    assert str(number) in numbers
+    check(tmp_path, query("nodepool-system", "Replicas"), series, {labels: number})
+
+
+# NodePools.
+
+
+def pool(name: str, target: int, current: int, reason: str) -> Series:
+    """What metrics show of a NodePool."""
+    labels = POOL.format(name)
+    condition = f'type="AtTarget", status="False", reason="{reason}"'
+    return {
+        f'nodepool_info{{{labels}, {TYPE}, compute_class="default"}}': 1,
+        f"nodepool_target_nodes{{{labels}}}": target,
+        f"nodepool_current_nodes{{{labels}}}": current,
+        f"nodepool_status_condition{{{labels}, {condition}}}": 1,
+    }
+
+
+FLEET = {
+    **pool("short", 5, 3, "UnderTarget"),
+    **pool("going", 4, 1, "PendingDelete"),
+    **pool("well", 2, 2, "TargetMet"),
+}
+LISTED = "NodePools off target or being deleted"
+
+
+@pytest.mark.parametrize(
+    ("title", "value"),
+    [("NodePools off target", 1), ("Nodes missing", 2), ("Nodes of the fleet", 7)],
+)
+def test_a_nodepool_that_is_being_deleted_wants_no_nodes(
+    title: str, value: int, tmp_path: Path
+) -> None:
+    check(tmp_path, query("nodepool-fleet", title), FLEET, {"{}": value})
+
+
+def test_the_table_has_nodepools_that_are_being_deleted(tmp_path: Path) -> None:
+    rest = f'{TYPE}, compute_class="default"'
+    targets = {
+        f"{{{POOL.format('short')}, {rest}}}": 5,
+        f"{{{POOL.format('going')}, {rest}}}": 4,
+    }
+    check(tmp_path, query("nodepool-fleet", LISTED), FLEET, targets)
+
+
+def test_the_table_says_which_of_them_are_being_deleted(tmp_path: Path) -> None:
+    _, panel = panel_of("nodepool-fleet", LISTED)
+    reasons = {
+        f'{{{POOL.format("short")}, attarget="UnderTarget"}}': 1,
+        f'{{{POOL.format("going")}, attarget="PendingDelete"}}': 1,
+    }
+    check(tmp_path, query("nodepool-fleet", LISTED, len(panel.queries) - 1), FLEET, reasons)
+
+
+@pytest.mark.parametrize(("name", "missing"), [("short", 2), ("going", -1), ("well", 0)])
+def test_a_nodepool_misses_what_it_wants_and_has_not(
+    name: str, missing: int, tmp_path: Path
+) -> None:
+    expr = query("nodepool-pool", "Missing", org="acme", cluster="prod", pool=name)
+    check(tmp_path, expr, FLEET, {"{}": missing})
+
+
+# Nodes.
+
+
+def test_time_that_is_lost_is_shown_as_time_in_the_step_in_which_it_ends(tmp_path: Path) -> None:
+    # given an hour that a Node was lost, which ends
+    name = f'nodepool:nodepool_lost_node_seconds_total:max{{{TYPE}, cause="AdminReboot"}}'
+
+    # then that is an hour, with what Prometheus 3 adds for a window that begins before a scrape
+    expr = query("nodepool-nodes", "Time lost, by cause")
+    shown = f"count by (cause) (({expr}) >= 3600 <= {3600 * 5 / 4})"
+    check(tmp_path, shown, {name: "0x7 3600x5"}, {'{cause="AdminReboot"}': 1})
+
+
+# Alerts and storage.
+
+
+def test_what_is_only_for_graphs_does_not_count_as_an_alert(tmp_path: Path) -> None:
+    series = {
+        f'ALERTS{{alertname="Nodepool{name}", alertstate="{state}", severity="{severity}"}}': 1
+        for name, state, severity in (
+            ("InputsWait", "firing", "critical"),
+            ("WaitsForMachines", "firing", "warning"),
+            ("QuotaNearlyUsed", "firing", "info"),
+            ("DeadLetters", "pending", "warning"),
+        )
+    }
+    check(tmp_path, query("nodepool-fleet", "Alerts firing"), series, {"{}": 2})
+
+
+@pytest.mark.parametrize(("limit", "shares"), [(100, {"{}": 0.95}), (0, {})])
+def test_the_share_of_the_storage_is_shown_where_something_may_be_stored(
+    limit: int, shares: Series, tmp_path: Path
+) -> None:
+    series = {"nodepool_storage_used_bytes": 95, "nodepool_storage_limit_bytes": limit}
+    check(tmp_path, query("nodepool-system", "Storage used"), series, shares)

@@ -1,0 +1,56 @@
+"""Certificates of an authority that is made for a test."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+OPENSSL = shutil.which("openssl")
+needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="needs the program openssl")
+_CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files in PEM.
+
+    ca: who signs, and is to be trusted.
+    certificate, key: the server's, for 127.0.0.1 and localhost.
+    """
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+def certificates(folder: Path) -> Certificates:
+    """A new authority, and what it has signed for a server on this machine."""
+    ca = folder / "ca.pem"
+    _openssl("req", "-x509", *_CURVE, "-subj", "/CN=ca", "-keyout", folder / "ca.key", "-out", ca)
+    names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+    return Certificates(ca, *_signed(folder, "server", *names))
+
+
+def client_certificate(folder: Path, name: str = "client") -> tuple[Path, Path]:
+    """A certificate of the folder's authority for a client, and its key."""
+    return _signed(folder, name, "-addext", "extendedKeyUsage=clientAuth")
+
+
+def _signed(folder: Path, name: str, *words: str) -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
+    signer = ("-CA", folder / "ca.pem", "-CAkey", folder / "ca.key")
+    files = ("-keyout", key, "-out", certificate)
+    _openssl("req", "-x509", *_CURVE, "-subj", f"/CN={name}", *signer, *words, *files)
+    return certificate, key
+
+
+def encrypt(key: Path, into: Path) -> None:
+    """Stores a key with a passphrase."""
+    _openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", into)
+
+
+def _openssl(*words: str | Path) -> None:
+    assert OPENSSL is not None
+    subprocess.run([OPENSSL, *words], check=True, capture_output=True)

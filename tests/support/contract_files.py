@@ -1,0 +1,41 @@
+"""The files that describe the contract to other programs: `make contracts` writes them."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from support.asyncapi import document
+from support.manifest_schema import manifest_schema
+
+SHARED = Path(__file__).parents[2] / "shared"
+ASYNCAPI = SHARED / "asyncapi.yaml"
+MANIFEST = SHARED / "nodepool.schema.json"
+_HEAD = "# Made by `make contracts` from the classes of the messages.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes values out in full: parsers of other languages limit anchors, or have none."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def texts() -> dict[Path, str]:
+    """What each file has to hold."""
+    asyncapi = yaml.dump(document(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    manifest = json.dumps(manifest_schema(), indent=2, ensure_ascii=False)
+    return {ASYNCAPI: f"{_HEAD}{asyncapi}", MANIFEST: f"{manifest}\n"}
+
+
+if __name__ == "__main__":
+    for path, text in texts().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,100 @@
+"""The page of every metric, made from their list and from who uses it: `make metrics` writes it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodepool.contract import metrics
+from nodepool.contract.metrics import ALL, Metric
+from nodepool.contract.services import SERVICES
+from support.services import services
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "deploy" / "METRICS.md"
+NAMES = {value: name for name, value in vars(metrics).items() if isinstance(value, Metric)}
+"""The name of the constant of each metric."""
+OF_THE_READ_MODEL = metrics.READ_MODEL_LAG, metrics.READ_MODEL_PENDING_OBJECTS
+HEAD = """\
+# Metrics
+
+Every metric, in the order of `shared/nodepool/contract/metrics.py`, from which
+`make metrics` writes this page. `/metrics` of each service shows them in Prometheus'
+[text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
+[OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
+them have the label `nodepool_service` as well.
+
+What is marked * only the replica that leads shows: it is about objects, or the log, which a sum
+over replicas would count twice.
+
+| Metric | Type | Labels | Meaning | Services |
+| --- | --- | --- | --- | --- |
+"""
+PROCESS = (
+    ("process_start_time_seconds", "gauge", "When the process began, so that a restart is seen."),
+    ("process_cpu_seconds_total", "counter", "Processor time that it has used."),
+    ("process_resident_memory_bytes", "gauge", "Memory that it has."),
+    ("process_virtual_memory_bytes", "gauge", "Memory that it may address."),
+    ("process_open_fds", "gauge", "Files and connections that it has open."),
+    ("process_max_fds", "gauge", "The most that it may have open."),
+)
+"""What is known of each process on Linux: name, type and meaning."""
+
+
+def page() -> str:
+    """The text of the page."""
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in (*_rows(), *_process_rows()))
+
+
+def _rows() -> Iterator[tuple[str, ...]]:
+    of_states = exported_by_states()
+    writers = [service.name for service in services() if service.projection is not None]
+    leader = ALL.index(metrics.LOG_MESSAGES), ALL.index(metrics.LOG_COPIES)
+    for number, metric in enumerate(ALL):
+        of_leader = leader[0] <= number <= leader[1]
+        if metric in of_states:
+            where = f"{', '.join(of_states[metric])} *"
+        elif of_leader or metric in OF_THE_READ_MODEL:
+            where = f"{', '.join(writers)}{' *' if of_leader else ''}"
+        else:
+            where = "all" if metric in of_replicas() else "none"
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"`{metric.name}`", metric.kind, labels, metric.help, where
+
+
+def _process_rows() -> Iterator[tuple[str, ...]]:
+    for name, kind, meaning in PROCESS:
+        yield f"`{name}`", kind, "", meaning, "all"
+
+
+def exported_by_states() -> dict[Metric, list[str]]:
+    """The services whose state shows a metric, by that metric."""
+    return _users({name: ROOT / "services" / name for name in SERVICES})
+
+
+def of_replicas() -> set[Metric]:
+    """The metrics that each replica shows, whatever its state."""
+    return set(_users({"host": ROOT / "shared" / "nodepool" / "host"}))
+
+
+def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:
+    users: dict[Metric, list[str]] = {}
+    for name, folder in folders.items():
+        used = {used for file in folder.glob("*.py") for used in _names(file)}
+        for metric, constant in NAMES.items():
+            if constant in used:
+                users.setdefault(metric, []).append(name)
+    return users
+
+
+def _names(file: Path) -> Iterator[str]:
+    """The constants of the list that a module uses."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == metrics.__name__:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield from [node.attr] * (node.value.id in ("contract", "metrics"))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

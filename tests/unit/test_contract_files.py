@@ -1,0 +1,162 @@
+"""The AsyncAPI document and the schema of a manifest say what the classes say."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from nodepool.contract.decode import decode
+from nodepool.contract.messages import Command, Envelope
+from nodepool.contract.services import SERVICES
+from nodepool.contract.subjects import filter_of, template_of
+from nodepool.nats.access import Access
+from support.asyncapi import document
+from support.contract_files import ASYNCAPI, MANIFEST
+from support.manifest_schema import manifest_schema
+from support.services import services
+from support.work import ROOT
+from unit.test_golden import message_classes
+
+KINDS = message_classes()
+Document = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def asyncapi() -> Document:
+    """The document as it lies in the repository."""
+    # The loader in C, where there is one, takes a tenth of the time.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    read: Document = yaml.load(ASYNCAPI.read_text(encoding="utf-8"), loader)
+    return read
+
+
+def test_the_asyncapi_document_is_that_of_the_classes(asyncapi: Document) -> None:
+    assert asyncapi == json.loads(json.dumps(document())), "run `make contracts`"
+
+
+def test_the_schema_of_a_manifest_is_that_of_the_classes() -> None:
+    assert json.loads(MANIFEST.read_text(encoding="utf-8")) == manifest_schema(), (
+        "run `make contracts`"
+    )
+
+
+def test_the_asyncapi_document_has_the_subject_of_every_message(asyncapi: Document) -> None:
+    channels = asyncapi["channels"]
+
+    addresses = {name: channels[name]["address"] for name in KINDS}
+
+    assert addresses == {name: template_of(kind) for name, kind in KINDS.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_subject_of_the_document_is_what_a_service_subscribes_to(kind: type[Command]) -> None:
+    # given the template of a message's subject, and the filter with which services read it
+    template = template_of(kind).split(".")
+    filters = filter_of(kind).split(".")
+
+    # when each is taken apart
+    # then they differ at most in tokens that the filter leaves open
+    assert len(template) == len(filters)
+    assert [
+        (ours, theirs)
+        for ours, theirs in zip(template, filters, strict=True)
+        if theirs not in ("*", ours)
+    ] == []
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_every_example_of_the_asyncapi_document_is_a_message_that_we_read(
+    asyncapi: Document, name: str
+) -> None:
+    # given the examples of a message as other programs see them
+    message = asyncapi["components"]["messages"][name]
+    payloads = [example["payload"] for example in message["examples"]]
+    assert payloads != []
+
+    # when they are stored on the subject that each is for
+    for payload in payloads:
+        tokens = [token.replace(".", "~") for token in payload["subject"].split("/")]
+        prefix = ["np", "cmd"] if issubclass(KINDS[name], Command) else ["np", "evt"]
+        speaker = [] if issubclass(KINDS[name], Command) else [payload["source"]]
+        subject = ".".join((*prefix, *speaker, *tokens, name))
+        envelope = decode(KINDS[name], subject, json.dumps(payload).encode(), {}, 42)
+
+        # then each can be read
+        assert isinstance(envelope, Envelope), envelope
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if issubclass(KINDS[name], Command)])
+def test_the_document_asks_for_just_what_a_command_is_refused_without(
+    asyncapi: Document, name: str
+) -> None:
+    # given a command with all attributes, and what the document asks for
+    message = asyncapi["components"]["messages"][name]
+    payload = message["examples"][0]["payload"]
+    whole, bare = message["payload"]["anyOf"]
+    envelope = asyncapi["components"]["schemas"][whole["allOf"][0]["$ref"].rpartition("/")[2]]
+    required = {*envelope["required"], *whole["allOf"][1].get("required", ())}
+    tokens = [token.replace(".", "~") for token in payload["subject"].split("/")]
+    subject = ".".join(("np", "cmd", *tokens, name))
+
+    def is_read(content: object) -> bool:
+        entry = json.dumps(content).encode()
+        return isinstance(decode(KINDS[name], subject, entry, {}, 42), Envelope)
+
+    # when it is sent without each of them, and as its bare data
+    without = {
+        each: {key: value for key, value in payload.items() if key != each} for each in payload
+    }
+    refused = {each for each, content in without.items() if not is_read(content)}
+
+    # then it is refused without those, and only without those
+    assert refused == required
+    assert bare["$ref"].endswith(f"/{name}")
+    assert is_read(payload["data"])
+
+
+def test_the_document_has_a_way_for_each_file_that_a_connection_shows(asyncapi: Document) -> None:
+    # given the settings that say who connects
+    shown = {f"NODEPOOL_{name.upper()}" for name in Access.__slots__} - {"NODEPOOL_CA_FILE"}
+
+    # when the document is asked for them
+    schemes = asyncapi["components"]["securitySchemes"]
+    named = re.findall(r"NODEPOOL_[A-Z]+_FILE", json.dumps(schemes))
+    offered = [each["$ref"] for each in asyncapi["servers"]["remote"]["security"]]
+
+    # then it has each of them, and a server may ask for any
+    assert set(named) == shown
+    assert offered == [f"#/components/securitySchemes/{name}" for name in schemes]
+
+
+def test_the_operations_of_the_document_are_what_services_hear_and_say(asyncapi: Document) -> None:
+    # given what the document says of each service
+    operations: set[tuple[str, str, str]] = {
+        (operation["tags"][0]["name"], operation["action"], operation["channel"]["$ref"])
+        for operation in asyncapi["operations"].values()
+    }
+
+    # when it is compared with the services
+    expected = {
+        (service.name, action, f"#/channels/{name}")
+        for service in services(*SERVICES)
+        for action, names in (("receive", service.inputs), ("send", service.outputs))
+        for name in names
+    }
+
+    # then they are the same, but for what the engine stores of every service, and the read model
+    others = {channel.rpartition("/")[2] for _, _, channel in operations - expected}
+    assert expected <= operations
+    assert others - {"Commit", "DeadLetter"} == {
+        name for name in asyncapi["channels"] if name.startswith("bucket-")
+    }
+
+
+def test_each_example_manifest_names_the_schema_for_editors() -> None:
+    first = "# yaml-language-server: $schema=../../shared/nodepool.schema.json"
+    files = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
+
+    assert files != []
+    assert [file.name for file in files if file.read_text().splitlines()[0] != first] == []

@@ -1,0 +1,54 @@
+"""The grants that an allocator may still use."""
+
+from aggregator.grants import FINAL, GRANTS_MAX, NO_GRANTS, Grants, acknowledged, granted
+from nodepool.contract.events import GrantAcknowledged, QuotaChecked
+from unit.samples import sample
+
+
+def after(*grants: tuple[int, int]) -> Grants:
+    """What may be used after these grants, each a number and how many Nodes it allows."""
+    known = NO_GRANTS
+    for number, count in grants:
+        known = granted(known, sample(QuotaChecked, number=number, granted=count))
+    return known
+
+
+def knows(known: Grants, number: int, *, final: bool = False) -> Grants:
+    """What may be used once the allocator knows the grant of this number."""
+    return acknowledged(known, sample(GrantAcknowledged, number=number, final=final))
+
+
+def test_the_most_of_all_grants_may_be_used() -> None:
+    assert after((1, 2), (2, 7), (3, 4)).most == 7
+
+
+def test_a_verdict_that_repeats_a_grant_adds_none() -> None:
+    assert after((1, 2), (1, 2)) == Grants(((1, 2),), 2)
+
+
+def test_an_acknowledged_grant_and_all_after_it_may_be_used() -> None:
+    assert knows(after((1, 7), (2, 3), (3, 4)), 2) == Grants(((2, 3), (3, 4)), 4)
+
+
+def test_a_grant_that_is_not_known_is_not_acknowledged() -> None:
+    known = after((2, 7), (3, 4))
+
+    assert knows(known, 1) == known
+
+
+def test_nothing_may_be_used_of_a_nodepool_that_is_being_deleted() -> None:
+    assert knows(after((1, 7)), 1, final=True) == FINAL
+
+
+def test_nothing_of_what_it_is_granted_after_that_may_be_used() -> None:
+    final = knows(after((1, 7)), 1, final=True)
+
+    assert granted(final, sample(QuotaChecked, number=2, granted=3)) == FINAL
+    assert FINAL.most == 0
+
+
+def test_of_many_grants_the_largest_stands_for_the_oldest() -> None:
+    known = after((1, 99), *((number, 1) for number in range(2, 100)))
+
+    assert len(known.grants) == GRANTS_MAX
+    assert known.most == 99

@@ -1,0 +1,20 @@
+"""The page of every metric says what the list says."""
+
+from nodepool.contract.metrics import ALL
+from support.metrics_page import PAGE, PROCESS, exported_by_states, of_replicas, page
+
+
+def test_the_page_is_that_of_the_list() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make metrics`"
+
+
+def test_every_metric_is_on_the_page_once() -> None:
+    named = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
+
+    assert named == [*(metric.name for metric in ALL), *(name for name, _, _ in PROCESS)]
+
+
+def test_every_metric_of_the_list_is_exported() -> None:
+    known = of_replicas() | exported_by_states().keys()
+
+    assert [metric.name for metric in ALL if metric not in known] == []
