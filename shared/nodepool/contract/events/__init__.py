@@ -1,5 +1,6 @@
 """Every event; each module holds those of one speaker, and `kubernetes` their common base."""
 
+from nodepool.contract.events.agent import NodeConditionReported, NodeReported
 from nodepool.contract.events.allocator import (
     AllocationFailed,
     AllocationRecovered,
@@ -147,6 +148,7 @@ __all__ = [
     "NodeActionRequested",
     "NodeActivityChanged",
     "NodeConditionChanged",
+    "NodeConditionReported",
     "NodeKept",
     "NodeLockChanged",
     "NodeObserved",
@@ -158,6 +160,7 @@ __all__ = [
     "NodePreemptionRequested",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeReported",
     "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",

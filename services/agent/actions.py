@@ -1,0 +1,98 @@
+"""The actions of the agent: each is one request to the API server, or one message on the bus."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from agent.bus import Document
+from nodepool.contract.events import NodeConditionReported, NodeReported, Severity
+from nodepool.contract.messages import Command
+
+Kind = Literal["NodePool", "Node", "Pod"]
+"""The kinds of object that the agent changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Sends a command with this id, so that any repetition is one command."""
+
+    id: str
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Says what is observed of a Node."""
+
+    event: NodeReported | NodeConditionReported
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Creates an object; it does no harm where there is one of that name already."""
+
+    kind: Kind
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Changes an object, or its status.
+
+    patch: a JSON merge patch (RFC 7386); of the status of a Node a strategic merge patch. With a
+      `resourceVersion` in its metadata it is refused where the object was changed since.
+    """
+
+    kind: Kind
+    name: str
+    patch: Document
+    subresource: Literal["", "status"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes an object of this uid.
+
+    grace_s: the grace period of a Pod in seconds; None for its own.
+    """
+
+    kind: Kind
+    name: str
+    uid: str
+    namespace: str = ""
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Asks the Eviction API to end a Pod, which PodDisruptionBudgets may refuse.
+
+    grace_s: its grace period in seconds; None for its own.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Records a Kubernetes Event about an object, once for each key.
+
+    key: distinguishes it from all others about the object; the name of the Event is made of it.
+    """
+
+    kind: Kind
+    name: str
+    uid: str
+    severity: Severity
+    reason: str
+    message: str
+    key: str
+    time: datetime | None = None
+    namespace: str = ""
+    component: str = "nodepool-agent"
+
+
+Action = Send | Report | Create | Patch | Delete | Evict | Tell

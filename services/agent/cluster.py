@@ -1,0 +1,73 @@
+"""What a Kubernetes cluster shows: NodePools, Nodes and Pods, as far as the agent acts on them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agent.bus import Document
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PoolObject:
+    """A NodePool object.
+
+    name, uid, generation, version: those of its metadata; version is its `resourceVersion`.
+    spec, status: its documents.
+    labels, annotations, finalizers: those of its metadata.
+    deleting: whether it has a `deletionTimestamp`.
+    """
+
+    name: str
+    uid: str
+    generation: int
+    version: str
+    spec: Document
+    status: Document = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObject:
+    """A Node object.
+
+    name, uid, version: those of its metadata; version is its `resourceVersion`.
+    labels, annotations: those of its metadata.
+    taints, unschedulable: those of its spec.
+    conditions: those of its status.
+    deleting: whether it has a `deletionTimestamp`.
+    """
+
+    name: str
+    uid: str
+    version: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    conditions: tuple[Document, ...] = ()
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodObject:
+    """A Pod that is bound to a Node, and has not ended.
+
+    namespace, uid, node: those of the object.
+    pod: what counts where it runs and when its Node may leave; its name is `namespace/name`.
+    created: when it was created.
+    terminating_since: when its deletion began; None while it runs.
+    blocked_by: why its eviction was refused last, as the API server says it; else empty.
+    """
+
+    namespace: str
+    uid: str
+    node: str
+    pod: Pod
+    created: datetime
+    terminating_since: datetime | None = None
+    blocked_by: str = ""
