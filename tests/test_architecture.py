@@ -5,7 +5,7 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from nodepool.contract import commands, events, messages, metrics
 from nodepool.contract.messages import Command, Event, Message, Outcome
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EDGES, SERVICES
 from nodepool.engine.flow import table
 from nodepool.host import settings
 from nodepool.service import AnyService
@@ -131,6 +131,8 @@ FOR_PEOPLE = {
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
+    "NodeReported": "the lifecycle service will",
+    "NodeConditionReported": "the lifecycle service will",
 }
 """Events that no service hears, each with its reason."""
 
@@ -156,7 +158,12 @@ class Module:
         """Whether it may not read a clock, draw random numbers or do I/O."""
         if self.package == "nodepool":
             return room_of(self.name) in PURE_ROOMS
-        return not self.name.endswith(".__main__")
+        return not (self.name.endswith(".__main__") or self.touches_the_world)
+
+    @property
+    def touches_the_world(self) -> bool:
+        """Whether it is of the part of an edge that reads and writes outside of the bus."""
+        return any(f"{self.name}.".startswith(f"{edge}.host.") for edge in EDGES)
 
     def imports(self) -> Iterator[tuple[str, ...]]:
         """Every module it imports, as the parts of its name; `from a import b` gives both."""
@@ -244,7 +251,7 @@ def test_nothing_is_imported_by_the_name_of_its_source_root() -> None:
 
 
 def test_services_never_import_each_other() -> None:
-    names = {service.name for service in services()}
+    names = {*(service.name for service in services()), *EDGES}
 
     found = [
         (module.name, parts)
@@ -308,6 +315,8 @@ def test_a_decision_imports_only_what_is_pure() -> None:
 
 def _allowed_in_a_decision(module: Module, parts: tuple[str, ...]) -> bool:
     match parts:
+        case (module.package, "host", *_) if module.package in EDGES:
+            return False
         case (module.package | "immutables", *_):
             return True
         case ("nodepool", *_):
@@ -410,11 +419,18 @@ def test_every_event_is_said_by_its_one_speaker() -> None:
     }
 
     expected = {
-        name: [] if name in UNSAID else [kind.speaker]
+        name: [] if name in UNSAID or kind.speaker in EDGES else [kind.speaker]
         for name, kind in EVENTS.items()
         if name in said and issubclass(kind, Event)
     }
     assert said == expected
+
+
+def test_every_edge_says_events_of_its_own() -> None:
+    speakers = {kind.speaker for kind in EVENTS.values() if issubclass(kind, Event)}
+
+    assert set(EDGES) <= speakers
+    assert set(EDGES).isdisjoint(SERVICES)
 
 
 def test_the_clock_alone_says_wake() -> None:
@@ -632,9 +648,26 @@ UNDER_A_ROOT = re.compile(r"(?<![\w./-])(?:deploy|services|shared|tests)/[\w./<>
 """A path from the root of the repository, in prose or in a listing."""
 
 
+@dataclass(frozen=True)
+class Edge:
+    """What a program beside the services says, which hears nothing that it answers in the log."""
+
+    name: str
+    inputs: Mapping[str, type[Message]]
+    outputs: Mapping[str, type[Message]]
+
+
+def edges() -> Iterator[Edge]:
+    """Each edge, with the events that it speaks."""
+    for name in EDGES:
+        said = {key: kind for key, kind in EVENTS.items() if getattr(kind, "speaker", "") == name}
+        yield Edge(name, {}, said)
+
+
 def test_the_readme_of_the_services_shows_the_flow_table() -> None:
-    questions = {s.name: importlib.import_module(s.name).__doc__ or "" for s in services()}
-    flow = table(services(), questions)
+    names = (*(service.name for service in services()), *EDGES)
+    questions = {name: _question(name) for name in names}
+    flow = table((*services(), *edges()), questions)
 
     shown = (ROOT / "services" / "README.md").read_text(encoding="utf-8").split(FLOW_MARK)
 
@@ -647,6 +680,11 @@ def test_the_diagram_of_the_readme_shows_every_service() -> None:
     boxes = re.findall(r'^ +(\w+)\["\1<br/>', README.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert sorted(boxes) == sorted(SERVICES)
+
+
+def _question(name: str) -> str:
+    """The first paragraph of what a package says about itself."""
+    return (importlib.import_module(name).__doc__ or "").partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))

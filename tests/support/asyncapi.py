@@ -11,7 +11,7 @@ from nodepool.contract.buckets import BUCKETS, PARTS
 from nodepool.contract.log import CONTENT_TYPE
 from nodepool.contract.messages import Command, Message, Outcome
 from nodepool.contract.opening import COMMAND_BYTES_MAX
-from nodepool.contract.services import SERVICES
+from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import template_of
 from nodepool.host.version import version_of
 from nodepool.service import commit_subject
@@ -160,7 +160,7 @@ def _channel(address: str, message: str, text: str, tag: str) -> Json:
 
 
 def _operations() -> Iterator[tuple[str, Json]]:
-    """What each service receives and sends, in the order of the list of services."""
+    """What each service receives and sends, in the order of the list of services, and each edge."""
     for service in services(*SERVICES):
         for name in service.inputs:
             yield f"{service.name}-receives-{name}", _operation("receive", service.name, name, name)
@@ -168,6 +168,9 @@ def _operations() -> Iterator[tuple[str, Json]]:
             yield f"{service.name}-sends-{name}", _operation("send", service.name, name, name)
         for name in PLAIN:
             yield f"{service.name}-sends-{name}", _operation("send", service.name, name, name)
+    for name, kind in message_classes().items():
+        if (speaker := getattr(kind, "speaker", "")) in EDGES:
+            yield f"{speaker}-sends-{name}", _operation("send", speaker, name, name)
     for bucket in BUCKETS:
         channel = f"bucket-{bucket}"
         yield f"aggregator-sends-{bucket}", _operation("send", "aggregator", channel, "Object")

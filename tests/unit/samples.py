@@ -91,6 +91,7 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
@@ -102,6 +103,7 @@ from nodepool.contract.events import (
     NodePreemptionRequested,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeReported,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -804,6 +806,28 @@ SAMPLES: tuple[Message, ...] = (
         zone=ZONE, machine=MACHINE, message="internal error in the data centre: KeyError: 'job'"
     ),
     PodUpdateFailed(**OF, message="internal error in the data centre: KeyError: 'job'"),
+    RegisterCluster(org="acme", cluster="prod", zone=ZONE, kubernetes=True),
+    ClusterRegistered(org="acme", cluster="prod", zone=ZONE, kubernetes=True),
+    NodeReported(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        unschedulable=True,
+        cordon=2,
+        pods=(Pod(name="default/train-0", gpus=8), Pod(name="kube-system/cni-1", daemon_set=True)),
+        lock=41,
+    ),
+    NodeConditionReported(
+        **OF,
+        zone=ZONE,
+        node=MACHINE,
+        assignment=7,
+        type="Ready",
+        status="Unknown",
+        reason="NodeStatusUnknown",
+        message="Kubelet stopped posting node status.",
+    ),
 )
 
 

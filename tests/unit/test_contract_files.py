@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from nodepool.contract.decode import decode
-from nodepool.contract.messages import Command, Envelope
-from nodepool.contract.services import SERVICES
+from nodepool.contract.messages import Command, Envelope, Event
+from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import filter_of, template_of
 from nodepool.nats.access import Access
 from support.asyncapi import document
@@ -144,6 +144,11 @@ def test_the_operations_of_the_document_are_what_services_hear_and_say(asyncapi:
         for service in services(*SERVICES)
         for action, names in (("receive", service.inputs), ("send", service.outputs))
         for name in names
+    }
+    expected |= {
+        (kind.speaker, "send", f"#/channels/{name}")
+        for name, kind in KINDS.items()
+        if issubclass(kind, Event) and kind.speaker in EDGES
     }
 
     # then they are the same, but for what the engine stores of every service, and the read model

@@ -29,9 +29,12 @@ class RegisterCluster(Command, OfCluster):
     """Registers a cluster.
 
     zone: the zone that it is in, which never changes.
+    kubernetes: whether an agent connects it to Kubernetes, which then has its Nodes and Pods; once
+        True it stays so.
     """
 
     zone: str
+    kubernetes: bool = False
 
 
 class ApplyNodePool(Command, OfPool):

@@ -14,3 +14,5 @@ SERVICES: Final[tuple[str, ...]] = (
     "fleet",
 )
 """Every service by its package name, in the order in which pages and commands list them."""
+EDGES: Final[tuple[str, ...]] = ("agent",)
+"""Programs beside the services that say events of their own: one for each cluster of Kubernetes."""

@@ -1,14 +1,25 @@
 """The flow table: which service hears and says which messages, as Markdown."""
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from nodepool.contract.messages import Command, Event, Message
-from nodepool.service import AnyService
 
 HEADINGS = ("Service", "Question", "Commands heard", "Events heard", "Says")
 
 
-def table(services: Iterable[AnyService], questions: Mapping[str, str]) -> str:
+class Part(Protocol):
+    """A service, or another program that hears or says messages."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def inputs(self) -> Mapping[str, type[Message]]: ...
+    @property
+    def outputs(self) -> Mapping[str, type[Message]]: ...
+
+
+def table(services: Iterable[Part], questions: Mapping[str, str]) -> str:
     """A row for each service: its question, what it hears (events by speaker), and what it says.
 
     A service without an entry in `questions` is shown without its question.
@@ -22,7 +33,7 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _row(service: AnyService, question: str) -> tuple[str, ...]:
+def _row(service: Part, question: str) -> tuple[str, ...]:
     heard = service.inputs.values()
     commands = [kind for kind in heard if issubclass(kind, Command)]
     events: dict[str, list[type[Message]]] = {}

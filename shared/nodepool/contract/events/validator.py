@@ -14,11 +14,15 @@ SpecFault = Literal["", "InstanceType", "Zone", "Settings"]
 
 
 class ClusterRegistered(Event, OfCluster):
-    """A cluster exists, in this zone."""
+    """A cluster exists, in this zone.
+
+    kubernetes: whether an agent connects it to Kubernetes; said again when that begins.
+    """
 
     speaker: ClassVar[str] = "validator"
 
     zone: str
+    kubernetes: bool = False
 
 
 class NodePoolValidated(Event, OfPool):
