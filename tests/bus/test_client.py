@@ -26,7 +26,7 @@ from nodepool.client import (
 from nodepool.client.outcomes import Outcome, PendingOutcomes
 from nodepool.client.sender import Sender
 from nodepool.client.waiting import has_condition
-from nodepool.contract.commands import DeleteNodePool, RegisterCluster
+from nodepool.contract.commands import DeleteNodePool, RegisterCluster, ScaleNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     ClusterRegistered,
@@ -35,7 +35,7 @@ from nodepool.contract.events import (
     CWOverQuota,
     NodePoolValidated,
 )
-from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.messages import Command, Event, envelope_of
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.subjects import subject_of
 from nodepool.local.server import NatsServer
@@ -48,6 +48,13 @@ from validator.decide import SERVICE as VALIDATOR
 
 ORG, CLUSTER, ZONE = "acme", "prod", "US-EAST-04A"
 CREATED = datetime(2026, 11, 21, tzinfo=UTC)
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "p"},
+    "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1},
+}
+DELETE_OLD = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="p", resource_version="1")
 PATIENCE_S = 20.0
 SOON_S = 0.5
 """A time limit for what is not to happen."""
@@ -75,6 +82,23 @@ async def say(connection: Connection, event: Event) -> int:
     kind = type(event)
     envelope = envelope_of(kind).model_construct(id="1", type=kind.__name__, source="x", data=event)
     return await api.publish(connection, subject_of(event, kind.speaker), envelope.encode())
+
+
+@asynccontextmanager
+async def validating(server: NatsServer, log: Path) -> AsyncIterator[Client]:
+    """A client of a validator at work."""
+    async with (
+        serving(VALIDATOR, server, log),
+        Client(server.url, org=ORG, cluster=CLUSTER) as client,
+    ):
+        yield client
+
+
+async def refusal_of(client: Client, command: Command, id: str) -> str:
+    """Why a command under this id is refused."""
+    with pytest.raises(Refused) as refused:
+        await client.send(command, id=id)
+    return str(refused.value)
 
 
 def pool(name: str, generation: int = 1, observed: int = 1) -> dict[str, object]:
@@ -137,6 +161,45 @@ def test_a_command_that_is_not_stored_is_sent_again_less_and_less_often(
     outcome, sent = asyncio.run(story())
     assert isinstance(outcome, NoOutcome)
     assert 4 <= sent <= 20
+
+
+def test_a_command_repeated_under_its_id_has_the_outcome_that_it_had(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> tuple[list[CommandAccepted], list[str], int]:
+        scale = ScaleNodePool(org=ORG, cluster=CLUSTER, pool="p", target_nodes=4)
+        accepted, refusals = [], []
+        # given a command that was accepted under an id, one that was refused, and a later change
+        async with validating(server, tmp_path / "first") as client:
+            await client.register_cluster(CLUSTER, ZONE)
+            await client.apply(MANIFEST)
+            accepted.append(await client.send(scale, id="u1.2"))
+            refusals.append(await refusal_of(client, DELETE_OLD, "u1.delete"))
+            await client.scale("p", 9)
+
+        # when another client repeats them, after a restart of the service and of the client
+        async with validating(server, tmp_path / "second") as client:
+            accepted.append(await client.send(scale, id="u1.2"))
+            refusals.append(await refusal_of(client, DELETE_OLD, "u1.delete"))
+            return accepted, refusals, (await client.scale("p", 9)).generation or 0
+
+    # then each has the outcome that it had, and nothing is changed
+    accepted, refusals, generation = asyncio.run(story())
+    assert [(each.result, each.generation) for each in accepted] == [("configured", 2)] * 2
+    assert len(set(refusals)) == 1
+    assert "(Conflict)" in refusals[0]
+    assert generation == 3
+
+
+def test_a_command_under_an_id_that_the_services_do_not_take_is_not_sent(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> list[str]:
+        async with validating(server, tmp_path / "log") as client:
+            return [await refusal_of(client, DELETE_OLD, id) for id in ("x" * 257, "a\n")]
+
+    refusal = "id: has {} characters; use at most 256 that can be printed (Invalid)"
+    assert asyncio.run(story()) == [refusal.format(257), refusal.format(2)]
 
 
 def test_each_command_of_many_comes_with_its_outcome_in_order(

@@ -78,13 +78,9 @@ class Commands(Session):
 
         With `version` it is refused if the NodePool has changed since that resourceVersion.
         """
+        of = self.fields_of(pool)
         return await self.send(
-            ScaleNodePool(
-                **self.fields_of(pool),
-                target_nodes=target,
-                resource_version=version,
-                dry_run=dry_run,
-            )
+            ScaleNodePool(**of, target_nodes=target, resource_version=version, dry_run=dry_run)
         )
 
     async def delete(
@@ -142,9 +138,16 @@ class Commands(Session):
             raise found
         return found
 
-    async def register_cluster(self, name: str, zone: str) -> CommandAccepted:
-        """Registers a cluster of the organisation in a zone, which can never be changed."""
-        return await self.send(RegisterCluster(org=self.org, cluster=name, zone=zone))
+    async def register_cluster(
+        self, name: str, zone: str, *, kubernetes: bool = False
+    ) -> CommandAccepted:
+        """Registers a cluster of the organisation in a zone, which can never be changed.
+
+        With `kubernetes` an agent connects it to Kubernetes from now on.
+        """
+        return await self.send(
+            RegisterCluster(org=self.org, cluster=name, zone=zone, kubernetes=kubernetes)
+        )
 
     async def add_machines(
         self,
@@ -209,9 +212,14 @@ class Commands(Session):
         command = manifest.command if isinstance(manifest, Manifest) else manifest
         return command.model_copy(update=dict(self.fields_of(command.metadata.name)))
 
-    async def send(self, command: Command) -> CommandAccepted:
-        """Sends any command and returns its acceptance."""
-        (outcome,) = await self.send_many([command])
+    async def send(self, command: Command, *, id: str = "") -> CommandAccepted:
+        """Sends any command and returns its acceptance.
+
+        id: of at most 256 characters; a command that was processed under it before, whichever
+          client sent it, has the outcome that it had then, and is not processed again.
+        """
+        async with self._sender([command], CommandAccepted) as sender:
+            outcome = await sender.send(command, id)
         if isinstance(outcome, CommandAccepted):
             return outcome
         raise outcome

@@ -13,7 +13,7 @@ from nodepool.client.names import misnamed
 from nodepool.client.outcomes import A, PendingOutcomes
 from nodepool.client.tracing import sending
 from nodepool.contract.keys import path_text
-from nodepool.contract.messages import Command, envelope_of
+from nodepool.contract.messages import ID_MAX, Command, envelope_of
 from nodepool.contract.opening import size_fault
 from nodepool.contract.subjects import subject_of
 from nodepool.engine.waiting import TOO_MANY
@@ -50,18 +50,20 @@ class Sender(Generic[A]):
         self._source = source
         self._timeout_s = timeout_s
 
-    async def send(self, command: Command) -> A | Refused | NoOutcome:
+    async def send(self, command: Command, id: str = "") -> A | Refused | NoOutcome:
         """The outcome of a command; one with an invalid name, or too large, is not sent.
 
         One that is refused because too many are waiting is sent again, until the time is up.
+
+        id: the id of the command, one in flight at a time; without it each attempt has its own.
         """
-        refusal = misnamed(command)
+        refusal = misnamed(command) or _misnumbered(id)
         if refusal is not None:
             return refusal
         clock = asyncio.get_running_loop().time
         ends, refusals = clock() + self._timeout_s, 0
         while True:
-            outcome = await self._attempt(command, ends - clock())
+            outcome = await self._attempt(command, id or str(uuid4()), ends - clock())
             is_excess = isinstance(outcome, Refused) and outcome.reason == TOO_MANY
             refusals += 1
             wait_s = pause_s(refusals, WAIT_S, WAIT_MAX_S, random.random())
@@ -69,8 +71,9 @@ class Sender(Generic[A]):
                 return outcome
             await asyncio.sleep(wait_s)
 
-    async def _attempt(self, command: Command, timeout_s: float) -> A | Refused | NoOutcome:
-        id = str(uuid4())
+    async def _attempt(
+        self, command: Command, id: str, timeout_s: float
+    ) -> A | Refused | NoOutcome:
         name = type(command).__name__
         outcome = self._outcomes.expect(id)
         position = 0
@@ -104,6 +107,14 @@ class Sender(Generic[A]):
             except (InDoubt, Busy):
                 failures += 1
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+
+
+def _misnumbered(id: str) -> Refused | None:
+    """The refusal of an id that the services would not take; None for any other."""
+    if len(id) <= ID_MAX and id.isprintable():
+        return None
+    text = f"has {len(id)} characters; use at most {ID_MAX} that can be printed"
+    return Refused("id", "Invalid", text)
 
 
 def encoded(
