@@ -124,7 +124,7 @@ lock: setup ## Write requirements.lock anew from pyproject.toml (ARGS="--upgrade
 	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/python -m piptools compile --quiet \
 		--generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --extra dev --extra local --extra otlp --extra nkeys \
-		--extra kubernetes \
+		--extra kubernetes --extra peer \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
 check: lint types test long ## All that must pass before a change goes in
