@@ -97,9 +97,12 @@ _CHOICES = {
     "registration_failed_event": get_args(Switch),
     "reserved_taint": get_args(Switch),
 }
-OTHERS = frozenset({"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE"})
-"""Settings of the command line and of `nodepool up`, which a service ignores; and the variable that
-`nodepool run` sets for its program."""
+OTHERS = frozenset(
+    {"ORG", "CLUSTER", "NATS_SERVER", "NATS_PORT", "DATA_DIR", "NODE"}
+    | {"ZONE", "LEASE_NAMESPACE", "LEASE_NAME"}
+)
+"""Settings of the command line, of `nodepool up` and of the agent of a Kubernetes cluster, which
+other services ignore; and the variable that `nodepool run` sets for its program."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:
