@@ -132,7 +132,6 @@ FOR_PEOPLE = {
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
     "NodeReported": "the lifecycle service will",
-    "NodeConditionReported": "the lifecycle service will",
 }
 """Events that no service hears, each with its reason."""
 

@@ -27,6 +27,7 @@ from nodepool.contract.events import (
     MachineStateChanged,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -48,6 +49,8 @@ NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
 """A Node of a NodePool is other than it was."""
 CordonChanged = CWNodeCordoned | CWNodeUncordoned
 """A Node that stays is cordoned for a cause of its own, or is not any more."""
+Reported = NodeConditionChanged | NodeConditionReported
+"""A condition of a Node changed, as its machine or its cluster of Kubernetes reports it."""
 NodeLeft = CWNodeDeleted | CWNodeRegistrationFailed
 """A Node is no longer part of its NodePool."""
 QuotaCounted = QuotaSet | QuotaDeleted | QuotaChecked | QuotaReleased
@@ -75,7 +78,7 @@ Hears = (
     | NodeTemplateChanged
     | NodeChanged
     | CordonChanged
-    | NodeConditionChanged
+    | Reported
     | NodeLeft
     | CWNodePoolNodesRemoved
     | MachineReported

@@ -12,6 +12,7 @@ from aggregator import (
     NodeChanged,
     NodeLeft,
     QuotaCounted,
+    Reported,
     nodes,
     pools,
     quotas,
@@ -32,7 +33,6 @@ from nodepool.contract.events import (
     CWNodePoolNodesRemoveError,
     CWNodeRegistered,
     GrantAcknowledged,
-    NodeConditionChanged,
     NodePoolValidated,
     QuotaChecked,
 )
@@ -189,12 +189,12 @@ def node_changed(state: State, event: NodeChanged, context: Context) -> State:
     )
 
 
-def node_reported(state: State, event: NodeConditionChanged, context: Context) -> State:
+def node_reported(state: State, event: Reported, context: Context) -> State:
     """The state after a condition of a Node was reported."""
-    key = state.node_on(event.machine_key)
-    node = state.nodes.get(key) if key is not None else None
-    if key is None or node is None:
+    key = state.reported_node(event)
+    if key is None:
         return state
+    node = state.nodes[key]
     after = nodes.reported(node, event, context)
     figures = state.node_figures
     if problems_of(after) - problems_of(node):
@@ -246,9 +246,17 @@ def grant_acknowledged(state: State, event: GrantAcknowledged, context: Context)
 
 
 def cluster_registered(state: State, event: ClusterRegistered, context: Context) -> State:
-    """The state with a cluster more."""
+    """The state with a cluster more, or with one that has an agent from now on."""
     key = cluster_key(event.org, event.cluster)
-    item = ClusterObject(event.org, event.cluster, event.zone, context.time, context.position)
+    before = state.clusters.get(key)
+    item = ClusterObject(
+        event.org,
+        event.cluster,
+        event.zone,
+        before.registered if before is not None else context.time,
+        context.position,
+        event.kubernetes,
+    )
     return replace(state, clusters=state.clusters.set(key, item))
 
 

@@ -64,7 +64,11 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
                     "resourceVersion": str(item.version),
                     "creationTimestamp": rfc3339(item.registered),
                 },
-                "spec": {"org": item.org, "zone": item.zone},
+                "spec": {
+                    "org": item.org,
+                    "zone": item.zone,
+                    **({"kubernetes": True} if item.kubernetes else {}),
+                },
             }
 
 
@@ -146,12 +150,23 @@ def _node(node: NodeObject) -> Document:
         "spec": spec,
         "status": {
             "phase": node.phase.value,
+            "assignment": node.assignment,
+            "cordon": node.cordon,
+            "lock": node.lock,
+            **_drain(node),
             "conditions": list(_node_conditions(node)),
             **({"reboots": node.boot} if node.boot else {}),
             **_resources(node),
             **_blocking(node),
         },
     }
+
+
+def _drain(node: NodeObject) -> Document:
+    """How a Node is drained, while it is."""
+    if node.phase is not NodePhase.DRAINING:
+        return {}
+    return {"drain": "forced" if node.forced else "safe"}
 
 
 def _resources(node: NodeObject) -> Document:

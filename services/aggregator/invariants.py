@@ -28,6 +28,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
     NodeActivityChanged,
+    NodeConditionReported,
     NodePoolValidated,
     NodeUpdated,
     QuotaChecked,
@@ -86,6 +87,8 @@ def broken(state: State, message: Hears) -> Rule | Literal[""]:
     match message:
         case CWNodeAssigned():
             return _assigned(state, message)
+        case NodeConditionReported():
+            return ""
         case OfNode():
             node = state.nodes.get(message.node_key)
             if node is None or node.assignment != message.assignment:

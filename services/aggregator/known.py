@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from immutables import Map
 
+from aggregator import Reported
 from aggregator.node_figures import NodeFigures
 from aggregator.objects import (
     CapacityObject,
@@ -15,6 +16,7 @@ from aggregator.objects import (
 )
 from aggregator.pool_figures import PoolFigures
 from aggregator.templates import Templates
+from nodepool.contract.events import NodeConditionChanged
 from nodepool.contract.keys import (
     ClusterKey,
     LedgerKey,
@@ -23,6 +25,7 @@ from nodepool.contract.keys import (
     OfferingKey,
     PoolKey,
     as_pool_key,
+    cluster_key,
     node_key,
     pool_path,
 )
@@ -68,3 +71,16 @@ class State:
             return None
         org, cluster, _ = pool_path(holder)
         return node_key(org, cluster, machine.name)
+
+    def reported_node(self, event: Reported) -> NodeKey | None:
+        """The Node whose condition was reported; None where that is not to be believed.
+
+        An agent is believed of the Nodes of a cluster that has one, where it names all of the Node.
+        """
+        if isinstance(event, NodeConditionChanged):
+            key = self.node_on(event.machine_key)
+            return key if key in self.nodes else None
+        node = self.nodes.get(event.node_key)
+        cluster = self.clusters.get(cluster_key(event.org, event.cluster))
+        is_its_own = node is not None and (node.pool, node.zone) == (event.key, event.zone)
+        return event.node_key if is_its_own and cluster and cluster.kubernetes else None

@@ -4,14 +4,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
-from aggregator import NodeChanged
+from aggregator import NodeChanged, Reported
 from aggregator.objects import NodeObject, ReportedCondition
 from nodepool.contract.events import (
     CWDrainNode,
     CWNodeAssigned,
     CWNodeRegistered,
     NodeActivityChanged,
-    NodeConditionChanged,
     NodeUpdated,
 )
 from nodepool.contract.model import NodePhase, Taint
@@ -59,8 +58,8 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
                 template=event.template,
                 version=context.position,
             )
-        case CWDrainNode():
-            return replace(node, phase=NodePhase.DRAINING, version=context.position)
+        case CWDrainNode(force=force):
+            return replace(node, phase=NodePhase.DRAINING, forced=force, version=context.position)
         case _:
             assert_never(event)
 
@@ -69,7 +68,7 @@ REPORTED_MAX = 32
 """The most conditions that are kept of a Node; there are fewer kinds of problems."""
 
 
-def reported(node: NodeObject, event: NodeConditionChanged, context: Context) -> NodeObject:
+def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:
     """The Node with a condition as it was reported; one of another assignment changes nothing."""
     if event.assignment != node.assignment:
         return node
@@ -95,6 +94,9 @@ def _updated(node: NodeObject, event: NodeUpdated, context: Context) -> NodeObje
         node,
         phase=event.phase,
         unschedulable=event.unschedulable,
+        cordon=event.cordon,
+        lock=event.lock,
+        forced=node.forced and event.phase is NodePhase.DRAINING,
         labels=event.labels,
         annotations=event.annotations,
         taints=_shared(event.taints),

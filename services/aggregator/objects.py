@@ -116,7 +116,9 @@ class NodeObject:
     created: when it was assigned.
     version: the position of its last change.
     phase: where it is between its assignment and its deletion.
-    unschedulable: whether it is cordoned.
+    unschedulable, cordon: whether it is cordoned, and the number of its last cordon.
+    lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
+    forced: whether its drain waits for no Pod.
     labels, annotations, taints: those of the Node in its cluster; none before it has joined.
     template: the revision of the template that it has those of as well; 0 for none.
     registered: when it joined its cluster; None before.
@@ -137,6 +139,9 @@ class NodeObject:
     version: int
     phase: NodePhase = NodePhase.BOOTING
     unschedulable: bool = False
+    cordon: int = 0
+    lock: int = 0
+    forced: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -244,13 +249,20 @@ class MachineObject:
 
 @dataclass(frozen=True, slots=True)
 class ClusterObject:
-    """A cluster: its organisation, name and zone, and when and where it was registered."""
+    """A cluster.
+
+    org, cluster, zone: its organisation, its name and its zone.
+    registered: when it was registered first.
+    version: the position of its last change.
+    kubernetes: whether an agent connects it to Kubernetes.
+    """
 
     org: str
     cluster: str
     zone: str
     registered: datetime
     version: int
+    kubernetes: bool = False
 
 
 AnyObject = (

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from aggregator import Hears
+from aggregator import Hears, Reported
 from aggregator.documents import Document, document
 from aggregator.objects import AnyObject, MachineObject, NodePoolObject
 from aggregator.state import State
@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -55,7 +56,7 @@ from nodepool.contract.keys import (
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.service import Object, Projection
 
-RENDERING: Final = "5"
+RENDERING: Final = "6"
 """Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
@@ -72,8 +73,8 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             yield from _node(state, message)
-        case NodeConditionChanged(machine_key=key):
-            yield from _node_on(state, key)
+        case NodeConditionChanged() | NodeConditionReported():
+            yield from _reported(state, message)
         case NodeTemplateChanged() | CWNodeCordoned() | CWNodeUncordoned() | GrantAcknowledged():
             return  # Each Node that gets a template, or a cordon, has an event of its own.
         case CWNodeAssigned() | CWNodeDeleted() | CWNodeRegistrationFailed():
@@ -114,8 +115,8 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
         yield POOLS, event.key
 
 
-def _node_on(state: State, key: MachineKey) -> Iterator[tuple[str, str]]:
-    node = state.node_on(key)
+def _reported(state: State, event: Reported) -> Iterator[tuple[str, str]]:
+    node = state.reported_node(event)
     if node is not None:
         yield NODES, node
 

@@ -44,6 +44,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -74,7 +75,7 @@ def _evolved(state: State, message: Hears, context: Context) -> State:
     match message:
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
             return node_changed(state, message, context)
-        case NodeConditionChanged():
+        case NodeConditionChanged() | NodeConditionReported():
             return node_reported(state, message, context)
         case CWNodeAssigned():
             return node_assigned(state, message, context)

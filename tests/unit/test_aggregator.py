@@ -30,6 +30,7 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
     NodeActivityChanged,
+    NodeConditionReported,
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
@@ -39,6 +40,7 @@ from nodepool.contract.events import (
     QuotaReleased,
     QuotaSet,
 )
+from nodepool.contract.keys import node_key
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason
 from nodepool.contract.pods import BlockingPod
 from nodepool.engine.snapshot import dump, load
@@ -49,6 +51,7 @@ OVER = (
     "Quota is Over: targetNodes 12 exceeds quota 8 for gd-8xh100ib-i128 (6 used by 2 other pools)"
 )
 POOL, NODE = "acme/prod/train.v1", f"acme/prod/{MACHINE}"
+NODE_KEY = node_key("acme", "prod", MACHINE)
 LEDGER, OFFERING = f"acme/{ZONE}/{KIND}", f"{ZONE}/{KIND}"
 Document = Mapping[str, object]
 
@@ -557,6 +560,9 @@ def test_a_node_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
         "spec": {"taints": []},
         "status": {
             "phase": "booting",
+            "assignment": 7,
+            "cordon": 0,
+            "lock": 0,
             "conditions": [
                 {
                     "type": "CWRegistered",
@@ -582,6 +588,72 @@ def test_a_node_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
             ],
         },
     }
+
+
+def test_a_node_shows_its_cordon_its_lock_and_how_it_is_drained() -> None:
+    story = with_node().heard(sample(CWNodeRegistered))
+
+    shown = []
+    for event in (
+        sample(NodeUpdated, phase=NodePhase.CORDONED, cordon=2, lock=41),
+        sample(NodeUpdated, phase=NodePhase.DRAINING, cordon=2, lock=41),
+        sample(CWDrainNode, force=False),
+        sample(CWDrainNode, force=True),
+        sample(NodeUpdated, phase=NodePhase.DRAINING, cordon=2, lock=0),
+        sample(NodeUpdated, phase=NodePhase.PRODUCTION, unschedulable=False, cordon=2, lock=0),
+        sample(NodeUpdated, phase=NodePhase.DRAINING, cordon=3, lock=0),
+    ):
+        status = cast("Document", story.heard(event).document(NODES, NODE)["status"])
+        shown.append((status["cordon"], status["lock"], status.get("drain")))
+
+    assert shown == [
+        (2, 41, None),
+        (2, 41, "safe"),
+        (2, 41, "safe"),
+        (2, 41, "forced"),
+        (2, 0, "forced"),
+        (2, 0, None),
+        (3, 0, "safe"),
+    ]
+
+
+def reported_of(story: Story) -> list[tuple[str, str]]:
+    """Type and status of the conditions that were reported of the Node."""
+    item = story.state.nodes[NODE_KEY]
+    return [(each.type, each.status) for each in item.reported]
+
+
+def test_a_condition_that_an_agent_reports_is_shown_on_its_node() -> None:
+    story = with_node().heard(sample(ClusterRegistered, kubernetes=True))
+
+    story.heard(sample(NodeConditionReported))
+
+    assert conditions_of(story.document(NODES, NODE))["Ready"] == ("Unknown", "NodeStatusUnknown")
+    assert story.version(NODES, NODE) == 5
+
+
+@pytest.mark.parametrize(
+    ("report", "kubernetes"),
+    [
+        pytest.param({}, False, id="cluster without an agent"),
+        pytest.param({"cluster": "test"}, True, id="another cluster"),
+        pytest.param({"pool": "other"}, True, id="another NodePool"),
+        pytest.param({"zone": "US-EAST-01A"}, True, id="another zone"),
+        pytest.param({"assignment": 6}, True, id="an earlier stay"),
+        pytest.param({"node": "gffffff"}, True, id="an unknown Node"),
+    ],
+)
+def test_a_report_of_an_agent_that_has_no_such_node_is_not_believed(
+    report: dict[str, object], kubernetes: bool
+) -> None:
+    story = with_node().heard(sample(ClusterRegistered, kubernetes=kubernetes))
+    before = story.objects()
+
+    story.heard(sample(ClusterRegistered, cluster="test", kubernetes=True))
+    story.heard(sample(NodeConditionReported, **report))
+
+    assert reported_of(story) == []
+    assert {place: story.objects()[place] for place in before} == before
 
 
 def test_a_node_shows_what_happens_to_it_until_it_is_deleted() -> None:
@@ -700,6 +772,21 @@ def test_a_cluster_is_shown_from_its_registration_on() -> None:
             "creationTimestamp": "2026-01-01T12:00:01Z",
         },
         "spec": {"org": "acme", "zone": ZONE},
+    }
+
+
+def test_a_cluster_shows_that_it_has_an_agent_from_then_on() -> None:
+    story = Story().heard(sample(ClusterRegistered), sample(ClusterRegistered, kubernetes=True))
+
+    assert story.document(CLUSTERS, "acme/prod") == {
+        "apiVersion": "compute.coreweave.com/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {
+            "name": "prod",
+            "resourceVersion": "2",
+            "creationTimestamp": "2026-01-01T12:00:01Z",
+        },
+        "spec": {"org": "acme", "zone": ZONE, "kubernetes": True},
     }
 
 
