@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -13,39 +14,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nodepool.local.ports import HOST
+from kube.components import (
+    API_SERVER,
+    CACHE,
+    ETCD,
+    ETCD_DATA,
+    PARTS,
+    SIMULATED,
+    Process,
+    command,
+    flags,
+    missing,
+    write_files,
+    write_kubeconfig,
+)
 from support.ports import free_port
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodepool" / "kubernetes"
-"""Where `make testbed` puts the programs."""
+__all__ = ["CACHE", "SIMULATED", "Cluster", "KubectlError", "missing", "started", "wait_until"]
+
 READY_S = 60.0
-END_S = 20.0
 PAUSE_S = 0.1
-TOKEN = "test"
-
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-clusters: [{{name: test, cluster: {{server: "{server}", insecure-skip-tls-verify: true}}}}]
-users: [{{name: admin, user: {{token: {token}}}}}]
-contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
-current-context: test
-"""
-
-CLIENT_FLAGS = (
-    "--kubeconfig=kubeconfig",
-    "--authentication-kubeconfig=kubeconfig",
-    "--authorization-kubeconfig=kubeconfig",
-    "--secure-port=0",
-    "--leader-elect=false",
-)
-CONTROLLER_MANAGER_FLAGS = (
-    *CLIENT_FLAGS,
-    "--service-account-private-key-file=accounts.key",
-    "--controllers=*,-nodeipam,-service-lb-controller",
-)
-SIMULATED = "kwok.x-k8s.io/node=fake"
-"""The annotation of a Node whose kubelet kwok plays."""
+LEASE_S = 8
+"""How long the lease of a Node is valid, in seconds."""
+USER_BINDING = ("clusterrolebinding", "user", "--clusterrole=cluster-admin", "--user=user")
 
 Document = Mapping[str, Any]
 """An object of the API as JSON has it."""
@@ -55,33 +46,37 @@ class KubectlError(Exception):
     """A kubectl command that failed, with what it wrote to standard error."""
 
 
-def missing() -> str:
-    """Why no cluster can be started, as one line; empty where one can."""
-    for program in ("kubectl", "openssl"):
-        if shutil.which(program) is None:
-            return f"{program} is not on PATH"
-    if not (CACHE / "testbed").exists():
-        return "there is no Kubernetes to test against; `make testbed` builds one, with Go 1.26"
-    return ""
-
-
 class Cluster:
     """etcd, API server, controller manager, scheduler and kwok on free ports of the loopback.
 
     folder: where each keeps its data and its log.
+    lease_s: how long the lease of a Node is valid, in seconds.
+    as_user: what kubectl is to a user of the cluster, an administrator by RBAC alone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lease_s: int = LEASE_S) -> None:
         self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
-        self._api, self._etcd, self._peer, self._kwok = (free_port() for _ in range(4))
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.kubeconfig = folder / "admin.kubeconfig"
+        self.user_kubeconfig = folder / "user.kubeconfig"
+        self._ports = {name: free_port() for name in (*PARTS, "peer")}
+        self.parts: Mapping[str, Process] = {
+            part: Process([*command(part), *flags(part, self._ports, lease_s)], folder, part)
+            for part in PARTS
+        }
+
+    @property
+    def port(self) -> int:
+        """The port of the API server."""
+        return self._ports[API_SERVER]
 
     def __enter__(self) -> Self:
         try:
-            self._start_all()
+            write_files(self.folder, self.port)
+            self.start(*PARTS)
+            wait_until("the default namespace has its account", self._has_account, READY_S)
+            self.kubectl("create", *USER_BINDING)
         except BaseException:
-            self._stop_all()
+            self.stop(*PARTS)
             raise
         return self
 
@@ -91,7 +86,68 @@ class Cluster:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self._stop_all()
+        self.stop(*PARTS)
+
+    def start(self, *parts: str) -> None:
+        """Starts these parts, in the order in which they need each other.
+
+        Returns once the API server is ready, where it is one of them.
+        """
+        for part in PARTS:
+            if part in parts:
+                self.parts[part].start()
+                if part == API_SERVER:
+                    wait_until("the API server is ready", self.is_ready, READY_S)
+
+    def stop(self, *parts: str) -> None:
+        """Ends these parts with SIGTERM, the clients of the API server before it, etcd last."""
+        for part in reversed(PARTS):
+            if part in parts:
+                self.parts[part].stop()
+
+    def kill(self, *parts: str) -> None:
+        """Ends these parts with SIGKILL."""
+        for part in reversed(PARTS):
+            if part in parts:
+                self.parts[part].kill()
+
+    def restart(self, *parts: str) -> None:
+        """Stops these parts and starts them again."""
+        self.stop(*parts)
+        self.start(*parts)
+
+    def snapshot(self, name: str = "snapshot") -> Path:
+        """A copy of etcd's data as it is at one moment; etcd stands still meanwhile.
+
+        It is what a disk has after a loss of power, from which etcd recovers.
+        """
+        to = self.folder / name
+        etcd = self.parts[ETCD].pid
+        os.kill(etcd, signal.SIGSTOP)
+        try:
+            shutil.copytree(self.folder / ETCD_DATA, to)
+        finally:
+            os.kill(etcd, signal.SIGCONT)
+        return to
+
+    def restore(self, snapshot: Path) -> None:
+        """Goes back to a snapshot; everything is restarted, as etcd's manual asks for.
+
+        See https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/.
+        """
+        self.stop(*PARTS)
+        shutil.rmtree(self.folder / ETCD_DATA)
+        shutil.copytree(snapshot, self.folder / ETCD_DATA)
+        self.start(*PARTS)
+
+    def connect(self, user: str, token: str, port: int | None = None) -> Path:
+        """The path of a new kubeconfig with this token.
+
+        port: where the API server is reached; None for its own port.
+        """
+        path = self.folder / f"{user}.kubeconfig"
+        write_kubeconfig(path, user, token, port or self.port)
+        return path
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         """What kubectl prints for these arguments; raises KubectlError where it fails."""
@@ -100,11 +156,22 @@ class Cluster:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def run(self, *arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-        """One kubectl command, whatever becomes of it; `given` is its standard input."""
-        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
+    def run(
+        self, *arguments: str, given: str | None = None, kubeconfig: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """One kubectl command, whatever becomes of it.
+
+        given: its standard input.
+        kubeconfig: who sends it; None for the administrator.
+        """
+        connection = str(kubeconfig or self.kubeconfig)
         return subprocess.run(
-            command, input=given, capture_output=True, text=True, timeout=60, check=False
+            ["kubectl", "--kubeconfig", connection, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
     @contextmanager
@@ -122,99 +189,22 @@ class Cluster:
                 process.terminate()
                 seen += process.stdout.read().splitlines()
 
-    def objects(self, kind: str, namespace: str, selector: str = "") -> Sequence[Document]:
+    def objects(self, kind: str, namespace: str = "", selector: str = "") -> Sequence[Document]:
         """The objects of a kind in a namespace."""
-        arguments = ["get", kind, "-n", namespace, "-o", "json"]
+        arguments = ["get", kind, "-o", "json"]
+        if namespace:
+            arguments += ["-n", namespace]
         if selector:
             arguments += ["-l", selector]
         items: Sequence[Document] = json.loads(self.kubectl(*arguments))["items"]
         return items
 
-    def _start_all(self) -> None:
-        self._write_files()
-        etcd, peer = f"http://{HOST}:{self._etcd}", f"http://{HOST}:{self._peer}"
-        self._start_component("etcd", _etcd_flags(etcd, peer))
-        self._start_component("kube-apiserver", _api_server_flags(etcd, self._api))
-        wait_until("the API server is ready", self._is_ready, READY_S)
-        self._start_component("kube-controller-manager", CONTROLLER_MANAGER_FLAGS)
-        self._start_component("kube-scheduler", CLIENT_FLAGS)
-        self._start("kwok", [str(CACHE / "kwok"), *self._kwok_flags()])
-        wait_until("there is the account of the default namespace", self._has_account, READY_S)
-
-    def _write_files(self) -> None:
-        """The keys of service accounts, the one user, and how it connects."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        key = ["openssl", "genrsa", "-out", "accounts.key", "2048"]
-        subprocess.run(key, cwd=self.folder, check=True, capture_output=True)
-        (self.folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
-        server = f"https://{HOST}:{self._api}"
-        self.kubeconfig.write_text(KUBECONFIG.format(server=server, token=TOKEN))
-
-    def _kwok_flags(self) -> Sequence[str]:
-        stages = [f"--config={path}" for path in sorted((CACHE / "stages").glob("*.yaml"))]
-        return (
-            "--kubeconfig=kubeconfig",
-            "--manage-all-nodes=false",
-            f"--manage-nodes-with-annotation-selector={SIMULATED}",
-            "--node-lease-duration-seconds=40",
-            f"--server-address={HOST}:{self._kwok}",
-            *stages,
-        )
-
-    def _start_component(self, name: str, flags: Sequence[str]) -> None:
-        self._start(name, [str(CACHE / "testbed"), name, *flags])
-
-    def _start(self, name: str, command: Sequence[str]) -> None:
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        self._processes.append(process)
-
-    def _stop_all(self) -> None:
-        """Ends all of them, the clients of the API server before it, and etcd last."""
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether the API server says that it is ready."""
         return self.run("get", "--raw", "/readyz").returncode == 0
 
     def _has_account(self) -> bool:
         return self.run("get", "serviceaccount", "default").returncode == 0
-
-
-def _etcd_flags(etcd: str, peer: str) -> Sequence[str]:
-    return (
-        "--data-dir=etcd-data",
-        "--unsafe-no-fsync",
-        "--log-level=error",
-        f"--listen-client-urls={etcd}",
-        f"--advertise-client-urls={etcd}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=default={peer}",
-    )
-
-
-def _api_server_flags(etcd: str, port: int) -> Sequence[str]:
-    return (
-        f"--etcd-servers={etcd}",
-        f"--bind-address={HOST}",
-        f"--secure-port={port}",
-        "--cert-dir=certificates",
-        "--service-cluster-ip-range=10.0.0.0/24",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        "--service-account-key-file=accounts.key",
-        "--service-account-signing-key-file=accounts.key",
-        "--token-auth-file=tokens.csv",
-        "--authorization-mode=RBAC",
-    )
 
 
 def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
@@ -227,10 +217,10 @@ def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
 
 
 @contextmanager
-def started() -> Iterator[Cluster]:
+def started(lease_s: int = LEASE_S) -> Iterator[Cluster]:
     """A cluster in a folder of its own, which goes with it."""
     with (
         tempfile.TemporaryDirectory(prefix="nodepool-kubernetes-") as folder,
-        Cluster(Path(folder)) as cluster,
+        Cluster(Path(folder), lease_s) as cluster,
     ):
         yield cluster

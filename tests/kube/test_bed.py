@@ -1,0 +1,151 @@
+"""What the test bed can do: parts that restart, data that goes back, a network that is cut."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from kube.audit import AuditLog
+from kube.cluster import Cluster, wait_until
+from kube.components import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
+from kube.proxy import Proxy
+
+WITHIN_S = 30.0
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: bed, annotations: {kwok.x-k8s.io/node: fake}}
+spec: {taints: [{key: bed, effect: NoSchedule}]}
+"""
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[str]:
+    """A Node that is Ready, and takes no Pods but those that are bound to it."""
+    cluster.kubectl("apply", "-f", "-", given=NODE)
+    cluster.kubectl("wait", "--for=condition=Ready", "node/bed", "--timeout=30s")
+    yield "bed"
+    cluster.kubectl("delete", "node", "bed")
+
+
+def run_pod(cluster: Cluster, name: str, metadata: Mapping[str, object], grace_s: int) -> None:
+    """Runs a Pod on the Node; returns once it is ready."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {
+            "nodeName": "bed",
+            "terminationGracePeriodSeconds": grace_s,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "only", "image": "none"}],
+        },
+    }
+    cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
+
+
+def test_the_user_is_an_administrator_by_rbac_alone(cluster: Cluster) -> None:
+    said = json.loads(
+        cluster.run("auth", "whoami", "-o", "json", kubeconfig=cluster.user_kubeconfig).stdout
+    )
+    can = cluster.run("auth", "can-i", "*", "*", kubeconfig=cluster.user_kubeconfig).stdout
+
+    groups = ["customers", "system:authenticated"]
+    assert (said["status"]["userInfo"]["groups"], can) == (groups, "yes\n")
+
+
+def test_the_cluster_has_the_admission_policies_of_1_36(cluster: Cluster) -> None:
+    names = cluster.kubectl("api-resources", "--api-group=admissionregistration.k8s.io", "-oname")
+
+    assert "mutatingadmissionpolicies.admissionregistration.k8s.io" in names.splitlines()
+    assert "validatingadmissionpolicies.admissionregistration.k8s.io" in names.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("shutdown", "least_s", "most_s"),
+    [({}, 0, 2), ({"kubelets/shutdown": "1s"}, 1, 3), ({"kubelets/shutdown": "killed"}, 2, 6)],
+    ids=["at once", "after its preStop hook", "killed after its grace period"],
+)
+def test_a_pod_takes_its_time_to_end(
+    cluster: Cluster, node: str, shutdown: Mapping[str, str], least_s: float, most_s: float
+) -> None:
+    run_pod(cluster, "ending", {"annotations": shutdown}, grace_s=4)
+
+    began = time.monotonic()
+    cluster.kubectl("delete", "pod", "ending")
+
+    assert least_s <= time.monotonic() - began < most_s
+
+
+def test_a_pod_with_a_finalizer_that_hangs_has_failed_and_is_still_there(
+    cluster: Cluster, node: str
+) -> None:
+    run_pod(cluster, "held", {"finalizers": ["example.com/hangs"]}, grace_s=1)
+
+    cluster.kubectl("delete", "pod", "held", "--wait=false")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/held", "--timeout=30s")
+
+    patch = '{"metadata": {"finalizers": null}}'
+    cluster.kubectl("patch", "pod", "held", "--type=merge", "-p", patch)
+    cluster.kubectl("wait", "--for=delete", "pod/held", "--timeout=30s")
+
+
+@pytest.mark.parametrize("part", [API_SERVER, ETCD, CONTROLLER_MANAGER, SCHEDULER])
+def test_a_part_is_killed_and_started_again_with_what_was_stored(
+    cluster: Cluster, part: str
+) -> None:
+    cluster.kubectl("create", "configmap", "kept")
+
+    cluster.kill(part)
+    assert not cluster.parts[part].is_running
+    cluster.start(part)
+
+    wait_until("the API server is ready", cluster.is_ready, WITHIN_S)
+    cluster.kubectl("delete", "configmap", "kept")
+
+
+def test_a_snapshot_of_etcd_has_what_was_there_and_nothing_later(cluster: Cluster) -> None:
+    cluster.kubectl("create", "configmap", "before")
+    snapshot = cluster.snapshot("snapshot-of-the-bed")
+    cluster.kubectl("create", "configmap", "after")
+
+    cluster.restore(snapshot)
+
+    names = [item["metadata"]["name"] for item in cluster.objects("configmaps", "default")]
+    assert "before" in names
+    assert "after" not in names
+    cluster.kubectl("delete", "configmap", "before")
+
+
+def test_a_proxy_cuts_a_network_and_mends_it(cluster: Cluster) -> None:
+    with Proxy(cluster.port) as proxy:
+        connection = cluster.connect("through-the-proxy", "admin", proxy.port)
+        get = ("get", "namespace", "default", "-o", "name", "--request-timeout=1s")
+
+        outputs = [cluster.run(*get, kubeconfig=connection).stdout]
+        for change in (proxy.cut, proxy.mend, proxy.freeze, proxy.mend):
+            change()
+            outputs.append(cluster.run(*get, kubeconfig=connection).stdout)
+
+    there = "namespace/default\n"
+    assert outputs == [there, "", there, "", there]
+
+
+def test_requests_are_counted_by_user_verb_and_resource(cluster: Cluster) -> None:
+    log = AuditLog(cluster.folder)
+
+    for _ in range(3):
+        cluster.run("get", "--raw", "/api/v1/nodes?limit=5", kubeconfig=cluster.user_kubeconfig)
+    cluster.run("get", "--raw", "/api/v1/nodes/none", kubeconfig=cluster.user_kubeconfig)
+
+    # kubectl may ask for the version of the server beside them, which is no object.
+    def seen() -> Counter[tuple[str, str]]:
+        return Counter({key: number for key, number in log.counts("user").items() if key[1]})
+
+    wait_until("all are written", lambda: seen().total() == 4, 5)
+    assert seen() == {("list", "nodes"): 3, ("get", "nodes"): 1}
+    requests = [(each.name, each.code) for each in log.requests("user") if each.resource]
+    assert requests == [("", 200), ("", 200), ("", 200), ("none", 404)]
