@@ -114,7 +114,7 @@ panels: setup ## Ask a real Prometheus beside all services for every panel; prin
 dashboards: setup ## Write deploy/grafana/dashboards anew from tests/dashboards
 	@PYTHONPATH=tests $(BIN)/python -m dashboards
 
-contracts: setup ## Write shared/asyncapi.yaml and shared/nodepool.schema.json anew from the classes
+contracts: setup ## Write shared/asyncapi.yaml, shared/nodepool.schema.json and the CRD anew from the classes
 	@PYTHONPATH=tests $(BIN)/python -m support.contract_files
 
 # A newer Python would leave out what only the oldest one needs.

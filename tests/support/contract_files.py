@@ -1,16 +1,20 @@
 """The files that describe the contract to other programs: `make contracts` writes them."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from support.asyncapi import document
+from support.crd import crd
 from support.manifest_schema import manifest_schema
 
-SHARED = Path(__file__).parents[2] / "shared"
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT / "shared"
 ASYNCAPI = SHARED / "asyncapi.yaml"
 MANIFEST = SHARED / "nodepool.schema.json"
+CRD = ROOT / "deploy" / "kubernetes" / "agent" / "crd.yaml"
 _HEAD = "# Made by `make contracts` from the classes of the messages.\n"
 
 
@@ -31,9 +35,13 @@ _Dumper.add_representer(str, _text)
 
 def texts() -> dict[Path, str]:
     """What each file has to hold."""
-    asyncapi = yaml.dump(document(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     manifest = json.dumps(manifest_schema(), indent=2, ensure_ascii=False)
-    return {ASYNCAPI: f"{_HEAD}{asyncapi}", MANIFEST: f"{manifest}\n"}
+    return {ASYNCAPI: _yaml(document()), MANIFEST: f"{manifest}\n", CRD: _yaml(crd())}
+
+
+def _yaml(document: Mapping[str, object]) -> str:
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return f"{_HEAD}{text}"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from nodepool.contract.services import EDGES, SERVICES
 from nodepool.contract.subjects import filter_of, template_of
 from nodepool.nats.access import Access
 from support.asyncapi import document
-from support.contract_files import ASYNCAPI, MANIFEST
+from support.contract_files import ASYNCAPI, CRD, MANIFEST
+from support.crd import crd
 from support.manifest_schema import manifest_schema
 from support.services import services
 from support.work import ROOT
@@ -41,6 +42,10 @@ def test_the_schema_of_a_manifest_is_that_of_the_classes() -> None:
     assert json.loads(MANIFEST.read_text(encoding="utf-8")) == manifest_schema(), (
         "run `make contracts`"
     )
+
+
+def test_the_definition_of_a_node_pool_is_that_of_the_classes() -> None:
+    assert yaml.safe_load(CRD.read_text(encoding="utf-8")) == crd(), "run `make contracts`"
 
 
 def test_the_asyncapi_document_has_the_subject_of_every_message(asyncapi: Document) -> None:

@@ -67,7 +67,9 @@ class _Shape(BaseModel):
 class NodeSelectorRequirement(_Shape):
     """One comparison of one label; operator and values may be any text, which is checked later.
 
-    key, operator, values: a label; In, NotIn, Exists, DoesNotExist, Gt or Lt; what it is held to.
+    key: the key of the label.
+    operator: how it is compared: In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    values: what it is compared with; one integer for Gt and Lt, none for Exists and DoesNotExist.
     """
 
     key: str
@@ -76,7 +78,10 @@ class NodeSelectorRequirement(_Shape):
 
 
 class NodeSelectorTerm(_Shape):
-    """Comparisons that must all hold; a term without any accepts no machine."""
+    """Comparisons that must all hold; a term without any accepts no machine.
+
+    match_expressions: the comparisons.
+    """
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: Any = Field(default=None, exclude=True)
@@ -89,19 +94,28 @@ class NodeSelectorTerm(_Shape):
 
 
 class NodeSelector(_Shape):
-    """At least one term, at most 32 with 16 expressions each and 1,000 values; one must hold."""
+    """At least one term, at most 32 with 16 expressions each and 1,000 values; one must hold.
+
+    node_selector_terms: the terms.
+    """
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = Field(min_length=1)
 
 
 class NodeAffinity(_Shape):
-    """The hard rules of an affinity; preferences are refused."""
+    """The hard rules of an affinity; preferences are refused.
+
+    required_during_scheduling_ignored_during_execution: what a machine must have to become a Node.
+    """
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class Affinity(_Shape):
-    """Which machines a NodePool accepts."""
+    """Which machines a NodePool accepts.
+
+    node_affinity: rules for the labels of a machine.
+    """
 
     node_affinity: NodeAffinity | None = None
 

@@ -147,15 +147,18 @@ Count = Annotated[int, Field(ge=0, le=NODES_MAX)]
 class NodePoolSpec(Value):
     """The desired state of a NodePool.
 
-    instance_type: the type of its Nodes.
+    instance_type: the type of its Nodes; it cannot be changed.
     target_nodes: how many Nodes it is to have; this or `targetRacks` is required.
     target_racks: how many racks it is to have instead, of a type that comes in whole racks.
     autoscaling: whether an autoscaler may set the target.
-    min_nodes, max_nodes: the bounds within which it may; they mean nothing without autoscaling.
+    min_nodes: the fewest Nodes that the target may be while autoscaling is true; else ignored.
+    max_nodes: the most Nodes that the target may be while autoscaling is true; else ignored.
     lifecycle: how Nodes leave it.
-    node_labels, node_annotations, node_taints: what each of its Nodes carries.
+    node_labels: the labels that each of its Nodes carries, beside those of the control plane.
+    node_annotations: the annotations that each of its Nodes carries.
+    node_taints: the taints that each of its Nodes carries.
     image: what its Nodes boot.
-    compute_class: whether its Nodes may be preempted.
+    compute_class: whether its Nodes may be preempted; it cannot be changed.
     region: the zone that it expects to be in.
     affinity: which machines may become its Nodes.
     scheduling_priority: its place among the NodePools that wait for machines.

@@ -1,0 +1,114 @@
+"""The status of a NodePool object, and the columns that `kubectl get nodepools` prints.
+
+Both are those of https://docs.coreweave.com/products/cks/reference/node-pool.
+"""
+
+from typing import Final
+
+from nodepool.contract.conditions import ORDER
+from support.schemas import Json
+
+_MESSAGE_MAX: Final = 32768
+"""As in the conditions of Kubernetes itself."""
+
+
+def _count(text: str) -> Json:
+    return {"type": "integer", "format": "int32", "minimum": 0, "description": text}
+
+
+def _text(text: str, most: int = 1024, **more: object) -> Json:
+    return {"type": "string", "maxLength": most, "description": text, **more}
+
+
+def _time(text: str) -> Json:
+    return {"type": "string", "format": "date-time", "description": text}
+
+
+def _object(text: str, properties: Json, **more: object) -> Json:
+    return {"type": "object", "description": text, "properties": properties, **more}
+
+
+_CONDITION: Final = _object(
+    "One thing that is known of the NodePool.",
+    {
+        "type": _text(f"One of {', '.join(each.__name__ for each in ORDER)}.", 316),
+        "status": {
+            "type": "string",
+            "enum": ["True", "False", "Unknown"],
+            "description": "Whether it is so.",
+        },
+        "reason": _text("Why, in one word.", 1024),
+        "message": _text("Why, in a sentence.", _MESSAGE_MAX),
+        "lastTransitionTime": _time("When its status changed last."),
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "description": "The generation of the spec that it is about.",
+        },
+    },
+    required=["type", "status", "reason", "message", "lastTransitionTime"],
+)
+
+STATUS: Final = _object(
+    "What is observed of the NodePool.",
+    {
+        "conditions": {
+            "type": "array",
+            "maxItems": 16,
+            "description": "What is known of it, by type.",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+            "items": _CONDITION,
+        },
+        "currentNodes": _count("How many of its Nodes are in the cluster."),
+        "inProgress": _count(
+            "How many Nodes were assigned to it that have not booted into the cluster yet."
+        ),
+        "grantedNodes": _count("How many Nodes quota allows it, where that is not its target."),
+        "awaitedSpotNodes": _count("How many Nodes wait for the preemption of others."),
+        "rackStatus": _object(
+            "The counts in racks, of an instance type that comes in whole racks.",
+            {
+                "target": _count("How many racks it is to have."),
+                "current": _count("How many whole racks it has."),
+                "queued": _count("How many racks it waits for."),
+            },
+        ),
+        "autoscaled": _object(
+            "Where the autoscaler set the target.",
+            {
+                "message": _text("Why it did.", _MESSAGE_MAX),
+                "since": _time("When it did."),
+            },
+        ),
+        "allocatedNodes": _count("Deprecated, replaced by inProgress."),
+        "nodeProfile": _text("The profile of its Nodes."),
+    },
+)
+
+
+def _column(name: str, path: str, kind: str = "string", *, is_wide: bool = False) -> Json:
+    column: Json = {"name": name, "type": kind, "jsonPath": path}
+    return {**column, "priority": 1} if is_wide else column
+
+
+def _of_condition(type: str, field: str) -> str:
+    return f'.status.conditions[?(@.type=="{type}")].{field}'
+
+
+COLUMNS: Final = [
+    _column("Instance Type", ".spec.instanceType"),
+    _column("Target", ".spec.targetNodes", "integer"),
+    _column("InProgress", ".status.inProgress", "integer"),
+    _column("Current", ".status.currentNodes", "integer"),
+    _column("Validated", _of_condition("Validated", "reason")),
+    _column("Capacity", _of_condition("Capacity", "reason")),
+    _column("Quota", _of_condition("Quota", "reason")),
+    _column("AllocatedNodes", ".status.allocatedNodes", "integer", is_wide=True),
+    _column("Allocated", _of_condition("Allocated", "status"), is_wide=True),
+    _column("AllocatedReason", _of_condition("Allocated", "reason"), is_wide=True),
+    _column("Accepted", _of_condition("Accepted", "reason"), is_wide=True),
+    _column("Age", ".metadata.creationTimestamp", "date"),
+]
+"""The columns in their order; the deprecated ones are printed with `-o wide` only."""
