@@ -38,6 +38,7 @@ class NodeObject:
     name, uid, version: those of its metadata; version is its `resourceVersion`.
     labels, annotations: those of its metadata.
     taints, unschedulable: those of its spec.
+    taints_added: the `timeAdded` of its taints by `key:effect`, of those that have one.
     conditions: those of its status.
     deleting: whether it has a `deletionTimestamp`.
     """
@@ -48,6 +49,7 @@ class NodeObject:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    taints_added: Mapping[str, str] = field(default_factory=dict)
     unschedulable: bool = False
     conditions: tuple[Document, ...] = ()
     deleting: bool = False

@@ -114,3 +114,14 @@ def as_pool_key(text: str) -> PoolKey | None:
     if len(parts) != 3 or parts[0] == FLEET or UNNAMED in parts:
         return None
     return PoolKey(text)
+
+
+def pod_name(namespace: str, name: str) -> str:
+    """The name of a Pod of a cluster of Kubernetes on the bus: with its namespace."""
+    return f"{namespace}/{name}"
+
+
+def pod_parts(name: str) -> tuple[str, str]:
+    """The namespace and the name of the Pod that has this name on the bus."""
+    namespace, _, rest = name.partition("/")
+    return namespace, rest

@@ -1,0 +1,58 @@
+"""How the Pods of a Node are ended: for a drain, or because the Node is gone."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from agent.actions import Action, Delete, Evict, Tell
+from agent.bus import WantedNode
+from agent.cluster import NodeObject, PodObject
+from nodepool.contract.keys import pod_parts
+from nodepool.contract.pods import PodClass
+
+
+def drained(
+    wanted: WantedNode, found: NodeObject, pods: Sequence[PodObject], now: datetime
+) -> Iterator[Action]:
+    """What ends the Pods of a Node that is drained; Pods of DaemonSets stay, as with kubectl.
+
+    Safely, Pods are evicted that may be interrupted, which budgets can refuse; that is told. By
+    force, each Pod is deleted, and no budget blocks. Either way it has its own grace period.
+    """
+    running = [each for each in pods if not (each.pod.daemon_set or each.pod.terminating)]
+    for each in sorted(running, key=lambda pod: pod.pod.name):
+        if wanted.drain == "forced":
+            yield Delete("Pod", _name(each), each.uid, each.namespace)
+        elif wanted.drain == "safe" and each.pod.interruption is not PodClass.BLOCKING:
+            yield Evict(each.namespace, _name(each), each.uid)
+            if each.blocked_by:
+                yield from _blocked(wanted, found, each, now)
+
+
+def ended(pods: Sequence[PodObject]) -> Iterator[Action]:
+    """What ends the Pods of a Node that is gone, at once: nothing runs them any more."""
+    for each in sorted(pods, key=lambda pod: pod.pod.name):
+        yield Delete("Pod", _name(each), each.uid, each.namespace, grace_s=0)
+
+
+def _name(pod: PodObject) -> str:
+    return pod_parts(pod.pod.name)[1]
+
+
+def _blocked(
+    wanted: WantedNode, found: NodeObject, pod: PodObject, now: datetime
+) -> Iterator[Tell]:
+    """That a budget blocks the drain: of the Node and of the Pod, once in each drain."""
+    key = f"{found.uid}.{wanted.assignment}.drain.{wanted.cordon}.{pod.uid}"
+    message = f"Node {found.name} cannot evict Pod {pod.pod.name}: {pod.blocked_by}"
+    yield Tell("Node", found.name, found.uid, "Warning", "EvictionBlocked", message, key, now)
+    yield Tell(
+        "Pod",
+        _name(pod),
+        pod.uid,
+        "Warning",
+        "EvictionBlocked",
+        message,
+        key,
+        now,
+        namespace=pod.namespace,
+    )

@@ -1,0 +1,196 @@
+"""What the control plane owns of a Node object, and the patch that makes it so."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.bus import Document, WantedNode
+from agent.cluster import NodeObject
+from nodepool.contract.log import LogId
+from nodepool.contract.model import CORDON, LOCK_TAINT, MANAGED_TAINTS, RESERVED, Taint
+
+MANAGED: Final = "compute.coreweave.com/managed"
+"""The annotation of a Node that remembers what the control plane owns of it."""
+POOL_UID: Final = "compute.coreweave.com/node-pool-uid"
+"""The label of a Node with the uid of its NodePool."""
+STARTUP_TAINT: Final = Taint(key=RESERVED, value="booting", effect="NoSchedule")
+"""Keeps Pods away from a Node until it has its own taints."""
+
+_ALWAYS: Final = frozenset(taint.key for taint in MANAGED_TAINTS) - {CORDON.key}
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """What the control plane has made of a Node object.
+
+    log: the log that says so.
+    assignment: the stay of the machine; 0 where that cannot be read any more.
+    labels, annotations: their keys.
+    taints: each as `key:effect`.
+    unschedulable: as the control plane has set it last; None before that.
+    cordon, lock: the numbers of the cordon and of the lock that the Node has received.
+    conditions: the problems that Node and bus agreed on last: the status by type.
+    """
+
+    log: LogId
+    assignment: int = 0
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    taints: tuple[str, ...] = ()
+    unschedulable: bool | None = None
+    cordon: int = 0
+    lock: int = 0
+    conditions: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """As the annotation has it: compact JSON without what is empty."""
+        names = self.__dataclass_fields__
+        found = {name: getattr(self, name) for name in names}
+        kept = {name: value for name, value in found.items() if value or value is False}
+        return json.dumps(kept, separators=(",", ":"), sort_keys=True)
+
+
+def managed(found: NodeObject) -> Managed | None:
+    """What the control plane has made of a Node; None for one that it has nothing to do with.
+
+    What cannot be read of it, because somebody has changed it, is as if it had not been there.
+    """
+    written = found.annotations.get(MANAGED)
+    if written is None:
+        return None
+    try:
+        document = json.loads(written)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        return Managed(LogId(""))
+    conditions = document.get("conditions")
+    unschedulable = document.get("unschedulable")
+    log = document.get("log")
+    return Managed(
+        log=LogId(log if isinstance(log, str) else ""),
+        assignment=_number(document, "assignment"),
+        labels=_names(document, "labels"),
+        annotations=_names(document, "annotations"),
+        taints=_names(document, "taints"),
+        unschedulable=unschedulable if isinstance(unschedulable, bool) else None,
+        cordon=_number(document, "cordon"),
+        lock=_number(document, "lock"),
+        conditions={
+            key: value
+            for key, value in (conditions if isinstance(conditions, dict) else {}).items()
+            if isinstance(value, str)
+        },
+    )
+
+
+def _number(document: Mapping[str, object], name: str) -> int:
+    value = document.get(name)
+    return value if type(value) is int and value > 0 else 0
+
+
+def _names(document: Mapping[str, object], name: str) -> tuple[str, ...]:
+    value = document.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def lock_of(found: NodeObject, state: Managed) -> int:
+    """The number of the lock whose taint a Node has; 0 for none."""
+    has_taint = any((each.key, each.effect) == _LOCK for each in found.taints)
+    return state.lock if has_taint else 0
+
+
+_LOCK: Final = (LOCK_TAINT.key, LOCK_TAINT.effect)
+
+
+def labels_of(wanted: WantedNode, pool_uid: str) -> Mapping[str, str]:
+    """The labels that a Node is to have; the uid is that of the NodePool in its cluster, if any."""
+    return {**wanted.labels, POOL_UID: pool_uid} if pool_uid else wanted.labels
+
+
+def annotations_of(wanted: WantedNode) -> Mapping[str, str]:
+    """The annotations that a Node is to have beside the one that remembers them."""
+    return {key: value for key, value in wanted.annotations.items() if key != MANAGED}
+
+
+def taints_of(wanted: WantedNode) -> Sequence[Taint]:
+    """The taints that a Node is to have; that of a cordon is given by Kubernetes itself."""
+    return [taint for taint in wanted.taints if taint.key != CORDON.key]
+
+
+def claim(wanted: WantedNode, log: LogId, conditions: Mapping[str, str] | None = None) -> Managed:
+    """A Node of a stay of which nothing else is made yet than what it has of conditions."""
+    return Managed(log=log, assignment=wanted.assignment, conditions=conditions or {})
+
+
+def made(
+    wanted: WantedNode, pool_uid: str, claimed: Managed, unschedulable: bool | None, cordon: int
+) -> Managed:
+    """What is remembered of a Node once it has all that it is to have."""
+    return replace(
+        claimed,
+        labels=tuple(sorted(labels_of(wanted, pool_uid))),
+        annotations=tuple(sorted(annotations_of(wanted))),
+        taints=tuple(sorted(_key(taint) for taint in taints_of(wanted))),
+        unschedulable=unschedulable,
+        cordon=cordon,
+        lock=wanted.lock,
+    )
+
+
+def metadata_patch(
+    found: NodeObject, before: Managed | None, wanted: WantedNode, pool_uid: str, after: Managed
+) -> dict[str, object]:
+    """What a Node lacks of its labels and annotations, as the metadata of a merge patch."""
+    old = before or Managed(LogId(""))
+    annotations = {**annotations_of(wanted), MANAGED: after.text()}
+    changes = {
+        "labels": _changes(found.labels, labels_of(wanted, pool_uid), old.labels),
+        "annotations": _changes(found.annotations, annotations, old.annotations),
+    }
+    return {name: change for name, change in changes.items() if change}
+
+
+def _changes(
+    found: Mapping[str, str], wanted: Mapping[str, str], before: Iterable[str]
+) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {
+        key: value for key, value in wanted.items() if found.get(key) != value
+    }
+    gone = (key for key in before if key in found and key not in wanted and key != MANAGED)
+    return {**changes, **dict.fromkeys(gone)}
+
+
+def missing_taints(
+    found: NodeObject, before: Managed | None, wanted: WantedNode
+) -> list[Document] | None:
+    """All taints that a Node is to have, foreign ones in their order; None where it has them."""
+    own = {_key(taint): taint for taint in taints_of(wanted)}
+    old = frozenset(before.taints) if before is not None else frozenset()
+    after = []
+    for taint in found.taints:
+        key = _key(taint)
+        if key in own:
+            after.append(own.pop(key))
+        elif taint.key not in _ALWAYS and (key not in old or taint.key == CORDON.key):
+            after.append(taint)
+    after += own.values()
+    return None if tuple(after) == found.taints else taint_documents(after, found.taints_added)
+
+
+def taint_documents(taints: Iterable[Taint], added: Mapping[str, str]) -> list[Document]:
+    """Taints as the spec of a Node has them, each with the moment from which it counts."""
+    return [
+        {
+            "key": taint.key,
+            "effect": taint.effect,
+            **({"value": taint.value} if taint.value else {}),
+            **({"timeAdded": added[_key(taint)]} if _key(taint) in added else {}),
+        }
+        for taint in taints
+    ]
+
+
+def _key(taint: Taint) -> str:
+    return f"{taint.key}:{taint.effect}"

@@ -1,0 +1,114 @@
+"""The conditions of a Node: which its cluster reports to the bus, and which the bus puts there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from agent.bus import Document, WantedNode
+from agent.cluster import NodeObject
+from nodepool.contract.health import BY_TYPE, is_problem
+
+READY: Final = "Ready"
+OWN: Final = ("CWRegistered", "CWActive", "CWNodeRemoval", "PhaseState", "PendingPhaseState")
+"""The conditions that nobody but the control plane puts on a Node."""
+PROBLEMS: Final = tuple(sorted(BY_TYPE.keys() - {READY}))
+"""The conditions that others may put on a Node as well, such as a node problem detector."""
+
+_SAID: Final = ("status", "reason", "message")
+_KUBELET: Final = frozenset(
+    {READY, "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
+)
+
+
+class Compared(NamedTuple):
+    """How the conditions of a Node object and those of the bus differ.
+
+    reported: those of the object that the bus is to hear of.
+    written: those of the bus that the object lacks, as a strategic merge patch takes them.
+    agreed: the status of each problem that both have, or agreed on last.
+    """
+
+    reported: Sequence[Document]
+    written: Sequence[Document]
+    agreed: Mapping[str, str]
+
+
+def status_of(condition: Document | None) -> str:
+    """The status of a condition; empty for none."""
+    if condition is None:
+        return ""
+    status = condition.get("status")
+    return status if isinstance(status, str) and status in ("True", "False") else "Unknown"
+
+
+def by_type(conditions: Sequence[Document]) -> Mapping[str, Document]:
+    """Conditions by their type."""
+    return {type_: each for each in conditions if isinstance(type_ := each.get("type"), str)}
+
+
+def is_ready(found: NodeObject) -> bool:
+    """Whether the kubelet of a Node says that it takes Pods."""
+    return status_of(by_type(found.conditions).get(READY)) == "True"
+
+
+def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -> Compared:
+    """What is missing on either side, where `before` is what both agreed on last.
+
+    A problem is compared three ways: the side that has changed it since says how it is. Where that
+    is not known, or both have, a problem counts.
+    """
+    here, there = by_type(found.conditions), by_type(wanted.conditions)
+    reported, written, agreed = [], [*_own(here, there)], {}
+    for type_ in PROBLEMS:
+        side = _side(type_, here.get(type_), there.get(type_), before.get(type_))
+        if side == "here":
+            reported.append(here[type_])
+        elif side == "there":
+            written.append(there[type_])
+        last = status_of(here.get(type_)) if side == "both" else before.get(type_)
+        if last:
+            agreed[type_] = last
+    ready = here.get(READY)
+    if ready is not None and status_of(ready) != (status_of(there.get(READY)) or "True"):
+        reported.append(ready)
+    return Compared(reported, written, agreed)
+
+
+def _side(type_: str, here: Document | None, there: Document | None, last: str | None) -> str:
+    """Which side is right about a problem: `here`, `there`, `both`; empty where neither has it."""
+    if here is None:
+        return "there" if there is not None else ""
+    found = status_of(here)
+    if found == (status_of(there) or _healthy(type_)):
+        return "both"
+    if there is None:
+        return "here"
+    if last == found:
+        return "there"
+    if last == status_of(there):
+        return "here"
+    return "here" if is_problem(type_, found) else "there"
+
+
+def _healthy(type_: str) -> str:
+    return "False" if BY_TYPE[type_].status == "True" else "True"
+
+
+def _own(here: Mapping[str, Document], there: Mapping[str, Document]) -> Iterator[Document]:
+    """The conditions that are the control plane's alone, where the object has them otherwise."""
+    for type_, condition in there.items():
+        if (
+            type_ not in PROBLEMS
+            and type_ not in _KUBELET
+            and not _same(here.get(type_), condition)
+        ):
+            yield condition
+    for type_ in OWN:
+        if type_ in here and type_ not in there:
+            yield {"$patch": "delete", "type": type_}
+
+
+def _same(found: Document | None, wanted: Document) -> bool:
+    """Whether two conditions say the same; when one began is written in more ways than one."""
+    if found is None:
+        return False
+    return all(found.get(name, "") == wanted.get(name, "") for name in _SAID)

@@ -1,0 +1,96 @@
+"""Values in JSON documents: of the type that is expected, or one error that names the field."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from agent.bus import Document
+
+_EMPTY: Document = {}
+
+
+class UnreadableDocument(ValueError):
+    """A document that is not of the shape of its kind; says which field, and what it needs."""
+
+    def __init__(self, field: str, needed: str, value: object) -> None:
+        super().__init__(f"{field}: must be {needed}, not {type(value).__name__}")
+        self.field = field
+
+
+def as_document(value: object, field: str) -> Document:
+    """An object; an empty one for null."""
+    if value is None:
+        return _EMPTY
+    if not isinstance(value, Mapping):
+        raise UnreadableDocument(field, "an object", value)
+    return value
+
+
+def part(document: Document, field: str) -> Document:
+    """The object at a field; an empty one where there is none."""
+    return as_document(document.get(field), field)
+
+
+def parts(document: Document, field: str) -> Iterator[Document]:
+    """The objects in the list at a field; none where there is no list."""
+    value = document.get(field)
+    if value is None:
+        return
+    if not isinstance(value, list | tuple):
+        raise UnreadableDocument(field, "a list", value)
+    for each in value:
+        if not isinstance(each, Mapping):
+            raise UnreadableDocument(field, "a list of objects", each)
+        yield each
+
+
+def text(document: Document, field: str, otherwise: str | None = "") -> str:
+    """The text at a field; `otherwise` where there is none, which None makes an error."""
+    value = document.get(field)
+    if value is None and otherwise is not None:
+        return otherwise
+    if not isinstance(value, str):
+        raise UnreadableDocument(field, "a text", value)
+    return value
+
+
+def texts(document: Document, field: str) -> dict[str, str]:
+    """The texts by key at a field; none where there is nothing."""
+    found = part(document, field)
+    checked = {}
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise UnreadableDocument(field, "texts by key", value)
+        checked[key] = value
+    return checked
+
+
+def number(document: Document, field: str, otherwise: int = 0) -> int:
+    """The whole number at a field; `otherwise` where there is none."""
+    value = document.get(field)
+    if value is None:
+        return otherwise
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UnreadableDocument(field, "a whole number", value)
+    return value
+
+
+def flag(document: Document, field: str) -> bool:
+    """Whether a field is true; one that is not there is false."""
+    value = document.get(field)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise UnreadableDocument(field, "true or false", value)
+    return value
+
+
+def moment(document: Document, field: str) -> datetime | None:
+    """The moment at a field (RFC 3339), in UTC; None where there is none."""
+    value = document.get(field)
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)  # type: ignore[arg-type]  # Refused right below.
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise UnreadableDocument(field, "a moment as RFC 3339 writes it", value) from None

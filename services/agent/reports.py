@@ -1,0 +1,107 @@
+"""What the bus hears of a Node: how it is found, what runs there, and its conditions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, TypedDict, cast
+
+from agent.actions import Report
+from agent.bus import Document, Reported, WantedNode
+from agent.cluster import NodeObject, PodObject
+from agent.marks import Managed, lock_of
+from agent.node_conditions import status_of
+from agent.place import Place
+from nodepool.contract.events import NodeConditionReported, NodeReported
+from nodepool.contract.model import LOCK_TAINT
+from nodepool.contract.pods import PODS_MAX, Pod, PodClass
+
+TEXT_MAX: Final = 1_024
+"""The most characters of the reason and of the message of a condition that the bus hears."""
+TYPE_MAX: Final = 316
+
+
+class _NodeFields(TypedDict):
+    org: str
+    cluster: str
+    pool: str
+    node: str
+    zone: str
+    assignment: int
+
+
+def node_report(
+    wanted: WantedNode,
+    found: NodeObject,
+    state: Managed,
+    pods: Sequence[PodObject],
+    place: Place,
+) -> NodeReported:
+    """How a Node is found, with the number of the cordon and of the lock that it has received."""
+    return NodeReported(
+        **_fields(wanted, place),
+        unschedulable=found.unschedulable,
+        cordon=state.cordon,
+        lock=lock_of(found, state),
+        pods=_pods(pods, is_drained_safely=wanted.drain == "safe"),
+    )
+
+
+def proves_more(report: NodeReported, reported: Reported) -> bool:
+    """Whether a report says that a cordon or a lock has come that the last one did not.
+
+    The Pods in such a report must have been read after the Node: one that was bound just before
+    would be missed otherwise, and the Node taken for idle.
+    """
+    last = reported.node
+    if last is None or last.assignment != report.assignment:
+        return report.unschedulable or report.lock > 0
+    is_cordoned = report.unschedulable and (last.cordon != report.cordon or not last.unschedulable)
+    return is_cordoned or (report.lock > 0 and last.lock != report.lock)
+
+
+def condition_reports(
+    wanted: WantedNode, conditions: Sequence[Document], reported: Reported, place: Place
+) -> Iterator[Report]:
+    """The reports of these conditions, without those that were made already."""
+    for each in conditions:
+        type_ = str(each.get("type"))
+        event = NodeConditionReported(
+            **_fields(wanted, place),
+            type=type_[:TYPE_MAX],
+            status=cast("Literal['True', 'False', 'Unknown']", status_of(each)),
+            reason=_text(each.get("reason")),
+            message=_text(each.get("message")),
+        )
+        if reported.conditions.get(type_) != event:
+            yield Report(event)
+
+
+def _pods(pods: Sequence[PodObject], *, is_drained_safely: bool) -> tuple[Pod, ...]:
+    """The Pods that matter to a Node; where there are too many, those that it waits for."""
+    shown = [
+        _as_blocking(each) if is_drained_safely and each.blocked_by else each.pod
+        for each in pods
+        if not (each.pod.terminating and each.pod.interruption is PodClass.INTERRUPTABLE)
+    ]
+    shown.sort(key=lambda pod: (not pod.counts_as_work, pod.tolerates(LOCK_TAINT), pod.name))
+    return tuple(shown[:PODS_MAX])
+
+
+def _as_blocking(pod: PodObject) -> Pod:
+    """A Pod as one that blocks a drain, because a budget refuses its eviction."""
+    if pod.pod.terminating:
+        return pod.pod
+    return pod.pod.model_copy(update={"interruption": PodClass.BLOCKING})
+
+
+def _text(value: object) -> str:
+    return value[:TEXT_MAX] if isinstance(value, str) else ""
+
+
+def _fields(wanted: WantedNode, place: Place) -> _NodeFields:
+    return {
+        "org": place.org,
+        "cluster": place.cluster,
+        "pool": wanted.pool,
+        "node": wanted.name,
+        "zone": wanted.zone,
+        "assignment": wanted.assignment,
+    }
