@@ -6,6 +6,7 @@ from typing import Literal
 
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.log import LogId
+from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePhase, Taint
 
 Document = Mapping[str, object]
@@ -19,11 +20,15 @@ class Log:
     """The log that the read model is made of.
 
     id: its identity.
-    end: the position of its newest message when the connection began; no agreement can be newer.
+    end: the position of its newest message, as far as known. It is to be asked for again before an
+      agreement is compared that is newer: the log may have been restored from a backup.
+    start: the position of its newest message when the read model was listed last, which therefore
+      shows all up to there.
     """
 
     id: LogId
     end: int
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class WantedPool:
     version: its `resourceVersion`.
     deleting: whether it is being deleted.
     spec: as `nodepool.contract.model.spec_document` writes it.
-    labels: its own.
+    labels, annotations: its own.
     status: as the read model has it.
     """
 
@@ -46,6 +51,7 @@ class WantedPool:
     spec: Document
     deleting: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     status: Document = field(default_factory=dict)
 
 
@@ -89,6 +95,7 @@ class Attempt:
     outcome: its outcome; empty while there is none.
     is_shown: whether the read model has caught up with the outcome.
     reason, field, message: those of a refusal.
+    command: what was sent; None where that is not known any more.
     """
 
     id: str
@@ -97,6 +104,7 @@ class Attempt:
     reason: str = ""
     field: str = ""
     message: str = ""
+    command: Command | None = None
 
 
 @dataclass(frozen=True, slots=True)

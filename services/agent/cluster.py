@@ -17,6 +17,7 @@ class PoolObject:
     spec, status: its documents.
     labels, annotations, finalizers: those of its metadata.
     deleting: whether it has a `deletionTimestamp`.
+    created: its `creationTimestamp`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class PoolObject:
     annotations: Mapping[str, str] = field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from nodepool.contract.messages import (
     OfZone,
     envelope_of,
 )
+from nodepool.contract.model import Value
 from nodepool.contract.opening import Opened, opened
 from nodepool.contract.reference import Field, described
 from nodepool.contract.subjects import Address, address_of, path_at, subject_of
@@ -29,6 +30,7 @@ TOO_LONG = f"a part of the subject has more than {TOKEN_MAX} characters"
 OTHER_TYPE = "differs from the subject it was sent on, which is for {}"
 
 M = TypeVar("M", bound=Message)
+V = TypeVar("V", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,14 @@ def unread(
 ) -> Unreadable:
     """A message of which only the id is read; a command is refused under it."""
     return _unread(_address(subject), opened(content, headers, position), field, cause)
+
+
+def value_in(kind: type[V], content: str) -> V | tuple[str, str]:
+    """The value in a JSON text; where it is none, the field at fault and one sentence."""
+    try:
+        return kind.model_validate_json(content, strict=True)
+    except ValidationError as error:
+        return explain(error)
 
 
 def explain(error: ValidationError, kind: type[Message] | None = None) -> tuple[str, str]:

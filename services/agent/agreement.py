@@ -1,0 +1,197 @@
+"""What did both sides of a NodePool agree on last, and which of them has changed what since?
+
+A NodePool has two writers: people in the cluster and commands on the bus. Its object carries the
+last agreed state, so that a comparison of three ways tells whose change is new.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent.bus import Document, Log, WantedPool
+from agent.cluster import PoolObject
+from nodepool.contract.decode import value_in
+from nodepool.contract.model import NodePoolSpec
+
+AGREED: Final = "compute.coreweave.com/agreed"
+"""The annotation of a NodePool object that holds the last agreed state, as JSON."""
+LABELS: Final = "metadata.labels"
+"""The field that stands for the labels of a NodePool; all others are those of its spec."""
+DIGITS: Final = 16
+"""How many hex digits of a SHA-256 stand for a value."""
+
+Fields = Mapping[str, str]
+"""The digest of each field that is not empty, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The last state of a NodePool in which both sides were equal.
+
+    log: the log of the bus.
+    object: the uid of the object; empty until that is known, for one that the agent creates.
+    uid, of, version: the uid, the generation and the `resourceVersion` of the NodePool on the bus.
+    generation: the generation of the object.
+    fields: the digests of its fields.
+    """
+
+    log: str
+    object: str
+    uid: str
+    of: int
+    version: int
+    generation: int
+    fields: Fields
+
+    def text(self) -> str:
+        """The agreement as its annotation has it."""
+        return json.dumps(
+            {
+                "log": self.log,
+                "object": self.object,
+                "uid": self.uid,
+                "of": self.of,
+                "version": self.version,
+                "generation": self.generation,
+                "fields": dict(self.fields),
+            },
+            separators=(",", ":"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFault:
+    """Why the spec of an object is none: the field, as a manifest writes it, and one sentence."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The fields in which the two sides differ, by who has changed them since the agreement."""
+
+    bus: frozenset[str]
+    cluster: frozenset[str]
+    both: frozenset[str]
+
+
+def agreement_of(found: PoolObject) -> Agreement | None:
+    """The agreement that an object carries; None where it has none that is its own.
+
+    One that was copied from another object with the rest of its manifest is not its own.
+    """
+    try:
+        value = json.loads(found.annotations.get(AGREED, ""))
+    except (ValueError, RecursionError):
+        return None
+    agreement = _read(value)
+    if agreement is None or agreement.object not in ("", found.uid):
+        return None
+    return agreement
+
+
+def _read(value: object) -> Agreement | None:
+    if not isinstance(value, dict) or not isinstance(value.get("fields"), dict):
+        return None
+    texts = [value.get(name) for name in ("log", "object", "uid")]
+    numbers = [value.get(name) for name in ("of", "version", "generation")]
+    fields = value["fields"].items()
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    if not all(type(number) is int for number in numbers):
+        return None
+    if not all(isinstance(digest, str) for _, digest in fields):
+        return None
+    log, item, uid = map(str, texts)
+    of, version, generation = (int(str(number)) for number in numbers)
+    return Agreement(log, item, uid, of, version, generation, dict(fields))
+
+
+def agreed(wanted: WantedPool, found: PoolObject | None, log: Log) -> Agreement:
+    """The agreement on what the bus says; without an object, for the one that is created."""
+    return Agreement(
+        log=log.id,
+        object=found.uid if found is not None else "",
+        uid=wanted.uid,
+        of=wanted.generation,
+        version=version_number(wanted.version),
+        generation=found.generation if found is not None else 1,
+        fields=digests(fields_of(wanted.spec, wanted.labels)),
+    )
+
+
+def version_number(version: str) -> int:
+    """A `resourceVersion` of the bus, which is a position in the log; 0 for any other text."""
+    return int(version) if version.isascii() and version.isdecimal() and len(version) <= 20 else 0
+
+
+def read_spec(document: Document) -> NodePoolSpec | SpecFault:
+    """The spec of an object, or why it is none; never raises."""
+    try:
+        read = value_in(NodePoolSpec, json.dumps(document))
+    except (TypeError, ValueError, RecursionError):
+        return SpecFault("spec", "contains a value that JSON lacks")
+    if isinstance(read, NodePoolSpec):
+        return read
+    field, message = read
+    return SpecFault(f"spec.{field}" if field else "spec", message)
+
+
+def fields_of(spec: Document, labels: Mapping[str, str]) -> dict[str, object]:
+    """All that is compared of a NodePool, by name."""
+    return {**spec, LABELS: dict(labels)} if labels else dict(spec)
+
+
+def digests(fields: Mapping[str, object]) -> dict[str, str]:
+    """The digest of each field."""
+    return {name: digest(value) for name, value in fields.items()}
+
+
+def digest(value: object) -> str:
+    """The first digits of the SHA-256 of a value, in hex: the same for every order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def differences(base: Fields | None, wanted: Fields, found: Fields) -> Differences:
+    """What differs, and who has changed it since `base`; without one, both have."""
+    bus, cluster, both = set(), set(), set()
+    for name in wanted.keys() | found.keys():
+        value, other = wanted.get(name), found.get(name)
+        if value == other:
+            continue
+        if base is not None and other == base.get(name):
+            bus.add(name)
+        elif base is not None and value == base.get(name):
+            cluster.add(name)
+        else:
+            both.add(name)
+    return Differences(frozenset(bus), frozenset(cluster), frozenset(both))
+
+
+def merge_patch(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
+    """The JSON merge patch (RFC 7386) that makes `after` of `before`."""
+    patch: dict[str, object] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if inner := merge_patch(old, value):
+                patch[name] = inner
+        elif old != value or type(old) is not type(value):
+            patch[name] = value
+    return patch
+
+
+def taken(
+    raw: Mapping[str, object], other: Mapping[str, object], names: Iterable[str]
+) -> dict[str, object]:
+    """The fields of `raw`, but those named as `other` has them."""
+    result = dict(raw)
+    for name in names:
+        result.pop(name, None)
+        if name in other:
+            result[name] = other[name]
+    return result

@@ -1,0 +1,220 @@
+"""The actions on a NodePool object: it is set to what the bus says, told, sent, or let go."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.agreement import (
+    AGREED,
+    LABELS,
+    agreed,
+    agreement_of,
+    digest,
+    fields_of,
+    merge_patch,
+    taken,
+)
+from agent.bus import Attempt, Document, Log, WantedPool
+from agent.cluster import PoolObject
+from agent.place import Place
+from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
+from nodepool.contract.events import (
+    CWNodePoolDeleted,
+    CWNodePoolNodesRequestFailed,
+    Severity,
+)
+from nodepool.contract.model import (
+    API_VERSION,
+    FINALIZER,
+    KIND,
+    ManifestMetadata,
+    NodePoolSpec,
+    spec_document,
+)
+
+REFUSED: Final = "compute.coreweave.com/refused"
+"""The annotation of an object that the bus does not take: which command was refused, and why."""
+SHOWN_MAX: Final = 200
+"""The most characters of a value in a message."""
+
+
+def create(wanted: WantedPool, log: Log) -> Create:
+    """The object for a NodePool that has none."""
+    metadata: dict[str, object] = {
+        "name": wanted.name,
+        "finalizers": [FINALIZER],
+        "annotations": {AGREED: agreed(wanted, None, log).text()},
+    }
+    if wanted.labels:
+        metadata["labels"] = dict(wanted.labels)
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": wanted.spec}
+    return Create("NodePool", document)
+
+
+def guard(found: PoolObject) -> Patch:
+    """Gives an object the finalizer, so that it outlives what is sent of it."""
+    return _patch(found, {"finalizers": [*found.finalizers, FINALIZER]})
+
+
+def release(found: PoolObject) -> Patch:
+    """Takes the finalizer from an object; one that is being deleted goes with it."""
+    others = [name for name in found.finalizers if name != FINALIZER]
+    return _patch(found, {"finalizers": others or None})
+
+
+def remove(found: PoolObject) -> Iterator[Action]:
+    """Deletes an object and nothing else: without its finalizer the bus hears nothing of it."""
+    if FINALIZER in found.finalizers:
+        yield release(found)
+    yield delete(found)
+
+
+def delete(found: PoolObject) -> Delete:
+    """Deletes an object; while it has the finalizer, that only begins."""
+    return Delete("NodePool", found.name, found.uid)
+
+
+def agree(wanted: WantedPool, found: PoolObject, log: Log, names: Iterable[str] = ()) -> Patch:
+    """Sets fields of an object to what the bus says, and records that both agree on that.
+
+    names: the fields; none where the object only remembers what the bus says.
+    """
+    metadata: dict[str, object] = {
+        "annotations": {
+            AGREED: agreed(wanted, found, log).text(),
+            **({REFUSED: None} if REFUSED in found.annotations else {}),
+        }
+    }
+    if FINALIZER not in found.finalizers:
+        metadata["finalizers"] = [*found.finalizers, FINALIZER]
+    names = frozenset(names)
+    if LABELS in names:
+        metadata["labels"] = merge_patch(found.labels, wanted.labels)
+    spec = merge_patch(found.spec, taken(found.spec, wanted.spec, names - {LABELS}))
+    return _patch(found, metadata, spec)
+
+
+def record_refusal(found: PoolObject, attempt: Attempt) -> Patch:
+    """Remembers that the bus did not take an object as it is, and why."""
+    why = {"id": attempt.id, "reason": attempt.reason, "field": attempt.field}
+    text = json.dumps({**why, "message": attempt.message}, separators=(",", ":"))
+    return _patch(found, {"annotations": {REFUSED: text}})
+
+
+def recorded_refusal(found: PoolObject) -> Attempt | None:
+    """What `record_refusal` has recorded; None where there is nothing of that kind."""
+    try:
+        value = json.loads(found.annotations.get(REFUSED, ""))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    id, reason, field, message = (
+        str(value.get(name, "")) for name in ("id", "reason", "field", "message")
+    )
+    return Attempt(id, "refused", is_shown=True, reason=reason, field=field, message=message)
+
+
+def _patch(found: PoolObject, metadata: Document, spec: Document | None = None) -> Patch:
+    """A patch of an object that is refused where it was changed since it was read."""
+    patch: dict[str, object] = {"metadata": {"resourceVersion": found.version, **metadata}}
+    if spec:
+        patch["spec"] = spec
+    return Patch("NodePool", found.name, patch)
+
+
+def apply_command(
+    found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, place: Place
+) -> ApplyNodePool:
+    """The command that gives the bus what the cluster says, if that is still as it was read.
+
+    Annotations are not shared: the bus keeps its own.
+    """
+    metadata = ManifestMetadata(name=found.name, labels=dict(found.labels))
+    if wanted is not None:
+        metadata = ManifestMetadata(
+            name=found.name,
+            labels=dict(found.labels),
+            annotations=dict(wanted.annotations),
+            uid=wanted.uid,
+            generation=wanted.generation,
+            resource_version=wanted.version,
+        )
+    return ApplyNodePool(
+        org=place.org,
+        cluster=place.cluster,
+        pool=found.name,
+        metadata=metadata,
+        spec=spec,
+        create_only=wanted is None,
+    )
+
+
+def apply_id(found: PoolObject, spec: NodePoolSpec, log: Log) -> str:
+    """The id of that command: the same for the same change of the same agreed state.
+
+    The generation does not change with labels, and comes again where a backup of the cluster is
+    restored, so the content counts as well.
+    """
+    agreement = agreement_of(found)
+    base = agreement.version if agreement is not None and agreement.log == log.id else "new"
+    content = digest([log.id, fields_of(spec_document(spec), found.labels)])
+    return f"{found.uid}.{found.generation}.{base}.{content}"
+
+
+def is_of_same_base(attempt: Attempt, id: str) -> bool:
+    """Whether a command was sent of the same object after the same agreement as this id."""
+    uid, _, base, _ = id.rsplit(".", 3)
+    parts = attempt.id.split(".")
+    return len(parts) >= 4 and attempt.id.startswith(f"{uid}.") and parts[-2] == base
+
+
+def send_deletion(found: PoolObject, wanted: WantedPool | None, place: Place, id: str) -> Send:
+    """Deletes a NodePool on the bus, if it is still as it was read."""
+    version = wanted.version if wanted is not None else None
+    command = DeleteNodePool(
+        org=place.org, cluster=place.cluster, pool=found.name, resource_version=version
+    )
+    return Send(id, command)
+
+
+def tell_lost(
+    found: PoolObject, lost: Document, holds: Document, names: Iterable[str], why: str
+) -> Iterator[Tell]:
+    """Tells of each field the value that is not taken, and the one that holds.
+
+    why: the end of the sentence.
+    """
+    for name in sorted(names):
+        field = name if name == LABELS else f"spec.{name}"
+        value, other = _shown(lost.get(name)), _shown(holds.get(name))
+        message = f"{field}: {value} is not taken, {other} holds: {why}"
+        yield _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+
+
+def tell_deleted(found: PoolObject, names: Sequence[str]) -> Tell:
+    """Tells that the NodePool was deleted on the bus, and which changes are lost with it."""
+    message = f"NodePool {found.name} was deleted on the bus"
+    if not names:
+        return _tell(found, "Normal", CWNodePoolDeleted.reason, message)
+    fields = ", ".join(name if name == LABELS else f"spec.{name}" for name in sorted(names))
+    message = f"{fields}: the change is not taken: {message}"
+    return _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+
+
+def tell_failure(found: PoolObject, message: str) -> Tell:
+    """Tells why the bus does not carry out what the cluster says."""
+    return _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+
+
+def _tell(found: PoolObject, severity: Severity, reason: str, message: str) -> Tell:
+    key = f"{found.generation}.{digest([reason, message])}"
+    return Tell("NodePool", found.name, found.uid, severity, reason, message, key)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX - 1]}…"

@@ -1,0 +1,82 @@
+"""A NodePool object beside what the bus says of it: what they agreed on, and what has changed."""
+
+from dataclasses import dataclass
+
+from agent.agreement import (
+    Agreement,
+    SpecFault,
+    agreement_of,
+    digests,
+    fields_of,
+    version_number,
+)
+from agent.bus import Attempt, Log, WantedPool
+from agent.cluster import PoolObject
+from agent.place import Place
+from nodepool.contract.model import NodePoolSpec, spec_document
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """The arguments of `missing_for_pool`, where there is an object."""
+
+    wanted: WantedPool | None
+    found: PoolObject
+    attempt: Attempt | None
+    log: Log
+    place: Place
+    deleted: int | None
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """The agreement of the object, if it is of this log."""
+        agreement = agreement_of(self.found)
+        return agreement if agreement is not None and agreement.log == self.log.id else None
+
+    @property
+    def was_deleted(self) -> bool:
+        """Whether the bus has deleted the NodePool that both sides agreed on."""
+        agreement = self.agreement
+        if self.wanted is not None or agreement is None:
+            return False
+        if self.deleted is None:
+            return agreement.version <= self.log.end
+        return self.deleted > agreement.version
+
+    def base(self, wanted: WantedPool, spec: NodePoolSpec) -> Agreement | None:
+        """The agreement, if it is on this NodePool of the bus and of this history of the log."""
+        agreement = self.agreement
+        if agreement is None or agreement.uid != wanted.uid or self.is_restored(agreement):
+            return None
+        return agreement
+
+    def is_ahead(self, agreement: Agreement) -> bool:
+        """Whether the agreement is newer than what the bus shows."""
+        wanted = self.wanted
+        return wanted is not None and version_number(wanted.version) < agreement.version
+
+    def is_restored(self, agreement: Agreement) -> bool:
+        """Whether the log was restored from a backup that is older than the agreement."""
+        is_within = self.log.start < agreement.version <= self.log.end
+        return self.is_ahead(agreement) and not is_within
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the read model is older than the agreement, so that it is to catch up first."""
+        agreement = self.agreement
+        return (
+            agreement is not None and self.is_ahead(agreement) and not self.is_restored(agreement)
+        )
+
+    def edited(self, spec: NodePoolSpec | SpecFault) -> frozenset[str]:
+        """The fields that were changed in the cluster since the agreement."""
+        agreement = self.agreement
+        if agreement is None or isinstance(spec, SpecFault):
+            return frozenset()
+        found = digests(self.fields(spec))
+        names = found.keys() | agreement.fields.keys()
+        return frozenset(name for name in names if found.get(name) != agreement.fields.get(name))
+
+    def fields(self, spec: NodePoolSpec) -> dict[str, object]:
+        """All that is compared of the object, by name."""
+        return fields_of(spec_document(spec), self.found.labels)

@@ -1,0 +1,259 @@
+"""What is missing for a NodePool, between what the bus says of it and what the cluster shows?
+
+Both people in the cluster and commands on the bus write it, and the log decides: a change in the
+cluster becomes a command, and where that loses, the object is set back and the loss is told.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from agent import pool_actions
+from agent.actions import Action, Send
+from agent.agreement import (
+    Agreement,
+    Differences,
+    SpecFault,
+    agreement_of,
+    differences,
+    digests,
+    fields_of,
+    read_spec,
+    taken,
+    version_number,
+)
+from agent.bus import Attempt, Document, Log, WantedPool
+from agent.cluster import PoolObject
+from agent.place import Place
+from agent.pool_actions import apply_id, is_of_same_base, recorded_refusal
+from agent.pool_deletion import deletion
+from agent.pool_view import PoolView
+from agent.status import invalid_status, shown_status, status_patches
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
+
+IMMUTABLE: Final = frozenset(("instanceType", "computeClass"))
+"""The fields that the API server refuses to change, so that another object is needed."""
+ON_BUS: Final = "it was changed on the bus as well, and the log decides"
+
+
+def missing_for_pool(
+    name: str,
+    wanted: WantedPool | None,
+    found: PoolObject | None,
+    attempt: Attempt | None,
+    log: Log,
+    place: Place,
+    deleted: int | None = None,
+) -> Sequence[Action]:
+    """The actions that bring both sides of a NodePool together, in their order; few at a time.
+
+    They are to be carried out one after the other up to the first that fails, and the comparison
+    repeated when anything has changed. An empty result means that nothing is missing, or that it
+    is waited for a change.
+
+    attempt: the command that was sent last for this NodePool.
+    deleted: the position of the newest event in the log that says that the NodePool of this name
+      was deleted, read after `wanted` was; 0 where there is none; None where it is not known, and
+      a read model without the NodePool has to do as proof.
+    """
+    if found is None:
+        is_awaited = attempt is not None and _is_pending(attempt)
+        if wanted is None or wanted.deleting or is_awaited:
+            return ()
+        return (pool_actions.create(wanted, log),)
+    view = _Comparison(wanted, found, attempt, log, place, deleted)
+    return tuple(view.missing())
+
+
+def _is_pending(attempt: Attempt) -> bool:
+    return not attempt.outcome or not attempt.is_shown
+
+
+class _Comparison(PoolView):
+    """What is missing where there is an object."""
+
+    def missing(self) -> Iterator[Action]:
+        """The missing actions."""
+        wanted, found = self.wanted, self.found
+        if self.attempt is not None and _is_pending(self.attempt):
+            yield from self._status()
+        elif found.deleting:
+            args = (wanted, found, self.attempt, self.log, self.place, self.was_deleted)
+            yield from deletion(*args) or self._status()
+        elif wanted is None:
+            yield from self._without_bus()
+        elif wanted.deleting:
+            yield from self._leaving(wanted)
+        else:
+            yield from self._both(wanted)
+
+    # No NodePool on the bus.
+
+    def _without_bus(self) -> Iterator[Action]:
+        spec = read_spec(self.found.spec)
+        if self.was_deleted or self._was_created_and_deleted(spec):
+            yield from self._gone(spec)
+        elif isinstance(spec, SpecFault):
+            message = f"{spec.field}: {spec.message}"
+            yield from status_patches(self.found, invalid_status(self.found, message))
+        elif FINALIZER not in self.found.finalizers:
+            yield pool_actions.guard(self.found)
+        else:
+            yield from self._creation(spec)
+
+    def _was_created_and_deleted(self, spec: NodePoolSpec | SpecFault) -> bool:
+        attempt = self.attempt
+        return (
+            attempt is not None
+            and isinstance(attempt.command, ApplyNodePool | None)
+            and attempt.outcome == "accepted"
+            and not attempt.id.startswith(f"{self.found.uid}.delete")
+            and attempt.id.startswith(f"{self.found.uid}.")
+        )
+
+    def _gone(self, spec: NodePoolSpec | SpecFault) -> Iterator[Action]:
+        yield pool_actions.tell_deleted(self.found, sorted(self.edited(spec)))
+        yield from pool_actions.remove(self.found)
+
+    def _creation(self, spec: NodePoolSpec) -> Iterator[Action]:
+        id, attempt = apply_id(self.found, spec, self.log), self.attempt
+        recorded = recorded_refusal(self.found)
+        if recorded is not None and recorded.id.startswith(id):
+            message = f"{recorded.field}: {recorded.message}".removeprefix(": ")
+            yield from status_patches(self.found, invalid_status(self.found, message))
+            return
+        if attempt is not None and attempt.outcome == "refused":
+            if attempt.reason == "Conflict" and attempt.id.startswith(id):
+                # There was one of this name, and is no more.
+                id = _next(attempt.id, id)
+            elif attempt.id.startswith(id):
+                yield pool_actions.record_refusal(self.found, attempt)
+                return
+        yield self._send(id, spec, None)
+
+    def _send(self, id: str, spec: NodePoolSpec, wanted: WantedPool | None) -> Send:
+        return Send(id, pool_actions.apply_command(self.found, spec, wanted, self.place))
+
+    # The bus deletes it.
+
+    def _leaving(self, wanted: WantedPool) -> Iterator[Action]:
+        # An object that was never shared is a new NodePool, and waits until the old one is gone.
+        if agreement_of(self.found) is None:
+            return
+        edited = self.edited(read_spec(self.found.spec))
+        if edited:
+            yield pool_actions.tell_deleted(self.found, sorted(edited))
+        yield pool_actions.delete(self.found)
+
+    # Both sides.
+
+    def _both(self, wanted: WantedPool) -> Iterator[Action]:
+        spec = read_spec(self.found.spec)
+        if self.is_stale:
+            return
+        if isinstance(spec, SpecFault):
+            yield pool_actions.tell_failure(self.found, f"{spec.field}: {spec.message}")
+            yield from self._set(wanted, {*self.found.spec, *wanted.spec})
+            return
+        agreement = self.base(wanted, spec)
+        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
+        diff = differences(self._base_fields(agreement, spec), digests(theirs), digests(ours))
+        if diff.bus or diff.both:
+            yield from self._follow(wanted, spec, diff)
+        elif diff.cluster:
+            yield from self._lead(wanted, spec, diff)
+        elif agreement is None or not agreement.object or agreement.fields != digests(theirs):
+            yield pool_actions.agree(wanted, self.found, self.log)
+        else:
+            yield from self._status()
+
+    def _base_fields(
+        self, agreement: Agreement | None, spec: NodePoolSpec
+    ) -> dict[str, str] | None:
+        """What both sides had last: as agreed, or as a command sent since then was accepted."""
+        attempt = self.attempt
+        if attempt is not None and attempt.outcome == "accepted":
+            id = apply_id(self.found, spec, self.log)
+            if attempt.id == id:
+                return digests(self.fields(spec))
+            command = attempt.command
+            if isinstance(command, ApplyNodePool) and is_of_same_base(attempt, id):
+                sent = fields_of(spec_document(command.spec), command.metadata.labels)
+                return digests(sent)
+        return dict(agreement.fields) if agreement is not None else None
+
+    def _follow(
+        self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
+    ) -> Iterator[Action]:
+        """The object follows the bus; what was changed in the cluster too is told."""
+        names, lost = diff.bus | diff.both, diff.both
+        if not _is_whole(taken(spec_document(spec), wanted.spec, names)):
+            names, lost = names | diff.cluster, lost | diff.cluster
+        # Another NodePool of the same name: what nobody has edited is nobody's loss.
+        agreement = self.agreement
+        if agreement is not None and agreement.uid != wanted.uid:
+            lost &= self.edited(spec)
+        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
+        yield from pool_actions.tell_lost(self.found, ours, theirs, lost, ON_BUS)
+        yield from self._set(wanted, names)
+
+    def _set(self, wanted: WantedPool, names: set[str] | frozenset[str]) -> Iterator[Action]:
+        changed = {name for name in names & IMMUTABLE if self._differs(wanted, name)}
+        if changed:
+            yield from pool_actions.remove(self.found)  # It is created anew, as the bus has it.
+        else:
+            yield pool_actions.agree(wanted, self.found, self.log, names)
+
+    def _differs(self, wanted: WantedPool, name: str) -> bool:
+        return self.found.spec.get(name) != wanted.spec.get(name)
+
+    def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
+        """The change of the cluster becomes a command, and where that is refused is undone."""
+        id, attempt = apply_id(self.found, spec, self.log), self.attempt
+        if attempt is None or attempt.id != id:
+            if FINALIZER not in self.found.finalizers:
+                yield pool_actions.guard(self.found)
+            else:
+                yield self._send(id, spec, wanted)
+            return
+        agreement = self.agreement
+        assert agreement is not None
+        if attempt.reason == "NotFound" and attempt.field != "cluster":
+            return  # The bus has deleted it, and will show so.
+        is_newer = version_number(wanted.version) > agreement.version
+        if attempt.reason == "Conflict" and is_newer:
+            # Only what is not compared was changed there. A new agreement gives a new id.
+            yield pool_actions.agree(wanted, self.found, self.log)
+            return
+        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
+        why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
+        yield from pool_actions.tell_lost(self.found, ours, theirs, diff.cluster, why)
+        yield from self._set(wanted, diff.cluster)
+
+    def _status(self) -> Iterator[Action]:
+        wanted = self.wanted
+        if wanted is None:
+            return
+        spec = read_spec(self.found.spec)
+        is_same = isinstance(spec, NodePoolSpec) and spec_document(spec) == wanted.spec
+        agreement = self.agreement
+        generation = agreement.generation if agreement is not None else 0
+        status = shown_status(wanted, self.found, generation, is_same_spec=is_same)
+        yield from status_patches(self.found, status)
+
+
+def _next(sent: str, id: str) -> str:
+    """The id after one that begins with `id`: a number is counted up behind it."""
+    number = sent.removeprefix(id).removeprefix(".")
+    return f"{id}.{int(number) + 1 if number.isdecimal() else 2}"
+
+
+def _is_whole(document: Document) -> bool:
+    """Whether a spec mixed of both sides is one that the API server takes."""
+    spec = read_spec(document)
+    if isinstance(spec, SpecFault):
+        return False
+    if not spec.autoscaling:
+        return True
+    least, most = spec.min_nodes, spec.max_nodes
+    return least is not None and most is not None and least <= spec.target <= most

@@ -1,0 +1,117 @@
+"""What does the status of a NodePool object show? The read model's, in the object's generations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from agent.actions import Patch
+from agent.agreement import merge_patch, read_spec
+from agent.bus import Document, WantedPool
+from agent.cluster import PoolObject
+from nodepool.contract.conditions import Validated
+from nodepool.contract.model import NodePoolSpec
+
+CONDITION: Final = (
+    "lastTransitionTime",
+    "message",
+    "observedGeneration",
+    "reason",
+    "status",
+    "type",
+)
+"""The fields of a condition that are shown."""
+COUNTS: Final = ("currentNodes", "inProgress")
+OPTIONAL: Final = ("awaitedSpotNodes",)
+
+
+def shown_status(
+    wanted: WantedPool, found: PoolObject, agreed_generation: int, *, is_same_spec: bool
+) -> Document:
+    """The status of the read model as the object shows it.
+
+    A condition claims the object's generation only where it was judged for the spec that the object
+    has: what waits for a condition ignores those of an older generation.
+
+    agreed_generation: the object's generation when both sides agreed last; 0 where they have not.
+    is_same_spec: whether the object has the spec that the bus has.
+    """
+    older = min(agreed_generation, found.generation - 1)
+
+    def generation(observed: object) -> int:
+        return found.generation if is_same_spec and observed == wanted.generation else older
+
+    status: dict[str, object] = {
+        "conditions": [
+            {**_chosen(condition), "observedGeneration": generation(_observed(condition))}
+            for condition in _conditions(wanted.status)
+        ]
+    }
+    status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
+    status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
+    granted = _count(wanted.status, "grantedNodes")
+    if granted is not None and granted != _target(wanted.spec):
+        status["grantedNodes"] = granted
+    racks = wanted.status.get("rackStatus")
+    if isinstance(racks, Mapping):
+        status["rackStatus"] = {str(name): count for name, count in racks.items()}
+    autoscaled = wanted.status.get("autoscaled")
+    if isinstance(autoscaled, Mapping):
+        names = ("message", "since")
+        status["autoscaled"] = {name: str(autoscaled.get(name, "")) for name in names}
+    return status
+
+
+def invalid_status(found: PoolObject, message: str) -> Document:
+    """The status of an object that the bus does not take: Validated is False."""
+    return {
+        "conditions": [
+            {
+                "lastTransitionTime": _since(found),
+                "message": message,
+                "observedGeneration": found.generation,
+                "reason": Validated.INVALID.value,
+                "status": "False",
+                "type": Validated.__name__,
+            }
+        ],
+        **dict.fromkeys(COUNTS, 0),
+    }
+
+
+def status_patches(found: PoolObject, status: Document) -> Sequence[Patch]:
+    """The patch that gives an object a status; none where it has it."""
+    patch = merge_patch(found.status, status)
+    if not patch:
+        return ()
+    return (Patch("NodePool", found.name, {"status": patch}, "status"),)
+
+
+def _since(found: PoolObject) -> str:
+    """Since when Validated is False: kept where it is, else since the object was created."""
+    for condition in _conditions(found.status):
+        if condition.get("type") == Validated.__name__ and condition.get("status") == "False":
+            return str(condition.get("lastTransitionTime", found.created))
+    return found.created
+
+
+def _conditions(status: Document) -> Iterator[Document]:
+    conditions = status.get("conditions")
+    if isinstance(conditions, list | tuple):
+        yield from (each for each in conditions if isinstance(each, Mapping))
+
+
+def _observed(condition: Document) -> object:
+    return condition.get("observedGeneration")
+
+
+def _chosen(condition: Document) -> dict[str, object]:
+    return {name: condition[name] for name in CONDITION if name in condition}
+
+
+def _count(status: Document, name: str) -> int | None:
+    value = status.get(name)
+    return value if type(value) is int else None
+
+
+def _target(spec: Document) -> int | None:
+    read = read_spec(spec)
+    return read.target if isinstance(read, NodePoolSpec) else None
