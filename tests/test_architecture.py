@@ -131,7 +131,6 @@ FOR_PEOPLE = {
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",
     "CommandRefused": "its sender waits for it",
-    "NodeReported": "the lifecycle service will",
 }
 """Events that no service hears, each with its reason."""
 

@@ -10,6 +10,7 @@ from nodepool.contract.commands import (
     StopPod,
 )
 from nodepool.contract.events import (
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -41,6 +42,7 @@ Hears = (
     | StopPod
     | CreatePod
     | DeletePod
+    | ClusterRegistered
     | NodePoolValidated
     | CWNodePoolDeleted
     | NodeTemplateChanged

@@ -87,6 +87,7 @@ def powered_off(machine: Machine) -> Machine:
         boots_at=None,
         joined=False,
         pool=None,
+        has_agent=False,
         taints=(),
         unschedulable=False,
         lock=0,
@@ -131,6 +132,7 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
         return
     if machine.failing != "hang":
         yield from problems_ended(key, machine, *gone_after_reboot(machine))
+    if machine.failing != "hang" and not machine.has_agent:
         yield observed(key, machine, machine.pods)
     yield outcome
     node_fault = as_node_fault(machine.failing)

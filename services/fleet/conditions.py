@@ -25,9 +25,9 @@ def as_node_fault(fault: str) -> NodeFault | None:
 def problem_begun(
     key: MachineKey, machine: Machine, fault: NodeFault
 ) -> Iterator[NodeConditionChanged]:
-    """The Node has this fault; nothing where it has it already."""
+    """The Node has this fault; nothing where it has it already, or its cluster reports it."""
     cause = CAUSES[fault]
-    if cause.type in machine.conditions:
+    if cause.type in machine.conditions or (machine.has_agent and cause.type == READY):
         return
     said_cause = machine.fault_cause if machine.fault == fault else ""
     zone, name = machine_parts(key)
@@ -80,8 +80,9 @@ def fails_at(key: MachineKey, machine: Machine, since: datetime) -> datetime | N
 
 
 def next_fault(key: MachineKey, machine: Machine) -> NodeFault:
-    """How a machine fails by itself after its last boot."""
-    return FAULTS[_draw(key, machine, "how") % len(FAULTS)]
+    """How a machine fails by itself after its last boot; a kubelet of Kubernetes does not."""
+    faults = [fault for fault in FAULTS if not machine.has_agent or CAUSES[fault].type != READY]
+    return faults[_draw(key, machine, "how") % len(faults)]
 
 
 def _draw(key: MachineKey, machine: Machine, what: str) -> int:

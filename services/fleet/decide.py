@@ -13,7 +13,7 @@ from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
 from fleet.pool_pods import completed, create, delete
-from fleet.refusal import Refusal, not_running, unfit, unschedulable
+from fleet.refusal import Refusal, not_running, unbreakable, unfit, unschedulable
 from fleet.scheduling import ended, missing
 from fleet.state import State, evolve
 from fleet.triage import move
@@ -28,6 +28,7 @@ from nodepool.contract.commands import (
     StopPod,
 )
 from nodepool.contract.events import (
+    ClusterRegistered,
     CommandRefused,
     CWDrainNode,
     CWNodeAssigned,
@@ -71,7 +72,7 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from _joined(state, message)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return
-        case CWNodeAssigned() | CWNodeRegistrationFailed():
+        case CWNodeAssigned() | CWNodeRegistrationFailed() | ClusterRegistered():
             return
         case _:
             assert_never(message)
@@ -117,6 +118,8 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
         case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod():
             return None
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
+            return None
+        case ClusterRegistered():
             return None
         case _:
             assert_never(message)
@@ -180,6 +183,9 @@ def _break(
     key: MachineKey, machine: Machine, command: BreakMachine
 ) -> Iterator[Says | CommandOutcome]:
     """A fault; a machine that answers again reports what it did not report before."""
+    if refusal := unbreakable(machine, command):
+        yield _refused(command, refusal)
+        return
     yield accepted(command, "done")
     event = MachineBroken(
         zone=command.zone,
@@ -199,7 +205,7 @@ def _break(
             yield from problems_ended(key, machine, *types)
             rest = {type_: True for type_ in machine.conditions if type_ not in types}
             after = replace(after, conditions=Map(rest))
-    if not machine.answers and after.answers:
+    if not machine.answers and after.answers and not machine.has_agent:
         yield observed(key, machine, machine.pods)
 
 

@@ -29,6 +29,7 @@ class Machine:
     gpus: how many GPUs it has, which both names of GPUs stand for.
     assignment: which stay it is in, or was in last; 0 before the first.
     pool: the NodePool that it is in; None between two stays.
+    has_agent: whether its cluster is one of Kubernetes, which runs and reports its Pods itself.
     taints: those of its Node that keep Pods away.
     failing: how it fails in this stay.
     boots_at: when its boot is over; None where none is under way, or will never be.
@@ -60,6 +61,7 @@ class Machine:
     gpus: int = 0
     assignment: int = 0
     pool: PoolKey | None = None
+    has_agent: bool = False
     taints: tuple[Taint, ...] = ()
     failing: Fault = ""
     boots_at: datetime | None = None
@@ -94,9 +96,9 @@ class Machine:
 
     @property
     def is_observed(self) -> bool:
-        """Whether its cordon, its lock and its taints were observed as they are now."""
+        """Whether its cordon, its lock and its taints were observed, or are not to be from here."""
         is_marked = self.unschedulable == self.reported and self.lock == self.reported_lock
-        return is_marked and not self.evicting
+        return self.has_agent or (is_marked and not self.evicting)
 
     @property
     def due(self) -> datetime | None:

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import datetime
 
+from immutables import Map
+
 from fleet.boot import in_phase, restarted
-from fleet.conditions import fails_at
+from fleet.conditions import READY, fails_at
 from fleet.machine import Machine
 from fleet.pods import evicted
 from fleet.waiting import gpus_of
@@ -28,6 +30,13 @@ def added(event: MachineAdded) -> Machine:
         repair_s=event.repair_seconds,
         seed=event.seed,
     )
+
+
+def handed_over(machine: Machine) -> Machine:
+    """The machine of a Node whose cluster has an agent from now on."""
+    conditions = machine.conditions
+    rest = conditions.delete(READY) if READY in conditions else conditions
+    return replace(machine, has_agent=True, pods=Map(), kills=Map(), conditions=rest)
 
 
 def joined(machine: Machine, event: CWNodeRegistered, now: datetime) -> Machine:

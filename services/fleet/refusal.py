@@ -8,9 +8,9 @@ from fleet.waiting import WAITING_MAX, Pool, PoolPod, gpus_of
 from nodepool.contract import grammar
 from nodepool.contract.affinity import TOPOLOGY_KEYS
 from nodepool.contract.catalog import offered, rack_size, type_fault, zone_fault
-from nodepool.contract.commands import AddMachines, CreatePod, DeletePod, StopPod
+from nodepool.contract.commands import AddMachines, BreakMachine, CreatePod, DeletePod, StopPod
 from nodepool.contract.events import RefusalReason
-from nodepool.contract.keys import MachineKey
+from nodepool.contract.keys import MachineKey, pool_path
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import PODS_MAX, Pod
 from nodepool.state.racks import NVLINK_DOMAIN
@@ -57,7 +57,7 @@ def _unracked(command: AddMachines) -> Refusal | None:
 
 def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod) -> Refusal | None:
     """Why this Pod cannot run on this machine of a NodePool; None where it can."""
-    if refusal := malformed(pod):
+    if refusal := malformed(pod) or foreign(machine):
         return refusal
     if not machine.joined:
         return Refusal("machine", "is not a Node of any cluster")
@@ -77,6 +77,25 @@ def unschedulable(key: MachineKey, machine: Machine, pool: Pool | None, pod: Pod
     if taint := pod.repelled(machine.taints, "NoExecute"):
         return Refusal("pod.tolerations", f"do not tolerate the taint {shown(taint)} of the Node")
     return _too_few_gpus(machine, pod)
+
+
+def foreign(machine: Machine) -> Refusal | None:
+    """Why no Pod of this machine can be started or stopped here; None where one can."""
+    if machine.pool is None or not machine.has_agent:
+        return None
+    return Refusal("machine", _own_pods(pool_path(machine.pool)[1]))
+
+
+def unbreakable(machine: Machine, command: BreakMachine) -> Refusal | None:
+    """Why a machine cannot fail in this way; None where it can."""
+    if machine.pool is None or not machine.has_agent or command.fault != "kubelet":
+        return None
+    cluster = pool_path(machine.pool)[1]
+    return Refusal("fault", f"cluster {cluster} has kubelets of its own: stop the one of the Node")
+
+
+def _own_pods(cluster: str) -> str:
+    return f"cluster {cluster} has Pods of its own: use kubectl"
 
 
 def malformed(pod: Pod) -> Refusal | None:
@@ -122,6 +141,8 @@ def creating(command: CreatePod, pool: Pool | None) -> Pool | Refusal:
             return Refusal(f"pod.{field}", "must be false; RunPod starts such a Pod on its Node")
     if pool is None or not pool.exists:
         return _unknown_pool(command.pool)
+    if pool.has_agent:
+        return Refusal("cluster", _own_pods(command.cluster))
     if pod.name in pool.pods:
         text = f"Pod {pod.name} exists already in NodePool {command.pool}"
         return Refusal("pod.name", text, "Conflict")
@@ -140,6 +161,8 @@ def deleting(command: DeletePod, pool: Pool | None) -> PoolPod | Refusal:
     """The Pod that can be deleted, or why none can be."""
     if pool is None or not pool.exists:
         return _unknown_pool(command.pool)
+    if pool.has_agent:
+        return Refusal("cluster", _own_pods(command.cluster))
     if command.name in pool.pods:
         return pool.pods[command.name]
     text = f"no Pod {command.name} exists in NodePool {command.pool}"
@@ -152,6 +175,8 @@ def _unknown_pool(name: str) -> Refusal:
 
 def not_running(machine: Machine, command: StopPod) -> Refusal | None:
     """Why this Pod cannot be stopped; None where it runs."""
+    if refusal := foreign(machine):
+        return refusal
     if not machine.answers:
         return Refusal("machine", "does not answer")
     if command.name in machine.pods:

@@ -7,7 +7,7 @@ from immutables import Map
 from fleet.machine import Machine
 from fleet.placement import placed
 from fleet.pods import observed
-from fleet.waiting import MESSAGES, REBOOTED, Pool, PoolPod
+from fleet.waiting import HANDED_OVER, MESSAGES, REBOOTED, Pool, PoolPod
 from nodepool.contract.events import NodeObserved, PodChanged
 from nodepool.contract.events.fleet import PodPhase, PodReason
 from nodepool.contract.keys import MachineKey, PoolKey, machine_parts
@@ -21,6 +21,10 @@ def missing(key: PoolKey, pool: Pool, machines: Machines) -> Iterator[PodChanged
 
     A Node is observed after the last Pod that is placed on it.
     """
+    if pool.has_agent:
+        for name in sorted(pool.pods):
+            yield changed(key, pool.pods[name], "Gone", "Deleted", message=HANDED_OVER)
+        return
     for machine in sorted(pool.unobserved):
         if machine in pool.nodes and machines[machine].answers:
             yield observed(machine, machines[machine], machines[machine].pods)

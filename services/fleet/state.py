@@ -11,7 +11,7 @@ from immutables import Map
 from fleet import Hears, Says, waiting
 from fleet.boot import booted, broken, powered_on
 from fleet.machine import Machine
-from fleet.nodes import added, condition_changed, instructed, joined
+from fleet.nodes import added, condition_changed, handed_over, instructed, joined
 from fleet.pods import drained, ending, with_pod, with_pods, without_pod
 from fleet.triage import left, moved, repaired
 from fleet.waiting import Pool, PoolPod, concerns_pods, specified
@@ -25,6 +25,7 @@ from nodepool.contract.commands import (
     StopPod,
 )
 from nodepool.contract.events import (
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeDeleted,
@@ -47,7 +48,14 @@ from nodepool.contract.events import (
     PodChanged,
     PodUpdateFailed,
 )
-from nodepool.contract.keys import MachineKey, PoolKey, machine_key
+from nodepool.contract.keys import (
+    ClusterKey,
+    MachineKey,
+    PoolKey,
+    cluster_key,
+    cluster_of,
+    machine_key,
+)
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import GPU_TAINT
 from nodepool.contract.pods import reserved_taint
@@ -59,10 +67,12 @@ from nodepool.state.work import WithWork
 class State(WithWork[MachineKey | PoolKey]):
     """The machines and the NodePools.
 
+    agents: the clusters that an agent connects to Kubernetes.
     machines: all machines; the work queue holds each when its boot or a grace period is over.
     pools: the NodePools; the work queue holds each that a Pod may be placed in, or ends in.
     """
 
+    agents: Map[ClusterKey, bool] = Map()
     machines: Map[MachineKey, Machine] = Map()
     pools: Map[PoolKey, Pool] = Map()
 
@@ -94,7 +104,10 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             if machine is None:
                 return state
             booting = powered_on(machine, assignment, context.time)
-            return _stored(state, key, replace(booting, pool=message.key))
+            has_agent = cluster_of(message.key) in state.agents
+            return _stored(state, key, replace(booting, pool=message.key, has_agent=has_agent))
+        case ClusterRegistered():
+            return _registered(state, message)
         case CWNodeRegistered() | NodeUpdated():
             return _updated(state, message, context.time)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
@@ -129,6 +142,21 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return state
         case _:
             assert_never(message)
+
+
+def _registered(state: State, event: ClusterRegistered) -> State:
+    """The state in which a cluster that has an agent now runs no simulated Pod any more."""
+    cluster = cluster_key(event.org, event.cluster)
+    if not event.kubernetes or cluster in state.agents:
+        return state
+    state = replace(state, agents=state.agents.set(cluster, True))
+    for key, machine in state.machines.items():
+        if machine.pool is not None and cluster_of(machine.pool) == cluster:
+            state = _stored(state, key, handed_over(machine))
+    for pool_key, pool in state.pools.items():
+        if cluster_of(pool_key) == cluster:
+            state = _with_pool(state, pool_key, replace(pool, has_agent=True))
+    return state
 
 
 def _updated(state: State, message: CWNodeRegistered | NodeUpdated, now: datetime) -> State:
@@ -215,7 +243,7 @@ def _pool_changed(
     key, pool = event.key, state.pools.get(event.key)
     match event:
         case NodePoolValidated():
-            after = specified(pool, event)
+            after = specified(pool, event, has_agent=cluster_of(key) in state.agents)
         case _ if pool is None:
             return state
         case CWNodePoolDeleted(uid=uid):

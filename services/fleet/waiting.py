@@ -25,6 +25,8 @@ MESSAGES: dict[PodReason, str] = {
     "NodePoolDeleted": "its NodePool is deleted",
 }
 """What is said of a Pod that ends."""
+HANDED_OVER = "its cluster has Pods of its own from now on"
+"""What is said of one whose cluster is connected to Kubernetes."""
 REBOOTED = "its Node is rebooted"
 """What is said of one that is evicted so."""
 
@@ -54,6 +56,7 @@ class Pool:
     """A NodePool: its Nodes and its Pods.
 
     uid, instance_type: its own.
+    has_agent: whether its cluster is one of Kubernetes, whose Pods are no business of the fleet.
     exists: False once it is deleted; it is forgotten when the last of its Pods is gone.
     taints: those that all its Nodes have and that are not said of each.
     last_taints: those of the Node that changed last, which its other Nodes share.
@@ -66,6 +69,7 @@ class Pool:
 
     uid: str
     instance_type: str
+    has_agent: bool = False
     exists: bool = True
     taints: tuple[Taint, ...] = ()
     last_taints: tuple[Taint, ...] = ()
@@ -92,10 +96,10 @@ def gpus_of(instance_type: str) -> int:
     return entry.gpus if entry is not None else 0
 
 
-def specified(pool: Pool | None, event: NodePoolValidated) -> Pool:
+def specified(pool: Pool | None, event: NodePoolValidated, *, has_agent: bool) -> Pool:
     """The NodePool after it was created or changed; Pods of an earlier one of its name remain."""
     if pool is None:
-        return Pool(event.uid, event.spec.instance_type)
+        return Pool(event.uid, event.spec.instance_type, has_agent)
     if pool.uid == event.uid:
         return pool
     return replace(

@@ -4,6 +4,7 @@ from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, Reserv
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeCordoned,
@@ -21,6 +22,7 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
@@ -28,6 +30,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeReported,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -37,8 +40,13 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 
+Observed = NodeObserved | NodeReported
+"""What runs on a Node and how it is marked, as its machine or its cluster of Kubernetes says."""
+ConditionObserved = NodeConditionChanged | NodeConditionReported
+"""A condition of a Node changed, as its machine or its cluster of Kubernetes says."""
 Hears = (
-    NodePoolValidated
+    ClusterRegistered
+    | NodePoolValidated
     | CWNodePoolDeleted
     | CWNodeAssigned
     | CWNodeDeletionRequestSuccess
@@ -46,8 +54,8 @@ Hears = (
     | MachineBooted
     | MachineFailed
     | NodeVerified
-    | NodeConditionChanged
-    | NodeObserved
+    | ConditionObserved
+    | Observed
     | NodePreempted
     | PreemptionPending
     | PreemptionInProgress

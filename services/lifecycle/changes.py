@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lifecycle import health, lock
+from lifecycle import ConditionObserved, Observed, health, lock
 from lifecycle.health import Health
 from lifecycle.node import USUALLY, Node, Workload
 from nodepool.contract.events import (
@@ -19,11 +19,13 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
     NodePreempted,
     NodeRemovalCancelled,
+    NodeReported,
     NodeUpdated,
     NodeVerified,
     PreemptionInProgress,
@@ -38,13 +40,13 @@ NodeChange = (
     MachineBooted
     | MachineFailed
     | NodeVerified
-    | NodeConditionChanged
+    | ConditionObserved
     | NodeActionRequested
     | CWNodeCordoned
     | CWNodeUncordoned
     | CWNodeRegistered
     | NodeUpdated
-    | NodeObserved
+    | Observed
     | NodeActivityChanged
     | AnswerAwaited
     | CWDrainNode
@@ -76,7 +78,9 @@ def changed(  # noqa: C901  # It lists the messages.
     match message:
         case MachineBooted() | MachineFailed() | NodeVerified():
             return _reported(node, message, now) if is_expected(node, message) else node
-        case NodeConditionChanged() | NodeActionRequested() | CWNodeCordoned() | CWNodeUncordoned():
+        case (NodeConditionChanged() | NodeConditionReported() | NodeActionRequested()) | (
+            CWNodeCordoned() | CWNodeUncordoned()
+        ):
             return _with_health(node, _health(node.health, message, now), now)
         case CWNodeRegistered(phase=phase):
             return _restarting(replace(node, phase=phase), now)
@@ -84,7 +88,7 @@ def changed(  # noqa: C901  # It lists the messages.
             return _updated(node, message, now)
         case AnswerAwaited():
             return _awaited(node, message)
-        case NodeObserved():
+        case NodeObserved() | NodeReported():
             return _observed(node, message, now)
         case NodeActivityChanged():
             return replace(node, published=node.work)
@@ -118,11 +122,11 @@ def _with_health(node: Node, after: Health, now: datetime) -> Node:
 
 def _health(
     before: Health,
-    message: NodeConditionChanged | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
+    message: ConditionObserved | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
     now: datetime,
 ) -> Health:
     match message:
-        case NodeConditionChanged():
+        case NodeConditionChanged() | NodeConditionReported():
             return health.reported(before, message, now)
         case NodeActionRequested():
             return health.asked_for(before, message)
@@ -198,7 +202,7 @@ def _ending(node: Node, now: datetime, grace_s: int) -> Node:
     return asked if is_sooner else node
 
 
-def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
+def _observed(node: Node, report: Observed, now: datetime) -> Node:
     known = {workload.name: workload.since for workload in node.workloads}
     working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
     if node.phase is NodePhase.REBOOTING:
@@ -210,6 +214,7 @@ def _observed(node: Node, report: NodeObserved, now: datetime) -> Node:
             for pod in working
         ),
         observed=report.cordon if report.unschedulable else 0,
+        reported=node.reported or isinstance(report, NodeReported),
         lock=lock.observed(node.lock, report),
     )
     is_blocked = node.is_blocked and not (node.is_forced or node.forced)

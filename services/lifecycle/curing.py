@@ -92,6 +92,8 @@ def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curin
 def _rebooting(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     if node.health.boot_fault:
         yield replaced(template, node)
+    elif template.has_agent and node.health.is_silent:
+        return  # It is back in its cluster once its kubelet reports again.
     elif node.health.booted and node.health.verifying:
         yield updated(template, node, NodePhase.VERIFYING, None)
     elif node.health.booted:

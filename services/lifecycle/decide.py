@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
 
-from lifecycle import Hears, Says
+from lifecycle import ConditionObserved, Hears, Observed, Says
 from lifecycle.appearance import updated
 from lifecycle.changes import changed
 from lifecycle.failures import on_failure
@@ -23,6 +23,7 @@ from lifecycle.template import NodeTemplate
 from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, ReserveNode, UncordonNode
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeletionRequestSuccess,
     CWNodePoolDeleted,
@@ -32,12 +33,14 @@ from nodepool.contract.events import (
     MachineBooted,
     MachineFailed,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeLockChanged,
     NodeObserved,
     NodePoolValidated,
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeReported,
     NodeTemplateChanged,
     NodeUpdated,
     NodeVerified,
@@ -58,8 +61,8 @@ NodeMessage = (
     MachineBooted
     | MachineFailed
     | NodeVerified
-    | NodeConditionChanged
-    | NodeObserved
+    | ConditionObserved
+    | Observed
     | CWNodeDeletionRequestSuccess
     | NodeRemovalCancelled
     | NodePreempted
@@ -82,7 +85,9 @@ def decide(
             | MachineFailed()
             | NodeVerified()
             | NodeConditionChanged()
+            | NodeConditionReported()
             | NodeObserved()
+            | NodeReported()
             | CWNodeDeletionRequestSuccess()
             | NodeRemovalCancelled()
             | NodePreempted()
@@ -98,7 +103,7 @@ def decide(
             yield from _published(state, lock(state, message, context), options)
         case UnlockNode():
             yield from _published(state, unlock(state, message, context.time), options)
-        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned():
+        case NodePoolValidated() | CWNodePoolDeleted() | CWNodeAssigned() | ClusterRegistered():
             return
         case _:
             assert_never(message)
@@ -148,9 +153,9 @@ def _next_step(
 ) -> Iterator[Says]:
     now = context.time
     match message:
-        case MachineBooted() | MachineFailed() | NodeObserved():
+        case MachineBooted() | MachineFailed() | NodeObserved() | NodeReported():
             yield from missing(template, node, now)
-        case NodeVerified() | NodeConditionChanged():
+        case NodeVerified() | NodeConditionChanged() | NodeConditionReported():
             yield from missing(template, node, now)
         case NodeRemovalCancelled() | PreemptionOverdue():
             yield from missing(template, node, now)
@@ -199,7 +204,9 @@ def concerns(_state: State, message: Hears) -> PoolKey | None:
             return None
         case NodeObserved() | CWNodeDeletionRequestSuccess() | NodeRemovalCancelled():
             return None
-        case NodeVerified() | NodeConditionChanged():
+        case NodeVerified() | NodeConditionChanged() | NodeConditionReported():
+            return None
+        case NodeReported() | ClusterRegistered():
             return None
         case CordonNode() | UncordonNode() | DrainNode() | RebootNode() | ReserveNode():
             return None

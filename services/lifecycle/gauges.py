@@ -5,8 +5,8 @@ from typing import Final, get_args
 
 from immutables import Map
 
+from lifecycle.known import Report, State
 from lifecycle.requests import PhaseCommand
-from lifecycle.state import Report, State
 from nodepool.contract.metrics import REFUSED_NODE_MOVES, Sample
 from nodepool.contract.model import NodePhase
 

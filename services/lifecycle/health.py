@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from lifecycle import ConditionObserved
 from nodepool.contract.events import (
     MachineBooted,
     NodeActionRequested,
-    NodeConditionChanged,
     NodeUpdated,
     NodeVerified,
 )
@@ -183,7 +183,7 @@ def is_cordon_new(health: Health, plan: Plan) -> bool:
     return (cordon_text(health, plan), health.needs_triage) != last
 
 
-def reported(health: Health, event: NodeConditionChanged, now: datetime) -> Health:
+def reported(health: Health, event: ConditionObserved, now: datetime) -> Health:
     """The health after a condition changed; one that is no known problem changes nothing."""
     if event.type not in BY_TYPE:
         return health

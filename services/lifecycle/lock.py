@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nodepool.contract.events import NodeLockChanged, NodeObserved
+from lifecycle import Observed
+from nodepool.contract.events import NodeLockChanged
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
 
 ANSWER_WITHIN = timedelta(minutes=30)
@@ -66,7 +67,7 @@ def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | 
             return None if is_same else lock
 
 
-def observed(lock: Lock | None, report: NodeObserved) -> Lock | None:
+def observed(lock: Lock | None, report: Observed) -> Lock | None:
     """The lock after a report of its machine, which counts once that knows of the lock.
 
     However many reports come, it has no more time than the longest grace period they name.

@@ -41,6 +41,7 @@ class Node:
     topology: the labels that the machine has of its own.
     boot_by: when its registration fails if the machine has not booted.
     booted, boot_fault: what its machine reported: that it has booted, or why it could not join.
+    reported: whether its agent has reported it, which shows that it is in its cluster.
     revision: of the template that it looks like; 0 before it is registered.
     workloads: the Pods that make it active, as its machine reported last, by name.
     published: those that were published last.
@@ -68,6 +69,7 @@ class Node:
     boot_by: datetime
     booted: bool = False
     boot_fault: str = ""
+    reported: bool = False
     revision: int = 0
     phase: NodePhase = NodePhase.BOOTING
     workloads: tuple[Workload, ...] = ()

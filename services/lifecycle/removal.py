@@ -48,8 +48,11 @@ def next_step(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
         yield from _leaving(template, node, now)
     elif not node.booting:
         yield from cured(template, node, now)
-    elif node.booted:
-        yield registered(template, node)
+    elif node.booted and (node.reported or not template.has_agent):
+        event = registered(template, node)
+        yield event
+        # What its agent reported before is not reported again.
+        yield from missing(template, changed(node, event, now), now)
     elif node.boot_fault:
         yield registration_failed(template, node, node.boot_fault)
 

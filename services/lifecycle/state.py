@@ -1,6 +1,6 @@
-"""The state of the lifecycle service: NodePools, their Nodes, and how those should look."""
+"""The state of the lifecycle service after each message."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar, assert_never
 
@@ -8,8 +8,9 @@ from immutables import Map
 
 from lifecycle import Hears, Says
 from lifecycle.changes import NodeChange, changed, is_expected
+from lifecycle.known import OfStay, Report, State
 from lifecycle.node import Node
-from lifecycle.racks import Racks, awaits_cordon, followed
+from lifecycle.racks import awaits_cordon, followed
 from lifecycle.requests import PhaseCommand, out_of_place
 from lifecycle.template import NodeTemplate, first, following
 from lifecycle.unhealthy import with_problems
@@ -18,6 +19,7 @@ from nodepool.contract.commands import CordonNode, DrainNode, RebootNode, Reserv
 from nodepool.contract.commands_slurm import LockNode, UnlockNode
 from nodepool.contract.events import (
     AnswerAwaited,
+    ClusterRegistered,
     CWDrainNode,
     CWNodeAssigned,
     CWNodeCordoned,
@@ -35,6 +37,7 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeActivityChanged,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeKept,
     NodeLockChanged,
     NodeObserved,
@@ -42,6 +45,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeRemovalRecovered,
+    NodeReported,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -50,59 +54,17 @@ from nodepool.contract.events import (
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import MachineKey, PoolKey, machine_key
+from nodepool.contract.keys import PoolKey, cluster_key, cluster_of
 from nodepool.contract.messages import OfMachine, OfNode
 from nodepool.service import Context
 from nodepool.state.racks import domain_of
-from nodepool.state.work import WithWork
+
+__all__ = ["BOOT_MAX", "State", "evolve"]
 
 BOOT_MAX = timedelta(minutes=30)
 """How long a machine may take to boot and join; the documented delivery takes 20 to 30 minutes."""
 
 V = TypeVar("V")
-Report = MachineBooted | MachineFailed | NodeVerified
-"""What a machine reports of its boots."""
-OfStay = OfNode | Report | NodeObserved | NodeConditionChanged
-"""The messages about one stay of a machine in a NodePool."""
-
-
-@dataclass(frozen=True, slots=True)
-class State(WithWork[PoolKey | MachineKey]):
-    """NodePools and their Nodes.
-
-    templates: what the Nodes of each NodePool look like.
-    announced: the version of each template that the last `CWNodePoolMetadata` was about.
-    published: the revision of each large template that the last `NodeTemplateChanged` was about.
-    nodes: every Node, by its machine.
-    members: the Nodes of each NodePool that has any.
-    unhealthy: those of them that have a problem.
-    racks: their racks, where their type comes in racks.
-    refused: how often each message asked for a move that cannot follow on a phase, by phase.
-    failures: the last internal error of each NodePool with Nodes that could not be updated.
-    work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
-        many Nodes that one step could not update them all; and those that failed.
-    """
-
-    templates: Map[PoolKey, NodeTemplate] = Map()
-    announced: Map[PoolKey, int] = Map()
-    published: Map[PoolKey, int] = Map()
-    nodes: Map[MachineKey, Node] = Map()
-    members: Map[PoolKey, Map[MachineKey, bool]] = Map()
-    failures: Map[PoolKey, str] = Map()
-    unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
-    refused: Map[str, Map[str, int]] = Map()
-    racks: Racks = Map()
-
-    def commanded(self, command: PhaseCommand) -> Node | None:
-        """The Node that a command is about; None where its NodePool has none of this name."""
-        template = self.templates.get(command.key)
-        node = template and self.nodes.get(machine_key(template.zone, command.node))
-        return node if node and node.pool == command.key else None
-
-    def node(self, message: OfStay) -> Node | None:
-        """The Node that a message is about; None where it is about an earlier stay."""
-        node = self.nodes.get(message.machine_key)
-        return node if node is not None and node.assignment == message.assignment else None
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -117,6 +79,8 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
     match message:
         case NodePoolValidated():
             return _specified(state, message)
+        case ClusterRegistered():
+            return _registered(state, message)
         case CWNodePoolDeleted():
             return _pool_deleted(state, message)
         case CWNodePoolMetadata(key=key):
@@ -129,7 +93,9 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _looks_current(state, message, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message)
-        case NodeObserved() | NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
+        case NodeObserved() | NodeReported() | NodeConditionReported():
+            return _changed(state, message, context)
+        case NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
             return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)
@@ -156,11 +122,23 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             assert_never(message)
 
 
+def _registered(state: State, event: ClusterRegistered) -> State:
+    """The state in which the NodePools of a cluster know whether that has an agent."""
+    key = cluster_key(event.org, event.cluster)
+    if not event.kubernetes or key in state.agents:
+        return state
+    templates = state.templates
+    for pool, template in state.templates.items():
+        if cluster_of(pool) == key:
+            templates = templates.set(pool, replace(template, has_agent=True))
+    return replace(state, agents=state.agents.set(key, True), templates=templates)
+
+
 def _specified(state: State, event: NodePoolValidated) -> State:
     key, before = event.key, state.templates.get(event.key)
     if before is not None and before.uid == event.uid:
         return replace(state, templates=state.templates.set(key, following(before, event)))
-    template = first(event)
+    template = first(event, has_agent=cluster_of(key) in state.agents)
     templates, published = state.templates.set(key, template), _without(state.published, key)
     return _announced(replace(state, templates=templates, published=published), template)
 

@@ -36,6 +36,7 @@ class NodeTemplate:
     node_labels, node_annotations, node_taints: what the NodePool asks for on its Nodes.
     labels, annotations: those of the NodePool object.
     evicts_unhealthy: whether its unhealthy Nodes are cured or replaced without being asked for.
+    has_agent: whether an agent connects its cluster to Kubernetes, and reports its Nodes.
     version: counts the changes of any of this.
     revision: the version in which what is asked for on the Nodes changed last.
     """
@@ -51,6 +52,7 @@ class NodeTemplate:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     evicts_unhealthy: bool = False
+    has_agent: bool = False
     version: int = 1
     revision: int = 1
 
@@ -62,8 +64,8 @@ class NodeTemplate:
         return taints + sum(len(key) + len(value) for key, value in pairs) > INLINE_MAX
 
 
-def first(event: NodePoolValidated) -> NodeTemplate:
-    """The template of a new NodePool."""
+def first(event: NodePoolValidated, *, has_agent: bool) -> NodeTemplate:
+    """The template of a new NodePool, of a cluster with or without an agent."""
     spec = event.spec
     return NodeTemplate(
         key=event.key,
@@ -77,12 +79,14 @@ def first(event: NodePoolValidated) -> NodeTemplate:
         labels=event.labels,
         annotations=event.annotations,
         evicts_unhealthy=not spec.lifecycle.disable_unhealthy_node_eviction,
+        has_agent=has_agent,
     )
 
 
 def following(before: NodeTemplate, event: NodePoolValidated) -> NodeTemplate:
     """The template after a change of its NodePool; the same one where nothing in it changed."""
-    after = replace(first(event), version=before.version, revision=before.revision)
+    after = first(event, has_agent=before.has_agent)
+    after = replace(after, version=before.version, revision=before.revision)
     if replace(after, evicts_unhealthy=before.evicts_unhealthy) == before:
         return before if after == before else after
     version = before.version + 1

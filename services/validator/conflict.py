@@ -8,17 +8,17 @@ from nodepool.contract.commands import (
 )
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
 from validator.rules import Refusal
-from validator.state import Pool
+from validator.state import Cluster, Pool
 
 VERSION_DIGITS_MAX = 20
 """The most digits of a resourceVersion, which is a sequence of the stream and fits 64 bits."""
 
 
-def cluster_conflict(command: RegisterCluster, zone: str | None) -> Refusal | None:
-    """Why a cluster cannot be registered, where it is registered already in `zone`."""
-    if zone is None or zone == command.zone:
+def cluster_conflict(command: RegisterCluster, before: Cluster | None) -> Refusal | None:
+    """Why a cluster cannot be registered that is registered already as `before`."""
+    if before is None or before.zone == command.zone:
         return None
-    return Refusal("zone", f"the cluster lies in {zone} and cannot move", "Conflict")
+    return Refusal("zone", f"the cluster lies in {before.zone} and cannot move", "Conflict")
 
 
 def unknown_cluster(command: ApplyNodePool | ScaleNodePool | DeleteNodePool) -> Refusal:

@@ -70,22 +70,28 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
 
 
 def _register(state: State, command: RegisterCluster) -> Iterator[Says | CommandOutcome]:
-    zone = state.clusters.get(cluster_key(command.org, command.cluster))
-    refusal = malformed_cluster(command) or cluster_conflict(command, zone)
+    """The outcome, and the cluster; one that an agent has connected stays so."""
+    before = state.clusters.get(cluster_key(command.org, command.cluster))
+    refusal = malformed_cluster(command) or cluster_conflict(command, before)
     if refusal is not None:
         yield _refused(command, refusal)
-    elif zone is not None:
+    elif before is not None and (before.kubernetes or not command.kubernetes):
         yield accepted(command, "unchanged")
     else:
-        yield accepted(command, "created")
-        yield ClusterRegistered(org=command.org, cluster=command.cluster, zone=command.zone)
+        yield accepted(command, "created" if before is None else "configured")
+        yield ClusterRegistered(
+            org=command.org,
+            cluster=command.cluster,
+            zone=command.zone,
+            kubernetes=command.kubernetes,
+        )
 
 
 def _apply(
     state: State, command: ApplyNodePool, context: Context
 ) -> Iterator[Says | CommandOutcome]:
-    zone = state.clusters.get(cluster_key(command.org, command.cluster))
-    if zone is None:
+    cluster = state.clusters.get(cluster_key(command.org, command.cluster))
+    if cluster is None:
         yield _refused(command, unknown_cluster(command))
         return
     pool = state.pools.get(command.key)
@@ -93,7 +99,7 @@ def _apply(
     if refusal is not None:
         yield _refused(command, refusal)
     elif pool is None:
-        yield from _create(command, created(command, zone, context))
+        yield from _create(command, created(command, cluster.zone, context))
     else:
         metadata = command.metadata
         after = changed(pool.stored, command.spec, metadata.labels, metadata.annotations, context)

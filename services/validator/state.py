@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from immutables import Map
 
@@ -33,6 +33,13 @@ from validator import Hears, Says
 from validator.rules import scaled, sized
 
 
+class Cluster(NamedTuple):
+    """The zone of a cluster, and whether an agent connects it to Kubernetes."""
+
+    zone: str
+    kubernetes: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A NodePool as it is stored.
@@ -60,19 +67,20 @@ class State(WithWork[PoolKey]):
 
     The work queue holds those that are unchecked, or could not be brought up to date.
 
-    clusters: the zone of each cluster.
+    clusters: the clusters.
     pools: the NodePools, those that are being deleted included.
     """
 
-    clusters: Map[ClusterKey, str] = Map()
+    clusters: Map[ClusterKey, Cluster] = Map()
     pools: Map[PoolKey, Pool] = Map()
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; commands change nothing before their events do."""
     match message:
-        case ClusterRegistered(org=org, cluster=cluster, zone=zone):
-            clusters = state.clusters.set(cluster_key(org, cluster), zone)
+        case ClusterRegistered(org=org, cluster=cluster):
+            item = Cluster(message.zone, message.kubernetes)
+            clusters = state.clusters.set(cluster_key(org, cluster), item)
             return replace(state, clusters=clusters)
         case NodePoolValidated():
             return _validated(state, message, context)

@@ -79,7 +79,8 @@ def first_sentence(module: Path) -> str:
 
 def test_every_package_under_services_is_in_the_list() -> None:
     forgotten = [
-        f"add {name!r} to SERVICES in {THE_LIST}" for name in sorted(packages() - {*SERVICES, *EDGES})
+        f"add {name!r} to SERVICES in {THE_LIST}"
+        for name in sorted(packages() - {*SERVICES, *EDGES})
     ]
 
     assert not forgotten, "\n".join(forgotten)

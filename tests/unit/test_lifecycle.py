@@ -1186,7 +1186,7 @@ def test_no_deadline_is_left_behind_however_late_the_wakes_are(
 
 def template(**spec: object) -> NodeTemplate:
     """The template of a new NodePool."""
-    return first(specified(**spec))
+    return first(specified(**spec), has_agent=False)
 
 
 def test_what_the_control_plane_manages_wins_over_what_a_pool_asks_for() -> None:

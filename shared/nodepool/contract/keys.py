@@ -85,6 +85,12 @@ def pool_path(key: PoolKey) -> PoolPath:
     return org, cluster, pool
 
 
+def cluster_of(key: PoolKey) -> ClusterKey:
+    """The key of the cluster of a NodePool."""
+    org, cluster, _ = pool_path(key)
+    return cluster_key(org, cluster)
+
+
 def machine_parts(key: MachineKey) -> tuple[str, str]:
     """Zone and name of a machine."""
     zone, _, machine = key.partition("/")
