@@ -1,11 +1,17 @@
-"""One cluster for all tests of a run."""
+"""One cluster for all tests of a run, and beside it one control plane and one agent."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kube.agent import Agent, agent_at_work, declare
 from kube.cluster import Cluster, missing, started
 from kube.manifests import Manifests, rendered
+from kube.plane import A100, CPU, H100, Plane
+from kube.plane import started as plane_started
+
+MACHINES, QUOTA = 64, 1_000
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +28,26 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip(reason)
     with started() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A real control plane, with machines and quotas."""
+    with plane_started(tmp_path_factory.mktemp("plane")) as plane:
+        for each in (H100, A100, CPU):
+            plane.stock(each, MACHINES, QUOTA)
+        yield plane
+    assert plane.processes.errors() == ""
+
+
+@pytest.fixture(scope="session")
+def account(cluster: Cluster) -> Path:
+    """The kubeconfig of the agent's account in the cluster, to which all is declared."""
+    return declare(cluster)
+
+
+@pytest.fixture(scope="module")
+def agent(account: Path, plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """An agent at work between the cluster and the control plane, one for each module."""
+    with agent_at_work(tmp_path_factory.mktemp("agent"), account, plane.url) as agent:
+        yield agent

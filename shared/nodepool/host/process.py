@@ -5,7 +5,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.runtime import Runtime
@@ -16,6 +17,10 @@ FREEZE_S = 600.0
 """How often the state is taken from the garbage collector, with all that was added to it."""
 
 
+Serving = Callable[[asyncio.Event], Awaitable[None]]
+"""What a process does until the event is set."""
+
+
 def main(
     service: Service[S, I, O],
     configured: Callable[[Settings], Service[S, I, O]] | None = None,
@@ -24,19 +29,40 @@ def main(
 
     `configured` makes the service where a setting goes into what it says.
     """
-    try:
+    with ending_with_a_line(service.name):
         settings = read(os.environ)
-        if configured is not None:
-            service = configured(settings)
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
-            runner.run(_serve(service, settings))
+        served = service if configured is None else configured(settings)
+
+        async def serve(stop: asyncio.Event) -> None:
+            runtime = Runtime(served, settings)
+            freezing = asyncio.create_task(_freeze_when_ready(runtime.ready))
+            try:
+                with foreign_logs(runtime.telemetry.log):
+                    await runtime.run(stop)
+            finally:
+                freezing.cancel()
+
+        run_until_stopped(serve, settings)
+
+
+@contextmanager
+def ending_with_a_line(name: str) -> Iterator[None]:
+    """Ends the process with one line on standard error where something goes wrong inside."""
+    try:
+        yield
     except SettingsError as error:
-        sys.exit(f"{service.name}: {error}")
+        sys.exit(f"{name}: {error}")
     except Exception as error:  # Its traceback is in the log, in one line.
-        sys.exit(f"{service.name}: {describe(error)}")
+        sys.exit(f"{name}: {describe(error)}")
 
 
-async def _serve(service: Service[S, I, O], settings: Settings) -> None:
+def run_until_stopped(serve: Serving, settings: Settings) -> None:
+    """Runs `serve` in an event loop; SIGTERM and SIGINT set the event that it is given."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(_serve(serve, settings))
+
+
+async def _serve(serve: Serving, settings: Settings) -> None:
     _configure_collector()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -44,13 +70,7 @@ async def _serve(service: Service[S, I, O], settings: Settings) -> None:
         loop.add_signal_handler(name, stop.set)
     if settings.stop_with_parent:
         loop.add_reader(sys.stdin.fileno(), stop.set)
-    runtime = Runtime(service, settings)
-    freezing = asyncio.create_task(_freeze_when_ready(runtime.ready))
-    try:
-        with foreign_logs(runtime.telemetry.log):
-            await runtime.run(stop)
-    finally:
-        freezing.cancel()
+    await serve(stop)
 
 
 async def _freeze_when_ready(ready: asyncio.Event) -> None:

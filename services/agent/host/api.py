@@ -1,0 +1,213 @@
+"""Requests to the API server of a cluster, and what can go wrong with one."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Literal, NamedTuple
+
+import httpx2
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.kubeconfig import SingleConfig
+
+from agent.bus import Document
+
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+REQUEST_S: Final = 5.0
+"""How long a request may take that changes something: less than what is left of a Lease that was
+renewed in time, so that none is still on its way when another replica begins."""
+LIST_S: Final = 30.0
+SILENCE_S: Final = 100.0
+"""How long a watch may be silent: the API server sends a bookmark about every minute."""
+RETRY_AFTER_MAX_S: Final = 60.0
+LINE_MAX: Final = 16 << 20
+"""The longest line of a watch in bytes; the API server stores no object of a fifth of it."""
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+_METHODS: Final[Mapping[Verb, str]] = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
+
+class Unreachable(Exception):
+    """No reply came, so a change may or may not have been made; the message is one line."""
+
+
+class Failure(Exception):
+    """The API server refused a request, and nothing was changed.
+
+    code: the HTTP status.
+    reason: the reason of the Status object, such as `NotFound` or `AlreadyExists`.
+    causes: the reasons of the causes that it names.
+    message: what it says, as one line.
+    retry_after_s: how long it asks to wait before another try; 0 where it does not.
+    """
+
+    def __init__(self, code: int, status: Mapping[str, object], retry_after_s: float) -> None:
+        self.code = code
+        self.reason = str(status.get("reason") or "")
+        self.message = " ".join(str(status.get("message") or "").split()) or f"HTTP {code}"
+        self.causes = frozenset(_causes(status))
+        self.retry_after_s = retry_after_s
+        super().__init__(self.message)
+
+
+def _causes(status: Mapping[str, object]) -> list[str]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    listed = causes if isinstance(causes, list) else []
+    return [str(each.get("reason")) for each in listed if isinstance(each, Mapping)]
+
+
+class Resource(NamedTuple):
+    """A kind of object.
+
+    group: its API group and version as in its URL: `api/v1`, or `apis/<group>/<version>`.
+    plural: its name in URLs.
+    kind: its kind.
+    """
+
+    group: str
+    plural: str
+    kind: str
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """The URL of all objects, or of one."""
+        place = f"namespaces/{namespace}/" if namespace else ""
+        parts = (f"{self.group}/{place}{self.plural}", name, subresource)
+        return "/".join(part for part in parts if part)
+
+
+class Counted(NamedTuple):
+    """A request that has ended: its verb, its resource, and the HTTP status; 0 without a reply."""
+
+    verb: Verb
+    resource: str
+    code: int
+
+
+class Api:
+    """The API server of one cluster.
+
+    ended: called after each request, with the seconds it took.
+
+    Each method raises Failure or Unreachable.
+    """
+
+    def __init__(self, config: SingleConfig, ended: Callable[[Counted, float], None]) -> None:
+        timeout = httpx2.Timeout(REQUEST_S)
+        self._client = AsyncClient(config, ConnectionParams(timeout=timeout))
+        self._ended = ended
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        await self._client.aclose()
+
+    async def send(
+        self,
+        verb: Verb,
+        resource: Resource,
+        path: str,
+        body: Document | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        timeout_s: float = REQUEST_S,
+    ) -> Document:
+        """What the API server replies."""
+        headers = {"Content-Type": content_type} if body is not None else {}
+        content = json.dumps(body).encode() if body is not None else None
+        request = self._client.build_request(
+            _METHODS[verb],
+            path,
+            params=dict(params or {}),
+            content=content,
+            headers=headers,
+            timeout=httpx2.Timeout(timeout_s),
+        )
+        began, code = time.monotonic(), 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._client.send(request)
+            code = response.status_code
+            return _document(response)
+        except (httpx2.HTTPError, OSError, TimeoutError) as error:
+            raise _unreachable(error) from error
+        finally:
+            self._ended(
+                Counted(verb, _counted_name(resource, path), code), time.monotonic() - began
+            )
+
+    @asynccontextmanager
+    async def watch(
+        self, resource: Resource, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncIterator[Document]]:
+        """The events of a watch, each as its line has it, until the API server ends it."""
+        timeout = httpx2.Timeout(REQUEST_S, read=SILENCE_S)
+        request = self._client.build_request(
+            "GET", resource.path(), params={"watch": "1", **params}, timeout=timeout
+        )
+        began, code = time.monotonic(), 0
+        try:
+            response = await self._client.send(request, stream=True)
+            try:
+                code = response.status_code
+                if not response.is_success:
+                    await response.aread()
+                    _document(response)
+                yield _events(response)
+            finally:
+                await response.aclose()
+        except (httpx2.HTTPError, OSError) as error:
+            raise _unreachable(error) from error
+        finally:
+            self._ended(Counted("watch", resource.plural, code), time.monotonic() - began)
+
+
+def _counted_name(resource: Resource, path: str) -> str:
+    subresource = path.rsplit("/", 1)[-1]
+    return f"{resource.plural}/{subresource}" if subresource in _SUBRESOURCES else resource.plural
+
+
+_SUBRESOURCES = frozenset({"status", "eviction"})
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[Document]:
+    """The lines of a watch. Only `\\n` ends one: a name may hold other ends of lines."""
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+        if len(rest) > LINE_MAX:
+            raise Unreachable(f"a watch sent a line of more than {LINE_MAX} bytes")
+
+
+def _document(response: httpx2.Response) -> Document:
+    try:
+        document = json.loads(response.content or b"{}")
+    except ValueError:
+        document = {"message": response.text[:200]}
+    if not isinstance(document, dict):
+        document = {}
+    if not response.is_success:
+        raise Failure(response.status_code, document, _retry_after_s(response))
+    return document
+
+
+def _retry_after_s(response: httpx2.Response) -> float:
+    """What the header says in seconds, see RFC 9110, 10.2.3; the API server sends no dates."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), RETRY_AFTER_MAX_S) if text.isdecimal() else 0.0
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    cause = " ".join(str(error).split()) or type(error).__name__
+    return Unreachable(f"no reply of the API server: {cause}")

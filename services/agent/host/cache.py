@@ -1,0 +1,201 @@
+"""All objects of one kind, kept as the API server has them by a list and a watch."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, Generic, TypeVar
+
+from agent.bus import Document
+from agent.host.api import LIST_S, Api, Failure, Resource, Unreachable
+from agent.host.store import Changed, Kept, Store
+from nodepool.host.logs import Logger
+from nodepool.nats.back_off import pause_s
+
+T = TypeVar("T")
+PAGE: Final = 500
+"""The most objects of one reply, as client-go asks for."""
+WATCH_S: Final = (240, 480)
+"""How long a watch may last; each another time, so that they do not all begin anew at once."""
+RETRY_S: Final = 0.2
+RETRY_MAX_S: Final = 10.0
+STABLE_S: Final = 30.0
+"""After a watch that lasted longer the pauses begin anew."""
+_NO_LONGER = frozenset({"Expired", "Gone", "ResourceVersionTooLarge"})
+
+
+class Cache(Generic[T]):
+    """The objects of one kind.
+
+    fault: why they are not known as they are now, as one line; empty while they are.
+    listed_at: when they were listed last, by Python's monotonic clock; 0 before.
+
+    After an end of the connection they are listed again, and not only watched on: the cluster may
+    have been restored from a backup meanwhile, whose versions mean something else.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        read: Callable[[Document], T | None],
+        changed: Changed[T],
+        *,
+        log: Logger,
+        selector: str = "",
+        listed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`read` makes what is kept of an object, None for one that does not matter.
+
+        selector: the field selector of the objects that matter. listed: called after each list.
+        """
+        self.store: Store[T] = Store(changed)
+        self.resource = resource
+        self.fault = f"listing {resource.plural}"
+        self.listed_at = 0.0
+        self._api = api
+        self._read = read
+        self._log = log
+        self._selector = {"fieldSelector": selector} if selector else {}
+        self._listed = listed
+        self._position: str | None = None
+
+    async def run(self) -> None:
+        """Keeps them for ever; what goes wrong only delays it."""
+        failures = 0
+        while True:
+            began, least_s = time.monotonic(), 0.0
+            try:
+                if self._position is None:
+                    await self._list()
+                await self._watch(self._position or "")
+                failures = 0
+                continue
+            except Failure as failure:
+                least_s = self._failed(failure)
+            except Unreachable as error:
+                self._position = None
+                self._note(str(error))
+            failures = 1 if time.monotonic() - began > STABLE_S else failures + 1
+            await asyncio.sleep(
+                max(least_s, pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+            )
+
+    def _failed(self, failure: Failure) -> float:
+        """For how many seconds the API server asks to wait."""
+        if failure.code == 410 or _NO_LONGER & {failure.reason, *failure.causes}:
+            self._position = None
+            self._log.info("listing again", resource=self.resource.plural, cause=failure.message)
+            return 0.0
+        if failure.code == 404:
+            self._note(f"the API server knows no {self.resource.plural}: {failure.message}")
+        else:
+            self._note(f"cannot watch {self.resource.plural}: {failure.message}")
+        if failure.code not in (429, 503):
+            self._position = None
+        return failure.retry_after_s
+
+    def _note(self, fault: str) -> None:
+        self.fault = fault
+        self._log.warning("cannot watch", resource=self.resource.plural, cause=fault)
+
+    async def _list(self) -> None:
+        self.store.begin_list()
+        found: dict[str, Kept[T]] = {}
+        following, version = "", ""
+        while True:
+            params = {"limit": str(PAGE), **self._selector}
+            if following:
+                params["continue"] = following
+            page = await self._page(params)
+            metadata, items = page.get("metadata"), page.get("items")
+            if not isinstance(metadata, Mapping) or not isinstance(items, list | None):
+                raise Unreachable(f"a list of {self.resource.plural} is none")
+            for item in items or ():
+                read = self._kept(item)
+                if read is not None and read[1] is not None:
+                    found[read[0]] = read[1]
+            # Later pages may be of a later version; a watch begins where the first one was read.
+            version = version or str(metadata.get("resourceVersion") or "")
+            following = str(metadata.get("continue") or "")
+            if not following:
+                break
+        self._position = version
+        self.store.replace(found, _number(version))
+        self.listed_at = time.monotonic()
+        self.fault = ""
+        self._listed()
+
+    async def _page(self, params: Mapping[str, str]) -> Document:
+        resource = self.resource
+        return await self._api.send(
+            "list", resource, resource.path(), params=params, timeout_s=LIST_S
+        )
+
+    async def _watch(self, position: str) -> None:
+        params = {
+            "resourceVersion": position,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*WATCH_S)),
+            **self._selector,
+        }
+        async with self._api.watch(self.resource, params) as events:
+            if self.fault:
+                self.fault = ""
+                self._listed()
+            async for event in events:
+                self._apply(event)
+
+    def _apply(self, event: Document) -> None:
+        kind, item = event.get("type"), event.get("object")
+        if kind == "ERROR":
+            status = item if isinstance(item, Mapping) else {}
+            code = status.get("code")
+            raise Failure(code if isinstance(code, int) else 500, status, 0.0)
+        if not isinstance(item, Mapping):
+            return
+        if kind != "BOOKMARK":
+            read = self._kept(item)
+            if read is not None:
+                key, kept, uid = read
+                self.store.apply(key, uid, _version_of(item), None if kind == "DELETED" else kept)
+        self._position = str(_metadata(item).get("resourceVersion") or self._position)
+
+    def wrote(self, document: Document) -> None:
+        """Takes an object as the API server replied that it is after a write."""
+        read = self._kept(document)
+        if read is not None and read[1] is not None:
+            self.store.put(read[0], read[1])
+
+    def _kept(self, document: object) -> tuple[str, Kept[T] | None, str] | None:
+        """The key of an object, what is kept of it, and its uid; None for what is no object."""
+        if not isinstance(document, Mapping):
+            return None
+        metadata = _metadata(document)
+        name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
+        if not name or not uid:
+            return None
+        namespace = metadata.get("namespace")
+        key = f"{namespace}/{name}" if namespace else name
+        try:
+            value = self._read(document)
+        except ValueError as error:
+            self._log.warning("unreadable", kind=self.resource.kind, name=key, cause=str(error))
+            return None
+        return key, None if value is None else Kept(uid, _version_of(document), value), uid
+
+
+def _metadata(document: Mapping[str, object]) -> Document:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _version_of(document: Document) -> int:
+    return _number(str(_metadata(document).get("resourceVersion") or ""))
+
+
+def _number(text: str) -> int:
+    with suppress(ValueError):
+        return int(text)
+    return 0

@@ -1,0 +1,188 @@
+"""Commands on the bus, one at a time for each object, and what became of each."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nats.errors import Error as NatsError
+
+from agent.actions import Send
+from agent.bus import Attempt, WantedPool
+from agent.host.keys import Key
+from agent.host.model import BusModel
+from nodepool.client.accepted import (
+    DELETED,
+    DELETING,
+    VALIDATED,
+    Accepted,
+    accepted_in,
+    is_outdated,
+)
+from nodepool.client.errors import NoOutcome, Refused
+from nodepool.client.sender import Sender
+from nodepool.contract.events import CommandAccepted
+from nodepool.contract.keys import token
+from nodepool.contract.log import Entry
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt, ServerRefusal
+from nodepool.nats.streams import STREAM
+
+SHOWN_S: Final = 2.0
+"""After so long a Node of the read model counts as showing what a command has changed of it."""
+IN_FLIGHT_MAX: Final = 64
+"""How many commands may be without an outcome."""
+_PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
+"""The reasons of refusals after which the same command may be sent again."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A command that was sent.
+
+    accepted: what the log said of the NodePool when the outcome was there.
+    version: that of the Node in the read model when the command was sent.
+    shown_at: when it counts as shown at the latest, for a Node.
+    """
+
+    attempt: Attempt
+    accepted: Accepted | None = None
+    version: str = ""
+    shown_at: float = float("inf")
+
+
+class Commander:
+    """Sends commands on one connection.
+
+    woken: called with a key once there is something new about its command.
+    failed: called with a key whose command has no outcome, and is to be sent again.
+    woken_at: called with a key and the moment of the loop's clock when it is to be compared.
+    """
+
+    def __init__(
+        self,
+        model: BusModel,
+        woken: Callable[[Key], None],
+        failed: Callable[[Key, str], None],
+        woken_at: Callable[[Key, float], None],
+    ) -> None:
+        self._model = model
+        self._woken, self._failed, self._woken_at = woken, failed, woken_at
+        self._sent: dict[Key, _Sent] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._connection: Connection | None = None
+        self._sender: Sender[CommandAccepted] | None = None
+        self._path = ("", "")
+
+    def begin(
+        self, connection: Connection, sender: Sender[CommandAccepted], path: tuple[str, str]
+    ) -> None:
+        """Sends on this connection from now on; `path` is the organisation and the cluster."""
+        self._connection, self._sender, self._path = connection, sender, path
+
+    def end(self) -> None:
+        """Gives up what is in flight, and forgets what was sent: the ids make that harmless."""
+        self._sender = None
+        for task in self._tasks:
+            task.cancel()
+        self._sent.clear()
+
+    def attempt(self, key: Key, now: float) -> Attempt | None:
+        """The last command about an object; None where there is none."""
+        sent = self._sent.get(key)
+        if sent is None:
+            return None
+        return replace(
+            sent.attempt, is_shown=bool(sent.attempt.outcome) and self._shows(key, sent, now)
+        )
+
+    def forget(self, key: Key) -> None:
+        """There is no such object any more, on either side."""
+        sent = self._sent.get(key)
+        if sent is not None and sent.attempt.outcome:
+            del self._sent[key]
+
+    def send(self, key: Key, action: Send) -> None:
+        """Sends a command; `attempt` says what becomes of it."""
+        sent = self._sent.get(key)
+        if self._sender is None or (sent is not None and not sent.attempt.outcome):
+            return
+        node = self._model.nodes.get(key.name) if key.kind == "Node" else None
+        self._sent[key] = _Sent(
+            Attempt(action.id, command=action.command), version=node.version if node else ""
+        )
+        task = asyncio.create_task(self._run(key, action, self._sender))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, key: Key, action: Send, sender: Sender[CommandAccepted]) -> None:
+        async with self._turns:
+            outcome = await sender.send(action.command, id=action.id)
+        sent = self._sent[key]
+        if isinstance(outcome, NoOutcome) or (
+            isinstance(outcome, Refused) and outcome.reason in _PASSING
+        ):
+            del self._sent[key]
+            self._failed(key, str(outcome))
+            return
+        try:
+            if key.kind == "NodePool":
+                sent.accepted = await self._said(key.name)
+        except (NatsError, OSError, InDoubt, ServerRefusal) as error:
+            del self._sent[key]
+            self._failed(key, f"no outcome of {action.id}: {error}")
+            return
+        now = asyncio.get_running_loop().time()
+        match outcome:
+            case Refused(field=field, reason=reason, message=message):
+                sent.attempt = replace(
+                    sent.attempt, outcome="refused", reason=reason, field=field, message=message
+                )
+                sent.shown_at = now
+            case CommandAccepted(result=result):
+                sent.attempt = replace(sent.attempt, outcome="accepted")
+                sent.shown_at = now if result == "unchanged" else now + SHOWN_S
+        if key.kind == "Node":
+            self._woken_at(key, sent.shown_at)
+        self._woken(key)
+
+    async def _said(self, pool: str) -> Accepted | None:
+        """What the log says of a NodePool; None where it never existed."""
+        stored, deleting, deleted = await asyncio.gather(
+            *(self._last(event, pool) for event in (VALIDATED, DELETING, DELETED))
+        )
+        if stored is None:
+            return None
+        if deleted is not None and deleted.position > stored.position:
+            return Accepted("", 0, deleted.position, "deleted")
+        if deleting is not None and deleting.position > stored.position:
+            return accepted_in(deleting, "deleting")
+        return accepted_in(stored)
+
+    async def _last(self, event: tuple[str, str], pool: str) -> Entry | None:
+        assert self._connection is not None, "commands are sent on a connection"
+        service, name = event
+        path = ".".join(map(token, (*self._path, pool)))
+        return await api.leaders_message(
+            self._connection, STREAM, f"np.evt.{service}.{path}.{name}"
+        )
+
+    def _shows(self, key: Key, sent: _Sent, now: float) -> bool:
+        if key.kind == "Node":
+            node = self._model.nodes.get(key.name)
+            return now >= sent.shown_at or node is None or node.version != sent.version
+        wanted, accepted = self._model.pools.get(key.name), sent.accepted
+        if wanted is None:
+            return accepted is None or accepted.state != "stored"
+        return not is_outdated({"metadata": _metadata(wanted)}, accepted)
+
+
+def _metadata(pool: WantedPool) -> dict[str, object]:
+    metadata: dict[str, object] = {
+        "uid": pool.uid,
+        "generation": pool.generation,
+        "resourceVersion": pool.version,
+    }
+    return metadata | ({"deletionTimestamp": ""} if pool.deleting else {})

@@ -1,0 +1,105 @@
+"""Who of several replicas holds the Lease, as client-go decides it; pure.
+
+No moment of another machine is compared with one of this machine: a Lease counts as expired when it
+has not changed for its duration, by the monotonic clock of the one that looks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from agent.bus import Document
+
+DURATION_S: Final = 15
+"""How long the others leave a Lease alone that is not renewed."""
+DEADLINE_S: Final = 10.0
+"""How long a holder works on after it began its last renewal that succeeded."""
+RETRY_S: Final = 2.0
+"""How often a holder renews, and the others look."""
+Step = Literal["create", "take", "renew", "wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Lease as it was seen.
+
+    holder: its `holderIdentity`; empty where it was released.
+    duration_s: for how long others leave it alone.
+    version: its `resourceVersion`.
+    transitions: how often it changed hands.
+    acquired: its `acquireTime`, as it is written.
+    progress: the annotation in which the holder keeps how far it is.
+    """
+
+    holder: str
+    duration_s: int
+    version: str
+    transitions: int
+    acquired: str
+    progress: str = ""
+
+
+class Election:
+    """The part that one replica takes; every `now` is in seconds of one monotonic clock."""
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._seen: Seen | None = None
+        self._changed_at = 0.0
+        self._renewed_at = float("-inf")
+
+    def holds(self, now: float) -> bool:
+        """Whether this replica may act."""
+        return now < self.ends_at
+
+    @property
+    def ends_at(self) -> float:
+        """When it has to stop unless it renews."""
+        return self._renewed_at + DEADLINE_S
+
+    @property
+    def holder(self) -> str:
+        """Who held the Lease when it was seen last; empty where nobody did."""
+        return "" if self._seen is None else self._seen.holder
+
+    def step(self, seen: Seen | None, now: float) -> Step:
+        """What to do about the Lease as it is now; None where there is none."""
+        if seen is None:
+            return "create"
+        if self._seen is None or seen.version != self._seen.version:
+            self._seen, self._changed_at = seen, now
+        if seen.holder == self._identity:
+            return "renew"
+        if not seen.holder or now >= self._changed_at + max(seen.duration_s, 1):
+            return "take"
+        return "wait"
+
+    def written(self, seen: Seen, began: float, now: float) -> None:
+        """A write of this replica, which began at `began`, made the Lease so."""
+        self._seen, self._changed_at, self._renewed_at = seen, now, began
+
+    def lost(self) -> None:
+        """It stops, or has released the Lease."""
+        self._renewed_at = float("-inf")
+
+
+def seen_lease(lease: Document, annotation: str) -> Seen:
+    """A Lease from its document, whatever others have written into it."""
+    metadata, spec = _mapping(lease, "metadata"), _mapping(lease, "spec")
+    return Seen(
+        holder=str(spec.get("holderIdentity") or ""),
+        duration_s=_number(spec.get("leaseDurationSeconds")),
+        version=str(metadata.get("resourceVersion") or ""),
+        transitions=_number(spec.get("leaseTransitions")),
+        acquired=str(spec.get("acquireTime") or ""),
+        progress=str(_mapping(metadata, "annotations").get(annotation) or ""),
+    )
+
+
+def _mapping(document: Document, name: str) -> Document:
+    value = document.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

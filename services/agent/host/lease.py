@@ -1,0 +1,176 @@
+"""Holding the Lease of the agent, and taking it over from a replica that is gone."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+from uuid import uuid4
+
+from agent.bus import Document
+from agent.host.api import Api, Failure, Resource, Unreachable
+from agent.host.election import DURATION_S, RETRY_S, Election, Seen, seen_lease
+from nodepool.host.logs import Logger
+
+LEASES: Final = Resource("apis/coordination.k8s.io/v1", "leases", "Lease")
+PROGRESS: Final = "compute.coreweave.com/events"
+"""The annotation that says up to which position of which log all events are recorded."""
+
+
+class Lease:
+    """The Lease, and whether this replica holds it.
+
+    fault: why it cannot be read or written, as one line; empty where it can.
+    progress: what the holder has noted last, or this replica notes with each renewal.
+    """
+
+    def __init__(self, api: Api, namespace: str, name: str, log: Logger) -> None:
+        self.fault = "looking who holds the Lease"
+        self.progress = ""
+        self.identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+        self._api, self._namespace, self._name, self._log = api, namespace, name, log
+        self._election = Election(self.identity)
+        self._clock = asyncio.get_running_loop().time
+        self._holder = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether this replica may act now."""
+        return self._election.holds(self._clock())
+
+    @property
+    def holder(self) -> str:
+        """Who held it when it was seen last."""
+        return self._election.holder
+
+    async def acquire(self) -> None:
+        """Returns once this replica holds it."""
+        while True:
+            await self._try()
+            if self.held:
+                self._log.info("leading", identity=self.identity)
+                return
+            if self.holder != self._holder:
+                self._holder = self.holder
+                self._log.info("following", leader=self.holder)
+            await asyncio.sleep(RETRY_S)
+
+    async def keep(self, progress: Callable[[], str]) -> None:
+        """Renews it; returns once it is lost. `progress` is noted with each renewal."""
+        while True:
+            left = self._election.ends_at - self._clock()
+            await asyncio.sleep(min(RETRY_S, max(left, 0.0)))
+            if not self.held:
+                break
+            self.progress = progress()
+            try:
+                async with asyncio.timeout_at(self._election.ends_at):
+                    await self._try()
+            except TimeoutError:
+                break
+        self._election.lost()
+        self._log.warning("lost the Lease", leader=self.holder, cause=self.fault)
+
+    async def release(self) -> None:
+        """Lets another replica begin at once; where that fails, it begins after the duration."""
+        was_held = self.held
+        self._election.lost()
+        if not was_held:
+            return
+        try:
+            lease = await self._read()
+            seen = seen_lease(lease, PROGRESS)
+            if seen.holder == self.identity:
+                await self._update(lease, self._spec(seen, holder="", duration_s=1))
+        except (Failure, Unreachable) as error:
+            self._log.warning("Lease not released", cause=str(error))
+
+    async def _try(self) -> None:
+        """Reads the Lease, and writes it where this replica holds it or may take it."""
+        began = self._clock()
+        try:
+            await self._step(began)
+            self.fault = ""
+        except Failure as failure:
+            if failure.reason in ("Conflict", "AlreadyExists"):
+                self.fault = ""  # Another replica was faster; it is read again soon.
+                return
+            self._note(f"cannot hold the Lease {self._namespace}/{self._name}: {failure.message}")
+        except Unreachable as error:
+            self._note(str(error))
+
+    def _note(self, fault: str) -> None:
+        self.fault = fault
+        self._log.warning("no Lease", cause=fault)
+
+    async def _step(self, began: float) -> None:
+        lease: Document | None
+        try:
+            lease = await self._read()
+        except Failure as failure:
+            if failure.reason != "NotFound":
+                raise
+            lease = None
+        seen = None if lease is None else seen_lease(lease, PROGRESS)
+        match self._election.step(seen, self._clock()):
+            case "wait":
+                assert seen is not None, "there is nothing to wait for without a Lease"
+                if self._election.holds(self._clock()):
+                    self._election.lost()  # Somebody has given it to another replica.
+                return
+            case "create":
+                reply = await self._create()
+            case "take":
+                assert lease is not None, "a Lease that is taken exists"
+                assert seen is not None, "what exists was seen"
+                self.progress = seen.progress
+                reply = await self._update(lease, self._spec(seen, is_taken=True))
+            case "renew":
+                assert lease is not None, "a Lease that is renewed exists"
+                assert seen is not None, "what exists was seen"
+                self.progress = self.progress or seen.progress
+                reply = await self._update(lease, self._spec(seen))
+        self._election.written(seen_lease(reply, PROGRESS), began, self._clock())
+
+    async def _read(self) -> Document:
+        return await self._api.send("get", LEASES, LEASES.path(self._name, self._namespace))
+
+    async def _create(self) -> Document:
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": self._spec(Seen("", 0, "", -1, ""), is_taken=True),
+        }
+        return await self._api.send("create", LEASES, LEASES.path(namespace=self._namespace), body)
+
+    async def _update(self, lease: Document, spec: Document) -> Document:
+        """Writes the Lease as it was read, with another spec: refused where it has changed."""
+        metadata = lease.get("metadata")
+        metadata = dict(metadata) if isinstance(metadata, dict) else {}
+        annotations = metadata.get("annotations")
+        if self.progress:
+            noted = {PROGRESS: self.progress}
+            metadata["annotations"] = {**(annotations or {}), **noted}
+        body = {**lease, "metadata": metadata, "spec": spec}
+        path = LEASES.path(self._name, self._namespace)
+        return await self._api.send("update", LEASES, path, body)
+
+    def _spec(
+        self,
+        seen: Seen,
+        *,
+        is_taken: bool = False,
+        holder: str | None = None,
+        duration_s: int = DURATION_S,
+    ) -> Document:
+        # For people and tools that look at it: no replica compares these moments.
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "holderIdentity": self.identity if holder is None else holder,
+            "leaseDurationSeconds": duration_s,
+            "acquireTime": now if is_taken or not seen.acquired else seen.acquired,
+            "renewTime": now,
+            "leaseTransitions": seen.transitions + 1 if is_taken else seen.transitions,
+        }

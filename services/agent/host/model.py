@@ -1,0 +1,99 @@
+"""What the bus says of the cluster, and which comparisons a change of it calls for; no I/O."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
+
+from agent.bus import Document, Log, Reported, WantedNode, WantedPool
+from agent.host.keys import Key, node_key, pool_key
+from agent.node_documents import wanted_node
+from agent.pool_documents import wanted_pool
+
+Wake = Callable[[Key], None]
+GONE_MAX: Final = 100_000
+"""Of how many Nodes it is remembered that they were deleted; of more, the oldest are forgotten."""
+_NOTHING = Reported()
+
+
+class BusModel:
+    """The NodePools and Nodes of one cluster as the read model has them.
+
+    log: what it is made of; None while it is not known.
+    """
+
+    def __init__(self, wake: Wake) -> None:
+        self.log: Log | None = None
+        self.pools: dict[str, WantedPool] = {}
+        self.nodes: dict[str, WantedNode] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        self._reported: dict[str, Reported] = {}
+        self._gone: dict[str, None] = {}
+        self._wake = wake
+
+    def clear(self) -> None:
+        """Forgets everything: what is read next is of another log, or of another connection."""
+        self.log = None
+        self.pools.clear()
+        self.nodes.clear()
+        self._members.clear()
+        self._reported.clear()
+        self._gone.clear()
+
+    def caught_up(self, position: int) -> None:
+        """What is read now shows all of the log up to a position."""
+        if self.log is not None:
+            self.log = replace(self.log, start=position, end=max(self.log.end, position))
+
+    def note_end(self, position: int) -> None:
+        """The log goes up to a position."""
+        if self.log is not None:
+            self.log = replace(self.log, end=max(self.log.end, position))
+
+    def is_gone(self, node: str) -> bool:
+        """Whether the read model says that a Node was deleted, and does not merely lack it."""
+        return node in self._gone
+
+    def members(self, pool: str) -> Collection[str]:
+        """The names of the Nodes of a NodePool."""
+        return self._members.get(pool, {}).keys()
+
+    def reported(self, node: str) -> Reported:
+        """What was reported of a Node last."""
+        return self._reported.get(node, _NOTHING)
+
+    def note_reported(self, node: str, reported: Reported) -> None:
+        """Something was reported of a Node."""
+        self._reported[node] = reported
+
+    def forget(self, node: str) -> None:
+        """There is no such Node any more, on either side."""
+        self._reported.pop(node, None)
+
+    def take_pool(self, name: str, document: Document | None) -> None:
+        """Takes a NodePool of the read model; None for one that is gone.
+
+        Raises ValueError for what is none.
+        """
+        if document is None:
+            self.pools.pop(name, None)
+        else:
+            self.pools[name] = wanted_pool(document, name)
+        self._wake(pool_key(name))
+
+    def take_node(self, name: str, document: Document | None) -> None:
+        """Takes a Node of the read model, in the same way."""
+        old = self.nodes.pop(name, None)
+        if old is not None:
+            members = self._members.get(old.pool, {})
+            members.pop(name, None)
+            if not members:
+                self._members.pop(old.pool, None)
+        if document is None:
+            self._gone[name] = None
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+        else:
+            self._gone.pop(name, None)
+            new = self.nodes[name] = wanted_node(document, name)
+            self._members.setdefault(new.pool, {})[name] = None
+        self._wake(node_key(name))

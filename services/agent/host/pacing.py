@@ -1,0 +1,52 @@
+"""What was asked for and is not to be asked for again at once: evictions, and Events; pure."""
+
+from typing import Final
+
+REFUSED_S: Final = 5.0
+"""The pause before a Pod is evicted again that a PodDisruptionBudget protects."""
+TAKEN_S: Final = 30.0
+"""The pause before a Pod is evicted again whose eviction was accepted."""
+PODS_MAX: Final = 20_000
+TOLD_MAX: Final = 4_096
+"""Of how many Pods, and of how many Events, it is remembered; of more, the oldest are forgotten."""
+
+
+class Pacing:
+    """What was asked for lately; every `now` is in seconds of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._evicted: dict[str, tuple[float, str]] = {}
+        self._told: dict[str, None] = {}
+
+    def may_evict(self, uid: str, now: float) -> bool:
+        """Whether a Pod may be evicted again."""
+        return now >= self.evict_at(uid)
+
+    def evict_at(self, uid: str) -> float:
+        """When a Pod may be evicted again."""
+        return self._evicted.get(uid, (float("-inf"), ""))[0]
+
+    def refused(self, uid: str) -> str:
+        """Why the last eviction of a Pod was refused; empty where it was not."""
+        return self._evicted.get(uid, (0.0, ""))[1]
+
+    def evicted(self, uid: str, now: float, refusal: str = "") -> None:
+        """A Pod was evicted, or that was refused."""
+        self._evicted.pop(uid, None)
+        self._evicted[uid] = (now + (REFUSED_S if refusal else TAKEN_S), refusal)
+        if len(self._evicted) > PODS_MAX:
+            del self._evicted[next(iter(self._evicted))]
+
+    def forget(self, uid: str) -> None:
+        """There is no such Pod any more."""
+        self._evicted.pop(uid, None)
+
+    def is_told(self, name: str) -> bool:
+        """Whether the Event of this name was recorded."""
+        return name in self._told
+
+    def told(self, name: str) -> None:
+        """The Event of this name was recorded."""
+        self._told[name] = None
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]

@@ -1,0 +1,222 @@
+"""Carrying out one action: one request to the API server, or one message on the bus."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import Enum, auto
+from typing import Final, assert_never
+
+from agent.actions import Action, Create, Delete, Evict, Patch, Report, Send, Tell
+from agent.bus import Document, Reported
+from agent.events import event_document
+from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource
+from agent.host.commander import Commander
+from agent.host.keys import Key
+from agent.host.pacing import Pacing
+from agent.host.session import Bus
+from agent.host.telemetry import Telemetry
+from agent.host.view import EVENTS, NODE_POOLS, NODES, PODS, ClusterView
+from nodepool.contract.events import NodeReported
+
+RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
+BUDGET: Final = "DisruptionBudget"
+"""The cause of a refused eviction that names a PodDisruptionBudget."""
+MANAGER: Final = {"fieldManager": "nodepool-agent"}
+
+
+class Result(Enum):
+    """What an action has led to."""
+
+    CHANGED = auto()
+    """What is known has changed with it: the next comparison sees it."""
+    SENT = auto()
+    """It is done, and what it leads to comes by itself."""
+    STALE = auto()
+    """It was made for objects that are not as they were known; a watch will tell."""
+
+
+class Performer:
+    """Carries out actions, one at a time for each key.
+
+    holds: whether this replica may act; it is asked right before each request.
+
+    Raises Failure, Unreachable, or an error of the bus.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        bus: Bus,
+        commander: Commander,
+        view: ClusterView,
+        pacing: Pacing,
+        telemetry: Telemetry,
+        woken_at: Callable[[Key, float], None],
+    ) -> None:
+        self._api, self._bus, self._commander = api, bus, commander
+        self._view, self._pacing, self._telemetry = view, pacing, telemetry
+        self._woken_at = woken_at
+        self._clock = asyncio.get_running_loop().time
+
+    async def perform(self, key: Key, action: Action) -> Result:
+        """Carries out an action for what is compared under this key."""
+        result = "failed"
+        try:
+            done = await self._perform(key, action)
+            result = done.name.lower()
+            return done
+        finally:
+            self._telemetry.acted(type(action).__name__, result)
+
+    async def _perform(self, key: Key, action: Action) -> Result:
+        match action:
+            case Send():
+                self._commander.send(key, action)
+                return Result.SENT
+            case Report():
+                return await self._report(action)
+            case Create():
+                return await self._create(action)
+            case Patch():
+                return await self._patch(action)
+            case Delete():
+                return await self._delete(action)
+            case Evict():
+                return await self._evict(key, action)
+            case Tell():
+                await self.tell(action)
+                return Result.SENT
+            case never:
+                assert_never(never)
+
+    async def _report(self, action: Report) -> Result:
+        event, model = action.event, self._bus.model
+        await self._bus.publish(event)
+        before = model.reported(event.node)
+        if isinstance(event, NodeReported):
+            # Another stay of the machine begins with nothing reported of its conditions.
+            is_other = before.node is not None and before.node.assignment != event.assignment
+            model.note_reported(
+                event.node, Reported(event) if is_other else replace(before, node=event)
+            )
+        else:
+            conditions = {**before.conditions, event.type: event}
+            model.note_reported(event.node, replace(before, conditions=conditions))
+        return Result.CHANGED
+
+    async def _create(self, action: Create) -> Result:
+        resource = RESOURCES[action.kind]
+        try:
+            document = await self._api.send(
+                "create", resource, resource.path(), action.document, params=MANAGER
+            )
+        except Failure as failure:
+            return _stale(failure, "AlreadyExists")
+        self._view.wrote(action.kind, document)
+        return Result.CHANGED
+
+    async def _patch(self, action: Patch) -> Result:
+        resource = RESOURCES[action.kind]
+        is_strategic = action.kind == "Node" and action.subresource == "status"
+        try:
+            document = await self._api.send(
+                "patch",
+                resource,
+                resource.path(action.name, subresource=action.subresource),
+                action.patch,
+                params=MANAGER,
+                content_type=STRATEGIC if is_strategic else MERGE,
+            )
+        except Failure as failure:
+            return _stale(failure, "NotFound", "Conflict")
+        self._view.wrote(action.kind, document)
+        return Result.CHANGED
+
+    async def _delete(self, action: Delete) -> Result:
+        resource = RESOURCES[action.kind]
+        body: dict[str, object] = {"preconditions": {"uid": action.uid}}
+        if action.grace_s is not None:
+            body["gracePeriodSeconds"] = action.grace_s
+        key = f"{action.namespace}/{action.name}" if action.namespace else action.name
+        try:
+            document = await self._api.send(
+                "delete", resource, resource.path(action.name, action.namespace), body
+            )
+        except Failure as failure:
+            result = _stale(failure, "NotFound", "Conflict")
+            if failure.reason == "NotFound":
+                self._view.removed(action.kind, key, action.uid)
+            return result
+        metadata = document.get("metadata")
+        # A Status, or an object without what it would wait for, says that it is gone.
+        if document.get("kind") == action.kind and isinstance(metadata, Mapping):
+            waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+            if waits:
+                self._view.wrote(action.kind, document)
+                return Result.CHANGED
+        self._view.removed(action.kind, key, action.uid)
+        return Result.CHANGED
+
+    async def _evict(self, key: Key, action: Evict) -> Result:
+        now = self._clock()
+        if not self._pacing.may_evict(action.uid, now):
+            self._woken_at(key, self._pacing.evict_at(action.uid))
+            return Result.SENT
+        try:
+            path = PODS.path(action.name, action.namespace, "eviction")
+            await self._api.send("create", PODS, path, _eviction(action))
+        except Failure as failure:
+            if BUDGET in failure.causes or _has_several_budgets(failure):
+                self._pacing.evicted(action.uid, now, failure.message)
+                self._woken_at(key, self._pacing.evict_at(action.uid))
+                return Result.CHANGED
+            return _stale(failure, "NotFound", "Conflict")
+        self._pacing.evicted(action.uid, now)
+        self._woken_at(key, self._pacing.evict_at(action.uid))
+        return Result.SENT
+
+    async def tell(self, action: Tell) -> None:
+        """Records an Event; one of the same name that is there already stays as it is."""
+        document = event_document(action, datetime.now(UTC))
+        metadata = document["metadata"]
+        assert isinstance(metadata, Mapping), "an Event has metadata"
+        name = f"{metadata['namespace']}/{metadata['name']}"
+        if self._pacing.is_told(name):
+            return
+        try:
+            path = EVENTS.path(namespace=str(metadata["namespace"]))
+            await self._api.send("create", EVENTS, path, document)
+        except Failure as failure:
+            # In a namespace that is being deleted, or gone, nothing new can be made.
+            is_going = "NamespaceTerminating" in failure.causes or failure.reason == "NotFound"
+            if failure.reason != "AlreadyExists" and not is_going:
+                raise
+        self._pacing.told(name)
+
+
+def _stale(failure: Failure, *expected: str) -> Result:
+    """That the objects are not as they were known, where a failure says that; else it is raised."""
+    if failure.reason not in expected:
+        raise failure
+    return Result.STALE
+
+
+def _has_several_budgets(failure: Failure) -> bool:
+    """Whether an eviction was refused because several budgets protect the Pod.
+
+    See https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/#how-api-initiated-eviction-works.
+    """
+    return failure.code == 500 and "PodDisruptionBudget" in failure.message
+
+
+def _eviction(action: Evict) -> Document:
+    options: dict[str, object] = {"preconditions": {"uid": action.uid}}
+    if action.grace_s is not None:
+        options["gracePeriodSeconds"] = action.grace_s
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": action.name, "namespace": action.namespace},
+        "deleteOptions": options,
+    }

@@ -1,0 +1,101 @@
+"""One replica of the agent as a process: at work while it holds the Lease, else on standby."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TypeVar
+
+from agent.host.api import Api
+from agent.host.lease import Lease
+from agent.host.settings import AgentSettings, read_agent
+from agent.host.telemetry import LAST_SYNC, NAME, OBJECTS, QUEUE, Telemetry
+from agent.host.term import Term
+from nodepool.contract import metrics as contract
+from nodepool.contract.metrics import Sample
+from nodepool.host.foreign_logs import foreign_logs
+from nodepool.host.process import ending_with_a_line, run_until_stopped
+from nodepool.host.version import version_of
+from nodepool.nats.cancelling import cancel
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Runs one replica until SIGTERM or SIGINT; settings come from the environment."""
+    with ending_with_a_line(NAME):
+        settings = read_agent(os.environ)
+        run_until_stopped(lambda stop: Agent(settings).run(stop), settings.service)
+
+
+class Agent:
+    """One replica. It waits for the Lease, works for a term, and waits again if it loses it."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._telemetry = Telemetry(settings.service, self._samples)
+        self._lease: Lease | None = None
+        self._term: Term | None = None
+        self.port = -1
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves until `stop` is set; a fault of the bus or of the cluster only delays it."""
+        telemetry, settings = self._telemetry, self._settings
+        self.port = telemetry.serve(self.obstacle)
+        telemetry.log.info("started", version=version_of(), **settings.shown())
+        api = Api(settings.kubeconfig, telemetry.requested)
+        lease = Lease(api, settings.lease_namespace, settings.lease_name, telemetry.log)
+        self._lease = lease
+        try:
+            with foreign_logs(telemetry.log):
+                while not stop.is_set():
+                    await _unless(stop, lease.acquire)
+                    if lease.held and not stop.is_set():
+                        self._term = Term(settings, api, lease, telemetry)
+                        await self._term.run(stop)
+                        self._term = None
+                telemetry.log.info("stopping")
+                await lease.release()
+        except Exception:  # A fault of the program: it ends, and its log says why.
+            telemetry.log.error("crashed", exc_info=True)
+            raise
+        finally:
+            await api.close()
+            telemetry.close()
+
+    def obstacle(self) -> str | None:
+        """Why it is not ready, as one line; None where it is, as on standby."""
+        lease, term = self._lease, self._term
+        if lease is None:
+            return "starting"
+        if lease.fault:
+            return lease.fault
+        return None if term is None else "; ".join(term.obstacles()) or None
+
+    def _samples(self) -> Iterator[Sample]:
+        """What a scrape reads, in a thread of its own: a term may end meanwhile."""
+        term = self._term
+        yield Sample(contract.BUILD_INFO, (version_of(),), 1)
+        yield Sample(contract.READY, (), self.obstacle() is None)
+        yield Sample(contract.LEADING, (), term is not None)
+        if term is None:
+            return
+        yield Sample(contract.CONNECTED, (), not term.bus.obstacle)
+        yield Sample(QUEUE, (), len(term.work.queue))
+        for cache in term.view.caches:
+            kind = cache.resource.kind
+            yield Sample(OBJECTS, (kind,), len(cache.store))
+            if cache.listed_at:
+                yield Sample(LAST_SYNC, (kind,), time.monotonic() - cache.listed_at)
+
+
+async def _unless(stop: asyncio.Event, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Does some work, or ends it where `stop` is set before."""
+    working, stopping = asyncio.create_task(work()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        stopping.cancel()
+        await cancel(working)

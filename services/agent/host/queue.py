@@ -1,0 +1,101 @@
+"""The keys that wait to be compared: each once, each after its own back-off; pure."""
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from nodepool.nats.back_off import pause_s
+
+LEAST_S = 0.1
+MOST_S = 30.0
+"""The pause after a first failure of a key, and the longest; it doubles with each in a row."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(Generic[K]):
+    """Keys in the order in which they came; every `now` is in seconds of one monotonic clock.
+
+    A key that is added while it waits is there once. One that is added while it is worked on is
+    handed out again after that, and never to two workers at a time.
+    """
+
+    def __init__(self) -> None:
+        self._ready: dict[K, None] = {}
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        self._due: dict[K, float] = {}
+        self._delayed: list[tuple[float, int, K]] = []
+        self._number = 0
+        self._failures: dict[K, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    @property
+    def working(self) -> int:
+        """How many keys are worked on."""
+        return len(self._working)
+
+    def add(self, key: K) -> None:
+        """Has a key compared as soon as there is a worker, whatever it waited for."""
+        if key in self._working:
+            self._again.add(key)
+            return
+        self._due.pop(key, None)
+        self._ready[key] = None
+
+    def add_at(self, key: K, due: float) -> None:
+        """Has a key compared at a moment, or before where it is added meanwhile."""
+        if key in self._ready or self._due.get(key, due + 1) <= due:
+            return
+        self._due[key] = due
+        self._number += 1
+        heapq.heappush(self._delayed, (due, self._number, key))
+
+    def take(self, now: float) -> K | None:
+        """The next key, which is worked on until `done`; None while there is none."""
+        while self._delayed and self._delayed[0][0] <= now:
+            due, _, key = heapq.heappop(self._delayed)
+            if self._due.get(key) == due:
+                self.add(key)
+                self._due.pop(key, None)
+        if not self._ready:
+            return None
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._working.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on a key has ended."""
+        self._working.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._ready[key] = None
+
+    def failed(self, key: K, now: float, draw: float, *, least_s: float = 0.0) -> float:
+        """Ends the work on a key that is to be tried again; returns after how many seconds.
+
+        draw: from 0 to 1, so that keys which failed together are not tried again together.
+        least_s: the shortest pause, as the API server asks for.
+
+        It waits although it was added meanwhile: most that comes meanwhile is its own doing.
+        """
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = max(pause_s(failures, LEAST_S, MOST_S, draw), least_s)
+        self._working.discard(key)
+        self._again.discard(key)
+        self._ready.pop(key, None)
+        self.add_at(key, now + pause)
+        return pause
+
+    def succeeded(self, key: K) -> None:
+        """The back-off of a key begins anew at its next failure."""
+        self._failures.pop(key, None)
+
+    def next_due(self) -> float | None:
+        """When the first key is due that waits for its moment; None where none does."""
+        while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][0]:
+            heapq.heappop(self._delayed)
+        return self._delayed[0][0] if self._delayed else None

@@ -1,0 +1,290 @@
+"""The bus: the read model of the cluster watched, commands sent, reports and events exchanged."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+from nats.errors import Error as NatsError
+
+from agent.bus import Document, Log
+from agent.host.commander import Commander
+from agent.host.model import BusModel
+from agent.host.settings import AgentSettings
+from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
+from agent.host.telemetry import NAME, Telemetry
+from agent.place import Place
+from nodepool.client.accepted import DELETED
+from nodepool.client.errors import Refused, Unreachable
+from nodepool.client.outcomes import PendingOutcomes
+from nodepool.client.read_model import document_of
+from nodepool.client.reading import ReadingClient
+from nodepool.client.sender import Sender
+from nodepool.contract.commands import RegisterCluster
+from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.keys import path_text, token
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.nats import api
+from nodepool.nats.access_files import AccessError
+from nodepool.nats.back_off import pause_s
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.reader import Reader
+from nodepool.nats.stored_objects import stored_object
+from nodepool.nats.streams import STREAM, StreamInfo, verify_log
+
+CATCHING_UP: Final = 10
+"""How often to look whether the read model has caught up with the log, for two seconds each."""
+OUTCOME_S: Final = 30.0
+"""How long the outcome of a command may take, before it is sent again."""
+REGISTER_S: Final = 10.0
+"""The pause before a cluster is registered again that was refused."""
+BACK_OFF_S: Final = 0.1
+BACK_OFF_MAX_S: Final = 2.0
+FAULTS: Final = (
+    AccessError,
+    ConnectionClosed,
+    InDoubt,
+    NatsError,
+    OSError,
+    ServerRefusal,
+    StreamChanged,
+)
+"""What ends a session and may not end the next one."""
+BUCKETS: Final = ("nodepools", "nodes")
+Following = Callable[[Connection, Log, StreamInfo], Coroutine[None, None, None]]
+
+
+class Bus:
+    """One cluster's part of the bus, in one session after another.
+
+    model: what the bus says.
+    fault: why that is not known as it is now, as one line; empty while it is.
+    synced_at: when all of it was read last, by the clock of the event loop.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        telemetry: Telemetry,
+        model: BusModel,
+        commander: Commander,
+        *,
+        resync: Callable[[], None],
+        following: Following,
+    ) -> None:
+        """`resync` is called once all is read anew; `following` reads the events of the log."""
+        self.model = model
+        self.fault = "connecting to the bus"
+        self._settings = settings
+        self._telemetry = telemetry
+        self._commander = commander
+        self._resync = resync
+        self._following = following
+        self.synced_at = float("-inf")
+        self._connection: Connection | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing can be compared now, as one line; empty where it can."""
+        connection = self._connection
+        if connection is not None and not connection.is_connected:
+            return connection.fault
+        return self.fault
+
+    async def publish(self, event: Event) -> None:
+        """Stores an event; raises an error of the bus where that is not certain."""
+        if self._connection is None:
+            raise InDoubt("the bus is not connected")
+        kind = type(event)
+        envelope = envelope_of(kind).model_construct(
+            id=str(uuid4()),
+            type=kind.__name__,
+            source=NAME,
+            subject=path_text(event.path),
+            data=event,
+        )
+        await api.publish_event(self._connection, subject_of(event, NAME), envelope.encode())
+
+    async def run(self) -> None:
+        """Reads and sends for ever; what goes wrong only delays it."""
+        failures = 0
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._session()
+            except FAULTS as error:
+                self.fault = str(error) or type(error).__name__
+                self._telemetry.restarted(self.fault)
+            finally:
+                self._commander.end()
+                self.model.clear()
+            lasted = asyncio.get_running_loop().time() - began
+            failures = 1 if lasted > BACK_OFF_MAX_S else failures + 1
+            await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))
+
+    async def _session(self) -> None:
+        service = self._settings.service
+        connection = await connect(
+            service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
+        )
+        self._connection = connection
+        connection.on_reconnect.append(self._reconnected)
+        log = self._telemetry.log
+        lost = lambda: log.warning("lost connection", cause=connection.loss)  # noqa: E731
+        connection.on_disconnect.append(lost)
+        connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
+        log.info("connected", server=connection.address)
+        try:
+            await self._read(connection)
+        finally:
+            self._connection = None
+            connection.on_disconnect.clear()
+            with suppress(NatsError, OSError):
+                await connection.close()
+
+    def _note(self, fault: str) -> None:
+        self.fault = fault
+        self._telemetry.log.warning("cannot connect", cause=fault)
+
+    def _reconnected(self) -> None:
+        self._telemetry.reconnected()
+        self._telemetry.log.info("reconnected")
+        if self.model.log is not None:
+            self.fault = ""
+            self._resync()
+
+    async def _read(self, connection: Connection) -> None:
+        place = self._settings.place
+        self.fault = "no control plane has been set up on the bus"
+        info = await present(connection, STREAM)
+        buckets = [await present(connection, f"KV_{bucket}") for bucket in BUCKETS]
+        log = Log(info.log, info.last)
+        readers = [
+            objects_reader(
+                connection, bucket, f"$KV.{bucket}.{place.org}.{place.cluster}.>", log, found
+            )
+            for bucket, found in zip(BUCKETS, buckets, strict=True)
+        ]
+        register = RegisterCluster(
+            org=place.org, cluster=place.cluster, zone=place.zone, kubernetes=True
+        )
+        heard = Reader(
+            connection,
+            STREAM,
+            _outcomes_in(place),
+            start=info.last + 1,
+            verify=lambda read_to: verify_log(connection, log.id, read_to),
+        )
+        try:
+            await heard.open()
+            outcomes = PendingOutcomes(heard, CommandAccepted)
+            sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
+            self._commander.begin(connection, sender, (place.org, place.cluster))
+            self.model.log = log
+            await all_of(
+                outcomes.listen(),
+                self._opened(sender, register, readers),
+                self._following(connection, log, info),
+                until_closed(connection),
+            )
+        finally:
+            for reader in (heard, *readers):
+                await reader.close()
+
+    async def _opened(
+        self, sender: Sender[CommandAccepted], register: RegisterCluster, readers: Sequence[Reader]
+    ) -> None:
+        """Registers the cluster, then reads its objects for ever."""
+        self.fault = "registering the cluster"
+        while not isinstance(outcome := await sender.send(register), CommandAccepted):
+            self.fault = f"the cluster is not registered: {outcome}"
+            self._telemetry.log.warning("not registered", cause=str(outcome))
+            await asyncio.sleep(REGISTER_S if isinstance(outcome, Refused) else LOOK_S)
+        self.fault = "reading the read model"
+        for reader in readers:
+            await reader.open()
+        takes = (self.model.take_pool, self.model.take_node)
+        for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True):
+            while reader.pending:
+                self._take(bucket, await reader.next(LOOK_S), take)
+        await self._catch_up()
+        self.fault, self.synced_at = "", asyncio.get_running_loop().time()
+        self._telemetry.log.info(
+            "read model read", nodepools=len(self.model.pools), nodes=len(self.model.nodes)
+        )
+        self._resync()
+        await all_of(
+            *(
+                self._follow(bucket, reader, take)
+                for reader, take, bucket in zip(readers, takes, BUCKETS, strict=True)
+            )
+        )
+
+    async def _catch_up(self) -> None:
+        """Waits until the read model shows all that the log has, as far as that can be seen.
+
+        Not for ever: an object that cannot be stored would keep all others from being compared.
+        """
+        service, place = self._settings.service, self._settings.place
+        self.fault = "the read model is behind the log"
+        client = ReadingClient(
+            service.url, org=place.org, cluster=place.cluster, source=NAME, access=service.access
+        )
+        with suppress(Unreachable):
+            async with client:
+                for _ in range(CATCHING_UP):
+                    end = await client.newest_position()
+                    if await client.catch_up("nodepools") and await client.catch_up("nodes"):
+                        self.model.caught_up(end)
+                        return
+        self._telemetry.log.warning("read model behind", log=self.model.log and self.model.log.id)
+
+    async def end_of_log(self) -> int:
+        """The position of the newest message of the log."""
+        if self._connection is None:
+            raise InDoubt("the bus is not connected")
+        return await api.last_position(self._connection, STREAM)
+
+    async def deletion_of(self, pool: str) -> int:
+        """Where the log says last that a NodePool of this name was deleted; 0 where it does not."""
+        if self._connection is None:
+            raise InDoubt("the bus is not connected")
+        place = self._settings.place
+        path = ".".join(map(token, (place.org, place.cluster, pool)))
+        service, name = DELETED
+        subject = f"np.evt.{service}.{path}.{name}"
+        entry = await api.leaders_message(self._connection, STREAM, subject)
+        return 0 if entry is None else entry.position
+
+    async def _follow(self, bucket: str, reader: Reader, take: "_Take") -> None:
+        while True:
+            self._take(bucket, await reader.next(), take)
+
+    def _take(self, bucket: str, entries: Iterable[Entry], take: "_Take") -> None:
+        place, log = self._settings.place, self.model.log
+        prefix = len(f"$KV.{bucket}.{place.org}.{place.cluster}.")
+        for entry in entries:
+            name, document = entry.subject[prefix:], document_of(entry)
+            written = stored_object(entry.headers, entry.position).log
+            if log is not None and written not in ("", log.id):
+                document = None
+            try:
+                take(name, document)
+            except ValueError as error:
+                self._telemetry.log.warning(
+                    "unreadable", bucket=bucket, name=name, cause=str(error)
+                )
+
+
+_Take = Callable[[str, Document | None], None]
+
+
+def _outcomes_in(place: Place) -> Sequence[str]:
+    """The subject filters of the outcomes of all commands about a cluster."""
+    path = ".".join(map(token, (place.org, place.cluster, "*")))
+    return [f"np.evt.*.{path}.{kind.__name__}" for kind in (CommandAccepted, CommandRefused)]

@@ -1,0 +1,89 @@
+"""The settings of the agent, read from the environment once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.core.exceptions import ConfigError
+from yaml import YAMLError
+
+from agent.place import Place
+from nodepool.client.errors import Refused
+from nodepool.client.names import checked
+from nodepool.host.settings import PREFIX, Settings, SettingsError, read
+
+LEASE_NAMESPACE = "kube-system"
+LEASE_NAME = "nodepool-agent"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The settings of one agent.
+
+    service: those that every service has.
+    place: the organisation, cluster and zone of the Kubernetes cluster.
+    kubeconfig: how the API server is reached.
+    lease_namespace, lease_name: the Lease that one of several replicas holds.
+    """
+
+    service: Settings
+    place: Place
+    kubeconfig: SingleConfig
+    lease_namespace: str = LEASE_NAMESPACE
+    lease_name: str = LEASE_NAME
+
+    def shown(self) -> Mapping[str, object]:
+        """Every setting by its name, without secrets."""
+        return {
+            **self.service.shown(),
+            "org": self.place.org,
+            "cluster": self.place.cluster,
+            "zone": self.place.zone,
+            "api_server": self.kubeconfig.cluster.server,
+            "lease": f"{self.lease_namespace}/{self.lease_name}",
+        }
+
+
+def read_agent(environment: Mapping[str, str] = os.environ) -> AgentSettings:
+    """The settings in `NODEPOOL_*` and `KUBECONFIG`.
+
+    Raises SettingsError, which names the variable, for one that is missing or cannot be used.
+    """
+    service = read(environment)
+    place = Place(*(_named(environment, name) for name in ("ORG", "CLUSTER", "ZONE")))
+    return AgentSettings(
+        service,
+        place,
+        _kubeconfig(environment.get("KUBECONFIG", "")),
+        environment.get(f"{PREFIX}LEASE_NAMESPACE", LEASE_NAMESPACE),
+        environment.get(f"{PREFIX}LEASE_NAME", LEASE_NAME),
+    )
+
+
+def _named(environment: Mapping[str, str], name: str) -> str:
+    variable = PREFIX + name
+    value = environment.get(variable, "")
+    if not value:
+        raise SettingsError(f"{variable} is not set; it names the {name.lower()} of the agent")
+    try:
+        return checked(variable, value)
+    except Refused as refusal:
+        raise SettingsError(str(refusal)) from None
+
+
+def _kubeconfig(path: str) -> SingleConfig:
+    """How the API server is reached: as a file says, else with the account of the Pod."""
+    try:
+        # Of several files, separated by colons, kubectl merges the contexts; an agent has one.
+        config = KubeConfig.from_file(Path(path)) if path else KubeConfig.from_service_account()
+        found = config.get()
+    except ConfigError as error:
+        hint = "" if path else "; set KUBECONFIG outside a cluster"
+        raise SettingsError(f"KUBECONFIG: {error}{hint}") from None
+    except (OSError, ValueError, LookupError, TypeError, YAMLError) as error:
+        raise SettingsError(f"KUBECONFIG: {path}: {type(error).__name__}: {error}") from None
+    if found is None:
+        raise SettingsError(f"KUBECONFIG: {path} has no current context")
+    return found

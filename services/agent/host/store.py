@@ -1,0 +1,106 @@
+"""What is known of the objects of one kind: lists, events and own writes put together; pure.
+
+Versions are compared as numbers, which Kubernetes allows for versions of one kind of object, see
+https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+GONE_MAX: Final = 4_096
+"""Of how many objects it is remembered that they were deleted, until a watch says so as well."""
+
+
+class Kept(NamedTuple, Generic[T]):
+    """An object: its uid, its version, and what is kept of it."""
+
+    uid: str
+    version: int
+    value: T
+
+
+Changed = Callable[[str, T | None, T | None], None]
+"""Called with the key of an object, what was kept of it, and what is; None where there is none."""
+
+
+class Store(Generic[T]):
+    """The objects of one kind by key, never older than what this program has written itself."""
+
+    def __init__(self, changed: Changed[T]) -> None:
+        self._changed = changed
+        self._items: dict[str, Kept[T]] = {}
+        self._gone: dict[str, None] = {}
+        self._written: set[str] = set()
+        self._newest = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: str) -> T | None:
+        """What is kept of an object; None where there is none."""
+        kept = self._items.get(key)
+        return None if kept is None else kept.value
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """All objects by key."""
+        return ((key, kept.value) for key, kept in self._items.items())
+
+    def begin_list(self) -> None:
+        """A list is asked for: what is written from now on may be missing in it."""
+        self._written.clear()
+
+    def replace(self, listed: Mapping[str, Kept[T]], version: int) -> None:
+        """Takes a whole list of this version for what there is.
+
+        What was written since the list was asked for, and is newer than it, stays. A version that
+        is lower than one that was seen is one of a restored backup: then nothing stays.
+        """
+        is_older = version < self._newest
+        if is_older:
+            self._gone.clear()
+        self._newest = version
+        for key in [*self._items, *(key for key in listed if key not in self._items)]:
+            old, new = self._items.get(key), listed.get(key)
+            newer = 0 if old is None or is_older or key not in self._written else old.version
+            if newer > version or (new is not None and newer > new.version):
+                continue
+            self._set(key, None if new is None or new.uid in self._gone else new)
+        self._gone = {} if not self._written else self._gone
+        self._written.clear()
+
+    def apply(self, key: str, uid: str, version: int, kept: Kept[T] | None) -> None:
+        """Takes an event of a watch; None where it says that there is no such object now."""
+        self._newest = max(self._newest, version)
+        old = self._items.get(key)
+        if kept is None:
+            self._gone.pop(uid, None)
+            # Where there is another object of this name already, this is old news.
+            if old is not None and (old.uid == uid or old.version < version):
+                self._set(key, None)
+        elif uid not in self._gone and (old is None or old.version < version):
+            self._set(key, kept)
+
+    def put(self, key: str, kept: Kept[T]) -> None:
+        """Takes an object as the API server replied that it is after a write."""
+        old = self._items.get(key)
+        if old is None or old.version < kept.version:
+            self._written.add(key)
+            self._set(key, kept)
+
+    def remove(self, key: str, uid: str) -> None:
+        """Takes it that the API server has deleted an object."""
+        self._gone[uid] = None
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        old = self._items.get(key)
+        if old is not None and old.uid == uid:
+            self._written.add(key)
+            self._set(key, None)
+
+    def _set(self, key: str, new: Kept[T] | None) -> None:
+        old = self._items.pop(key, None)
+        if new is not None:
+            self._items[key] = new
+        if old != new:
+            self._changed(key, old and old.value, new and new.value)

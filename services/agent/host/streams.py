@@ -1,0 +1,58 @@
+"""Streams of the bus as the agent reads them, and work that goes on until a part of it fails."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Final
+
+from agent.bus import Log
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import ConnectionClosed, StreamChanged
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import StreamInfo, stream_info, verify_log
+
+LOOK_S: Final = 0.5
+"""How often to look for what is not there yet."""
+
+
+async def present(connection: Connection, stream: str) -> StreamInfo:
+    """A stream as soon as it is there; services that are starting create it."""
+    while True:
+        info = await stream_info(connection, stream)
+        if info is not None:
+            return info
+        await asyncio.sleep(LOOK_S)
+
+
+def objects_reader(
+    connection: Connection, bucket: str, subjects: str, log: Log, found: StreamInfo
+) -> Reader:
+    """A reader of objects that ends where the bucket was made anew, or the log is another one."""
+    stream = f"KV_{bucket}"
+
+    async def verify(_read_to: int) -> None:
+        info = await stream_info(connection, stream)
+        if info is None or info.created != found.created:
+            raise StreamChanged(f"the bucket {bucket} is gone, or was made anew")
+        await verify_log(connection, log.id, 0)
+
+    return Reader(connection, stream, [subjects], newest=True, verify=verify)
+
+
+async def until_closed(connection: Connection) -> None:
+    """Raises ConnectionClosed once a connection is closed for good."""
+    while not connection.is_closed:  # noqa: ASYNC110  # The client has no callback for it.
+        await asyncio.sleep(LOOK_S)
+    raise ConnectionClosed(connection.fault)
+
+
+async def all_of(*work: Coroutine[None, None, None]) -> None:
+    """Runs all until the first one fails, and raises its error; none ends by itself."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

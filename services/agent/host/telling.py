@@ -1,0 +1,160 @@
+"""The events of the log, recorded in the cluster as Kubernetes Events."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from agent.actions import Tell
+from agent.bus import Log
+from agent.events import log_key
+from agent.host.api import Failure, Unreachable
+from agent.host.model import BusModel
+from agent.host.view import ClusterView
+from agent.place import Place
+from nodepool.client.events import KINDS, ObjectEvent, object_events
+from nodepool.contract.keys import token
+from nodepool.host.logs import Logger
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM, StreamInfo, verify_log
+
+HISTORY: Final = timedelta(minutes=50)
+"""How far back it begins: the API server keeps Events for an hour, so none is recorded anew."""
+OBJECT_S: Final = 5.0
+"""How long to wait for the object of an event; then the Event is recorded without its uid."""
+LOOK_S: Final = 0.1
+RETRY_S: Final = 1.0
+WAITING_MAX: Final = 1_000
+"""How many events may wait; while there are more, none is read."""
+AT_ONCE: Final = 4
+"""How many Events are recorded at the same time."""
+COMPONENT: Final = "nodepool"
+
+
+class _Waiting(NamedTuple):
+    """An event, and until when it waits for its object."""
+
+    event: ObjectEvent
+    until: float
+
+
+class Telling:
+    """Records events, in about the order of the log.
+
+    told: up to which position of which log all are recorded, as `log:position`; empty for none.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        model: BusModel,
+        view: ClusterView,
+        record: Callable[[Tell], Coroutine[None, None, None]],
+        log: Logger,
+        told: str = "",
+    ) -> None:
+        self.told = told
+        self._place, self._model, self._view = place, model, view
+        self._record = record
+        self._log = log
+        self._waiting: list[_Waiting] = []
+
+    async def follow(self, connection: Connection, log: Log, info: StreamInfo) -> None:
+        """Records the events of this log for ever."""
+        self._waiting.clear()
+        start = max(self._position(log) + 1, await _position_at(connection, info))
+        path = ".".join(map(token, (self._place.org, self._place.cluster)))
+        filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
+
+        async def verify(read_to: int) -> None:
+            await verify_log(connection, log.id, read_to)
+
+        reader = Reader(connection, STREAM, filters, start=start, verify=verify)
+        await reader.open()
+        try:
+            await self._read(reader, log)
+        finally:
+            await reader.close()
+
+    def _position(self, log: Log) -> int:
+        id, _, position = self.told.rpartition(":")
+        return int(position) if id == log.id and position.isdecimal() else 0
+
+    async def _read(self, reader: Reader, log: Log) -> None:
+        clock = asyncio.get_running_loop().time
+        read_to = self._position(log)
+        while True:
+            if len(self._waiting) < WAITING_MAX:
+                for entry in await reader.next(LOOK_S if self._waiting else None):
+                    # What is old is recorded as it is: its object may be gone for long.
+                    until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
+                    self._waiting += [_Waiting(event, until) for event in object_events(entry)]
+                    read_to = entry.position
+            else:
+                await asyncio.sleep(LOOK_S)
+            if self._view.pools.fault or self._view.nodes.fault or not self._model.log:
+                await asyncio.sleep(LOOK_S)
+                continue
+            await self._tell(clock())
+            oldest = min((each.event.position for each in self._waiting), default=read_to + 1)
+            self.told = f"{log.id}:{min(read_to, oldest - 1)}"
+
+    async def _tell(self, now: float) -> None:
+        """Records what has its object, or has waited for it long enough."""
+        ready = [each for each in self._waiting if self._uid(each.event) or now >= each.until]
+        for first in range(0, len(ready), AT_ONCE):
+            some = ready[first : first + AT_ONCE]
+            results = await asyncio.gather(
+                *(self._record(self._tell_of(each.event)) for each in some), return_exceptions=True
+            )
+            for each, result in zip(some, results, strict=True):
+                if isinstance(result, Unreachable) or _is_passing(result):
+                    await asyncio.sleep(RETRY_S)
+                    return
+                if isinstance(result, BaseException) and not isinstance(result, Failure):
+                    raise result
+                if isinstance(result, Failure):
+                    self._log.warning("event not recorded", cause=result.message)
+                with suppress(ValueError):
+                    self._waiting.remove(each)
+
+    def _uid(self, event: ObjectEvent) -> str:
+        if event.kind == "NodePool":
+            return self._view.pool_uid(event.name)
+        node = self._view.nodes.store.get(event.name)
+        return "" if node is None else node.uid
+
+    def _tell_of(self, event: ObjectEvent) -> Tell:
+        return Tell(
+            kind="Node" if event.kind == "Node" else "NodePool",
+            name=event.name,
+            uid=self._uid(event),
+            severity=event.severity,
+            reason=event.reason,
+            message=event.message,
+            key=log_key(event.position, event.kind),
+            time=event.time,
+            component=COMPONENT,
+        )
+
+
+def _is_passing(result: object) -> bool:
+    """Whether another try may succeed: the API server is overloaded, or the right is missing."""
+    return isinstance(result, Failure) and (result.code in (401, 403, 429) or result.code >= 500)
+
+
+async def _position_at(connection: Connection, info: StreamInfo) -> int:
+    """The position of the first message of the history, by the clock of the log."""
+    since = info.time - HISTORY
+    low, high = 1, info.last + 1
+    while low < high:
+        middle = (low + high) // 2
+        entry = await api.message_at(connection, STREAM, middle)
+        if entry is not None and entry.time >= since:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,106 @@
+"""One term of a replica that holds the Lease: all that it knows, and what it does with it."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from agent.actions import Tell
+from agent.host.api import Api
+from agent.host.commander import Commander
+from agent.host.keys import Key
+from agent.host.lease import Lease
+from agent.host.model import BusModel
+from agent.host.pacing import Pacing
+from agent.host.performing import Performer
+from agent.host.reconciling import Reconciler
+from agent.host.session import Bus
+from agent.host.settings import AgentSettings
+from agent.host.telemetry import Telemetry
+from agent.host.telling import Telling
+from agent.host.view import ClusterView
+from agent.host.work import Work
+
+RESYNC_S: Final = 600.0
+"""How often everything is compared, whatever has changed."""
+
+
+class Term:
+    """A term begins with nothing known, and ends when the Lease is lost or the process stops."""
+
+    def __init__(
+        self, settings: AgentSettings, api: Api, lease: Lease, telemetry: Telemetry
+    ) -> None:
+        place, log = settings.place, telemetry.log
+        self._lease, self._telemetry = lease, telemetry
+        self.work = Work()
+        pacing, model = Pacing(), BusModel(self.work.wake)
+        commander = Commander(model, self.work.wake, self._unanswered, self.work.wake_at)
+        self.view = ClusterView(api, model, pacing, self.work.wake, self.resync, log)
+        self._telling = Telling(place, model, self.view, self._tell, log, lease.progress)
+        self.bus = Bus(
+            settings,
+            telemetry,
+            model,
+            commander,
+            resync=self.resync,
+            following=self._telling.follow,
+        )
+        self._performer = Performer(
+            api, self.bus, commander, self.view, pacing, telemetry, self.work.wake_at
+        )
+        self._reconciler = Reconciler(
+            place, self.work, self.bus, commander, self.view, self._performer, telemetry
+        )
+
+    def resync(self) -> None:
+        """Has everything compared."""
+        for key in tuple(self.view.keys()):
+            self.work.wake(key)
+
+    def obstacles(self) -> Iterator[str]:
+        """What keeps it from its work, each as one line."""
+        if obstacle := self.bus.obstacle:
+            yield obstacle
+        yield from dict.fromkeys(cache.fault for cache in self.view.caches if cache.fault)
+        yield from tuple(self._reconciler.forbidden.values())
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until the Lease is lost, or until `stop` is set."""
+        stopping = asyncio.create_task(stop.wait())
+        keeping = asyncio.create_task(self._lease.keep(lambda: self._telling.told))
+        working = asyncio.create_task(
+            self.work.run(self._reconciler.reconcile, lambda: self._lease.held)
+        )
+        others = [
+            asyncio.create_task(each)
+            for each in (self.bus.run(), self.view.run(), self._resync_for_ever())
+        ]
+        tasks = [stopping, keeping, working, *others]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            working.cancel()
+            if keeping not in done:
+                await self.work.finish()
+                self._lease.progress = self._telling.told
+        finally:
+            await self.work.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _resync_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            self.resync()
+
+    async def _tell(self, tell: Tell) -> None:
+        if self._lease.held:
+            await self._performer.tell(tell)
+
+    def _unanswered(self, key: Key, cause: str) -> None:
+        pause_s = self.work.retry(key)
+        self._telemetry.log.warning(
+            "no outcome", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
+        )

@@ -1,0 +1,157 @@
+"""What the cluster shows: its NodePools, Nodes and Pods, and what a change calls for."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from agent.bus import Document
+from agent.cluster import NodeObject, PodObject, PoolObject
+from agent.host.api import Api, Resource
+from agent.host.cache import Cache
+from agent.host.keys import Key, node_key, pool_key
+from agent.host.model import BusModel, Wake
+from agent.host.pacing import Pacing
+from agent.marks import MANAGED
+from agent.node_documents import node_object
+from agent.pods import pod_object
+from agent.pool_documents import pool_object
+from nodepool.contract.model import API_VERSION
+from nodepool.host.logs import Logger
+
+NODE_POOLS: Final = Resource(f"apis/{API_VERSION}", "nodepools", "NodePool")
+NODES: Final = Resource("api/v1", "nodes", "Node")
+PODS: Final = Resource("api/v1", "pods", "Pod")
+EVENTS: Final = Resource("api/v1", "events", "Event")
+_RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""The Pods that are bound to a Node and have not ended: the API server leaves out all others."""
+
+
+class ClusterView:
+    """One cluster, as three caches have it.
+
+    pools, nodes, pods: the objects of each kind.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        model: BusModel,
+        pacing: Pacing,
+        wake: Wake,
+        resync: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        """`wake` is called with what is to be compared, `resync` where that may be anything."""
+        self._model, self._pacing, self._wake = model, pacing, wake
+        self._pods_of: dict[str, set[str]] = {}
+        self.pools: Cache[PoolObject] = Cache(
+            api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
+        )
+        self.nodes: Cache[NodeObject] = Cache(
+            api, NODES, node_object, self._node_changed, log=log, listed=resync
+        )
+        self.pods: Cache[PodObject] = Cache(
+            api, PODS, pod_object, self._pod_changed, log=log, selector=_RUNNING, listed=resync
+        )
+
+    @property
+    def caches(self) -> tuple[Cache[PoolObject], Cache[NodeObject], Cache[PodObject]]:
+        """All three."""
+        return self.pools, self.nodes, self.pods
+
+    def fault(self, kind: str) -> str:
+        """Why NodePools or Nodes cannot be compared now; empty where they can."""
+        if kind == "NodePool":
+            return self.pools.fault
+        return self.nodes.fault or self.pods.fault
+
+    async def run(self) -> None:
+        """Keeps all of them for ever."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self.caches:
+                group.create_task(cache.run())
+
+    def wrote(self, kind: str, document: Document) -> None:
+        """Takes an object as the API server replied that it is after a write."""
+        for cache in self.caches:
+            if cache.resource.kind == kind and document.get("kind") in (kind, None):
+                cache.wrote(document)
+
+    def removed(self, kind: str, key: str, uid: str) -> None:
+        """Takes it that the API server has deleted an object."""
+        for cache in self.caches:
+            if cache.resource.kind == kind:
+                cache.store.remove(key, uid)
+
+    def pods_of(self, node: str) -> list[PodObject]:
+        """The Pods that are bound to a Node, each with what its eviction was refused for."""
+        found = (self.pods.store.get(key) for key in sorted(self._pods_of.get(node, ())))
+        refused = self._pacing.refused
+        return [
+            replace(pod, blocked_by=refused(pod.uid)) if refused(pod.uid) else pod
+            for pod in found
+            if pod is not None
+        ]
+
+    def pool_uid(self, pool: str) -> str:
+        """The uid of the object of a NodePool; empty where there is none."""
+        found = self.pools.store.get(pool)
+        return "" if found is None else found.uid
+
+    def keys(self) -> Iterator[Key]:
+        """Everything that there is to compare."""
+        names: Collection[str] = {
+            *self._model.pools,
+            *(name for name, _ in self.pools.store.items()),
+        }
+        yield from (pool_key(name) for name in names)
+        yield from (node_key(name) for name in self._model.nodes)
+        for name, found in self.nodes.store.items():
+            if name not in self._model.nodes and MANAGED in found.annotations:
+                yield node_key(name)
+
+    def _pool_changed(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
+        self._wake(pool_key(key))
+        if (old and old.uid) != (new and new.uid):
+            for name in self._model.members(key):
+                self._wake(node_key(name))
+
+    def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
+        if not self._is_ours(key, old, new):
+            return
+        if old is not None and new is not None and _shown(old) == _shown(new):
+            return
+        self._wake(node_key(key))
+
+    def _is_ours(self, name: str, *objects: NodeObject | None) -> bool:
+        """Whether a Node is one of the bus: any other costs nothing."""
+        return name in self._model.nodes or any(
+            node is not None and MANAGED in node.annotations for node in objects
+        )
+
+    def _pod_changed(self, key: str, old: PodObject | None, new: PodObject | None) -> None:
+        for pod in (old, new):
+            if pod is not None and pod is not new:
+                members = self._pods_of.get(pod.node, set())
+                members.discard(key)
+                if not members:
+                    self._pods_of.pop(pod.node, None)
+        if new is not None:
+            self._pods_of.setdefault(new.node, set()).add(key)
+        if new is None and old is not None:
+            self._pacing.forget(old.uid)
+        if old == new:
+            return
+        for name in {pod.node for pod in (old, new) if pod is not None}:
+            if self._is_ours(name, self.nodes.store.get(name)):
+                self._wake(node_key(name))
+
+
+def _shown(node: NodeObject) -> tuple[object, ...]:
+    """What counts of a Node, without what its kubelet renews at every sign of life."""
+    conditions = tuple(
+        tuple(each.get(name) for name in ("type", "status", "reason", "message"))
+        for each in node.conditions
+    )
+    return replace(node, version="", conditions=()), conditions

@@ -1,0 +1,83 @@
+"""What there is to compare, and the tasks that do it: so many at a time, each key in one."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from agent.host.keys import Key
+from agent.host.queue import WorkQueue
+
+AT_ONCE: Final = 12
+"""How many keys are worked on at a time; with the Events, 16 requests are in flight at most."""
+IDLE_S: Final = 10.0
+ENDING_S: Final = 5.0
+"""How long what has begun may take once the process is to stop."""
+
+
+class Work:
+    """The queue of keys, with the clock of the event loop."""
+
+    def __init__(self) -> None:
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self._woken = asyncio.Event()
+        self._clock = asyncio.get_running_loop().time
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wake(self, key: Key) -> None:
+        """Has a key compared as soon as there is a turn."""
+        self.queue.add(key)
+        self._woken.set()
+
+    def wake_at(self, key: Key, due: float) -> None:
+        """Has a key compared at a moment of the loop's clock, if not before."""
+        self.queue.add_at(key, due)
+        self._woken.set()
+
+    def retry(self, key: Key, least_s: float = 0.0) -> float:
+        """Has a key compared again after its back-off; returns after how many seconds."""
+        pause_s = self.queue.failed(key, self._clock(), random.random(), least_s=least_s)
+        self._woken.set()
+        return pause_s
+
+    async def run(self, work_on: Callable[[Key], Awaitable[None]], may: Callable[[], bool]) -> None:
+        """Hands out keys for ever, while `may` holds."""
+        while True:
+            while may() and len(self._tasks) < AT_ONCE:
+                key = self.queue.take(self._clock())
+                if key is None:
+                    break
+                task = asyncio.create_task(self._one(key, work_on))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+            due = self.queue.next_due()
+            left = IDLE_S if due is None else max(due - self._clock(), 0.001)
+            timer = asyncio.get_running_loop().call_later(min(left, IDLE_S), self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
+            self._woken.clear()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._woken.set()
+        if not task.cancelled():
+            task.result()
+
+    async def _one(self, key: Key, work_on: Callable[[Key], Awaitable[None]]) -> None:
+        try:
+            await work_on(key)
+        finally:
+            self.queue.done(key)
+
+    async def finish(self) -> None:
+        """Waits for what has begun, not for long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=ENDING_S)
+        await self.cancel()
+
+    async def cancel(self) -> None:
+        """Ends what has begun, wherever it is."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

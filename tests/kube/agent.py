@@ -1,0 +1,202 @@
+"""The agent of the test cluster, as real processes beside a real control plane."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from kube.cluster import Cluster, wait_until
+from kube.plane import CLUSTER, ORG, ZONE
+from nodepool.local.ports import HOST
+from support.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+DECLARED = ROOT / "deploy" / "kubernetes" / "agent"
+"""What is declared to a cluster before an agent can work in it."""
+NAMESPACE = "kube-system"
+ACCOUNT = "nodepool-agent"
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+"""As whom the API server knows the agent."""
+BINDING = "nodepool-agent-of-tests"
+READY_S = 60.0
+END_S = 20.0
+PAGE_S = 5.0
+
+
+class Agent:
+    """One replica of the agent as a process; use it in `with`.
+
+    folder: where its log lies.
+    kubeconfig: how it reaches the API server, and as whom.
+    url: how it reaches the bus.
+    lease: the name of its Lease; replicas with the same one take turns.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        url: str,
+        *,
+        lease: str = ACCOUNT,
+        name: str = "agent",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.port = free_port()
+        self.log = folder / f"{name}.log"
+        self._errors = folder / f"{name}.err"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "KUBECONFIG": str(kubeconfig),
+            "NODEPOOL_URL": url,
+            "NODEPOOL_ORG": ORG,
+            "NODEPOOL_CLUSTER": CLUSTER,
+            "NODEPOOL_ZONE": ZONE,
+            "NODEPOOL_LEASE_NAME": lease,
+            "NODEPOOL_METRICS_PORT": str(self.port),
+            "NODEPOOL_LOG_FILE": str(self.log),
+            **(settings or {}),
+        }
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts it; it is not ready yet."""
+        with self._errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agent"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def stop(self) -> int:
+        """Ends it with SIGTERM; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int:
+        process = self._process
+        if process is None:
+            return 0
+        process.send_signal(how)
+        try:
+            code = process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        self._process = None
+        return code
+
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def errors(self) -> str:
+        """What it wrote to standard error, which is nothing unless it has crashed."""
+        return self._errors.read_text() if self._errors.exists() else ""
+
+    def obstacle(self) -> str:
+        """Why it is not ready; empty where it is."""
+        try:
+            with urlopen(f"http://{HOST}:{self.port}/readyz", timeout=PAGE_S):
+                return ""
+        except HTTPError as error:
+            return error.read().decode().strip()
+        except (URLError, OSError) as error:
+            return f"no page: {error}"
+
+    def wait_until_ready(self) -> None:
+        """Returns once it is ready; raises TimeoutError, which says why it is not."""
+        try:
+            wait_until("the agent is ready", lambda: not self.obstacle(), READY_S)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.obstacle()}\n{self.errors()}") from None
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the series of a metric that have these labels; 0 where there are none."""
+        with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=PAGE_S) as page:
+            lines = page.read().decode().splitlines()
+        values = [
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if re.match(rf"{name}[{{ ]", line)
+            and all(f'{label}="{value}"' in line for label, value in labels.items())
+        ]
+        return sum(values)
+
+    def is_leading(self) -> bool:
+        """Whether it holds the Lease and acts."""
+        return self.is_running() and self.metric("nodepool_leading") == 1
+
+    def lines(self, event: str = "") -> Sequence[Mapping[str, Any]]:
+        """The lines of its log, or those of one event."""
+        text = self.log.read_text() if self.log.exists() else ""
+        lines = (json.loads(line) for line in text.splitlines() if line.endswith("}"))
+        return [line for line in lines if event in ("", line["event"])]
+
+
+def declare(cluster: Cluster) -> Path:
+    """Declares to a cluster what an agent needs; the path of the kubeconfig of its account."""
+    whole = (DECLARED / "kustomization.yaml").exists()
+    if whole:
+        cluster.kubectl("apply", "--server-side", "-k", str(DECLARED))
+    else:
+        cluster.kubectl("apply", "--server-side", "-f", str(DECLARED / "crd.yaml"))
+        cluster.run("create", "serviceaccount", ACCOUNT, "-n", NAMESPACE)
+    # A Deployment of it would only be Pods that kwok plays.
+    cluster.run("scale", "deployment", ACCOUNT, "-n", NAMESPACE, "--replicas=0")
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    if not whole:
+        bind(cluster)
+    token = cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, "--duration=24h").strip()
+    return cluster.connect(ACCOUNT, token)
+
+
+def bind(cluster: Cluster) -> None:
+    """Lets the agent do everything in a cluster whose roles are not declared yet."""
+    account = f"--serviceaccount={NAMESPACE}:{ACCOUNT}"
+    cluster.run("create", "clusterrolebinding", BINDING, "--clusterrole=cluster-admin", account)
+
+
+@contextmanager
+def agent_at_work(
+    folder: Path, kubeconfig: Path, url: str, *, lease: str = ACCOUNT, name: str = "agent"
+) -> Iterator[Agent]:
+    """An agent that is ready, until the context ends; it ends in peace."""
+    with Agent(folder, kubeconfig, url, lease=lease, name=name) as agent:
+        agent.wait_until_ready()
+        wait_until("the agent leads", agent.is_leading, READY_S)
+        agent.wait_until_ready()
+        yield agent
+    assert agent.errors() == ""

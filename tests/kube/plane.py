@@ -1,0 +1,106 @@
+"""The control plane beside a cluster: the bus and every service, and what people do on the bus."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nodepool.client import Client, Document
+from nodepool.contract.commands import AddMachines
+from support.processes import ControlPlane
+
+T = TypeVar("T")
+ORG, CLUSTER, ZONE = "demo", "kube", "US-EAST-04A"
+H100, A100, CPU = "gd-8xh100ib-i128", "gd-8xa100-i128", "cd-gp-i64-erapids"
+NODE_POOL = "compute.coreweave.com/node-pool"
+PATIENCE_S = 30.0
+
+
+class Plane:
+    """The control plane, and commands to it on behalf of the cluster that the tests run in.
+
+    processes: the nats-server and the services.
+    """
+
+    def __init__(self, processes: ControlPlane, cluster: str = CLUSTER) -> None:
+        self.processes = processes
+        self.cluster = cluster
+
+    @property
+    def url(self) -> str:
+        """The address of the bus."""
+        return self.processes.server.url
+
+    def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """What `work` gives with a client of the control plane."""
+
+        async def connected() -> T:
+            async with Client(
+                self.url, org=ORG, cluster=self.cluster, timeout_s=PATIENCE_S
+            ) as client:
+                return await work(client)
+
+        return asyncio.run(connected())
+
+    def stock(
+        self, instance_type: str, count: int, quota: int, boot_s: float = 0, verify_s: float = 0
+    ) -> None:
+        """Adds free machines to the zone, and sets the quota of their type."""
+
+        async def work(client: Client) -> None:
+            await client.set_quota(ZONE, instance_type, quota)
+            await client.send(
+                AddMachines(
+                    zone=ZONE,
+                    instance_type=instance_type,
+                    count=count,
+                    boot_seconds=boot_s,
+                    verify_seconds=verify_s,
+                )
+            )
+
+        self.do(work)
+
+    def apply(self, pool: str, **spec: object) -> None:
+        """Applies the manifest of a NodePool, as a command on the bus."""
+        manifest: Mapping[str, Any] = {
+            "apiVersion": "compute.coreweave.com/v1alpha1",
+            "kind": "NodePool",
+            "metadata": {"name": pool},
+            "spec": spec,
+        }
+        self.do(lambda client: client.apply(manifest))
+
+    def pool(self, name: str) -> Document | None:
+        """A NodePool of the read model; None where there is none."""
+        return self.do(lambda client: client.get("nodepools", name))
+
+    def node(self, name: str) -> Document | None:
+        """A Node of the read model; None where there is none."""
+        return self.do(lambda client: client.get("nodes", name))
+
+    def nodes(self, pool: str) -> Mapping[str, Document]:
+        """The Nodes of a NodePool in the read model, by name."""
+        found = self.do(lambda client: client.list("nodes"))
+        documents = {each.key: each.document for each in found if each.document is not None}
+        return {name: item for name, item in documents.items() if _pool_of(item) == pool}
+
+    def wait(self, pool: str, condition: str = "AtTarget") -> None:
+        """Returns once a condition of a NodePool is True on the bus; raises where it takes long."""
+        self.do(lambda client: client.wait(pool, condition, timeout_s=PATIENCE_S))
+
+
+def _pool_of(node: Document) -> object:
+    metadata = node["metadata"]
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels.get(NODE_POOL) if isinstance(labels, dict) else None
+
+
+@contextmanager
+def started(folder: Path, cluster: str = CLUSTER, *, kubernetes: bool = True) -> Iterator[Plane]:
+    """A control plane whose cluster is registered, without machines."""
+    with ControlPlane(folder) as processes:
+        plane = Plane(processes, cluster)
+        plane.do(lambda client: client.register_cluster(cluster, ZONE, kubernetes=kubernetes))
+        yield plane

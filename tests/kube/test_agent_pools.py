@@ -1,0 +1,45 @@
+"""A NodePool from kubectl to the bus and back, through a real agent."""
+
+import json
+
+from kube.agent import Agent
+from kube.cluster import Cluster, wait_until
+from kube.plane import H100, Plane
+
+POOL = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: {name}}}
+spec:
+  instanceType: {type}
+  targetNodes: {target}
+"""
+WITHIN_S = 30.0
+
+
+def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(
+    cluster: Cluster, plane: Plane, agent: Agent
+) -> None:
+    # when it is applied with kubectl
+    cluster.kubectl("apply", "-f", "-", given=POOL.format(name="first", type=H100, target=0))
+
+    # then it is on the bus, and its verdicts come back as conditions of its generation
+    cluster.kubectl("wait", "nodepool/first", "--for=condition=Validated", "--timeout=30s")
+    found = json.loads(cluster.kubectl("get", "nodepool", "first", "-o", "json"))
+    conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+    assert conditions["Validated"] == "True"
+    assert {each["observedGeneration"] for each in found["status"]["conditions"]} == {
+        found["metadata"]["generation"]
+    }
+
+    # and kubectl describe shows its events
+    wait_until(
+        "it shows its events",
+        lambda: "CWNodePoolCreated" in cluster.kubectl("describe", "nodepool", "first"),
+        WITHIN_S,
+    )
+
+    # when it is deleted, it is gone on both sides
+    cluster.kubectl("delete", "nodepool", "first", "--timeout=30s")
+    wait_until("it is gone on the bus", lambda: plane.pool("first") is None, WITHIN_S)
+    assert agent.obstacle() == ""
