@@ -20,7 +20,6 @@ from kube.components import (
     ETCD,
     ETCD_DATA,
     PARTS,
-    SIMULATED,
     Process,
     command,
     flags,
@@ -30,7 +29,7 @@ from kube.components import (
 )
 from support.ports import free_port
 
-__all__ = ["CACHE", "SIMULATED", "Cluster", "KubectlError", "missing", "started", "wait_until"]
+__all__ = ["CACHE", "Cluster", "KubectlError", "missing", "started", "wait_until"]
 
 READY_S = 60.0
 PAUSE_S = 0.1

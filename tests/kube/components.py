@@ -18,8 +18,6 @@ ETCD, API_SERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER, KWOK = "kube-controller-manager", "kube-scheduler", "kwok"
 PARTS = (ETCD, API_SERVER, CONTROLLER_MANAGER, SCHEDULER, KWOK)
 """In the order in which they start."""
-SIMULATED = "kwok.x-k8s.io/node=fake"
-"""The annotation of a Node whose kubelet kwok plays."""
 STAGES = Path(__file__).parent / "testbed" / "stages"
 """What kwok does with a Pod, where that differs from what comes with it."""
 AUDIT_LOG = "audit.log"
@@ -199,8 +197,8 @@ def _kwok(port: int, lease_s: int) -> Sequence[str]:
     stages = {path.name: path for path in (CACHE / "stages").glob("*.yaml")} | ours
     return (
         f"--kubeconfig={KWOK}.kubeconfig",
-        "--manage-all-nodes=false",
-        f"--manage-nodes-with-annotation-selector={SIMULATED}",
+        # It would pass over a Node that gets an annotation only after it was created.
+        "--manage-all-nodes=true",
         # A lease is renewed four times in its duration.
         f"--node-lease-duration-seconds={lease_s}",
         f"--server-address={HOST}:{port}",
