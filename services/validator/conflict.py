@@ -44,7 +44,7 @@ def apply_conflict(command: ApplyNodePool, pool: Pool | None, position: int) -> 
         return Refusal("metadata.name", f"NodePool {command.pool} exists already", "Conflict")
     version, generation = metadata.resource_version, metadata.generation
     return (
-        _another(metadata.uid, pool)
+        _another("metadata.uid", metadata.uid, pool)
         or _unfit("metadata.resourceVersion", version, pool, position, generation)
         or _being_deleted(pool)
         or immutable(pool.stored.spec, command.spec)
@@ -59,7 +59,8 @@ def scale_conflict(command: ScaleNodePool, pool: Pool, position: int) -> Refusal
 
 def delete_conflict(command: DeleteNodePool, pool: Pool, position: int) -> Refusal | None:
     """Why a NodePool cannot be deleted; None where it can, or where it is being deleted."""
-    return _unfit("resourceVersion", command.resource_version, pool, position)
+    version = command.resource_version
+    return _another("uid", command.uid, pool) or _unfit("resourceVersion", version, pool, position)
 
 
 def immutable(before: NodePoolSpec, after: NodePoolSpec) -> Refusal | None:
@@ -80,11 +81,11 @@ def _not_found(metadata: ManifestMetadata, pool: str) -> Refusal | None:
     return None
 
 
-def _another(uid: str | None, pool: Pool) -> Refusal | None:
+def _another(field: str, uid: str | None, pool: Pool) -> Refusal | None:
     if uid is None or uid == pool.stored.uid:
         return None
     message = f"is of another NodePool; this one has uid {pool.stored.uid}"
-    return Refusal("metadata.uid", message, "Conflict")
+    return Refusal(field, message, "Conflict")
 
 
 def _unfit(

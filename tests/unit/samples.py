@@ -828,6 +828,7 @@ SAMPLES: tuple[Message, ...] = (
         reason="NodeStatusUnknown",
         message="Kubelet stopped posting node status.",
     ),
+    DeleteNodePool(**OF, uid="9311678d-4064-45b8-8439-b943250e5852"),
 )
 
 

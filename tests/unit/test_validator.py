@@ -539,6 +539,17 @@ def test_a_nodepool_that_is_being_deleted_can_be_deleted_again_and_takes_no_chan
         )
 
 
+def test_a_deletion_of_a_nodepool_that_was_made_again_deletes_no_other() -> None:
+    story = a_pool()
+    uid = story.train.uid
+
+    refused = story.hears(delete().model_copy(update={"uid": "an-earlier-one"}))
+    deleted = story.hears(delete().model_copy(update={"uid": uid}))
+
+    assert refusal(refused) == (f"Conflict uid: is of another NodePool; this one has uid {uid}")
+    assert result(deleted) == ("deleted", 1)
+
+
 def test_nodes_that_leave_for_another_reason_delete_no_nodepool() -> None:
     story = a_pool()
     uid = story.train.uid

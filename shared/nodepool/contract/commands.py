@@ -74,10 +74,12 @@ class DeleteNodePool(Command, OfPool):
     """Deletes every Node of a NodePool, then the NodePool.
 
     resource_version: refused where it is not the newest.
+    uid: refused where the NodePool is another one, made again under the same name.
     dry_run: with it nothing changes, and the outcome is what it would be.
     """
 
     resource_version: str | None = None
+    uid: str | None = None
     dry_run: bool = False
 
 
