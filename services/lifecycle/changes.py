@@ -81,7 +81,7 @@ def changed(  # noqa: C901  # It lists the messages.
         case (NodeConditionChanged() | NodeConditionReported() | NodeActionRequested()) | (
             CWNodeCordoned() | CWNodeUncordoned()
         ):
-            return _with_health(node, _health(node.health, message, now), now)
+            return _with_health(node, health.changed(node.health, message, now), now)
         case CWNodeRegistered(phase=phase):
             return _restarting(replace(node, phase=phase), now)
         case NodeUpdated():
@@ -95,7 +95,7 @@ def changed(  # noqa: C901  # It lists the messages.
         case NodeLockChanged():
             return replace(node, lock=lock.changed(node.lock, message, now))
         case CWDrainNode(force=force):
-            return _asked(replace(node, phase=NodePhase.DRAINING, forced=force), now)
+            return _draining(replace(node, phase=NodePhase.DRAINING, forced=force), now)
         case CWNodeDeletionRequestSuccess() | NodeRemovalCancelled() | NodeKept():
             return _requested(node, message)
         case NodePreempted() | PreemptionPending() | PreemptionInProgress() | PreemptionOverdue():
@@ -111,31 +111,22 @@ def _awaited(node: Node, event: AnswerAwaited) -> Node:
 
 
 def _with_health(node: Node, after: Health, now: datetime) -> Node:
-    """The Node with this health; what it reported before it fell silent is no answer any more."""
-    has_fallen_silent = after.is_silent and not node.health.is_silent
+    """The Node with this health; what it reported before it fell silent is no answer any more.
+
+    An agent reports only what changes: what it reported counts again with the end of the silence.
+    """
+    was_silent = node.health.is_silent
     node = replace(node, health=after)
-    if not has_fallen_silent or not node.cordoned:
+    if after.is_silent is was_silent or not node.cordoned:
         return node
-    node = replace(node, observed=0)
-    return _asked(node, now) if node.is_awaited else node
-
-
-def _health(
-    before: Health,
-    message: ConditionObserved | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
-    now: datetime,
-) -> Health:
-    match message:
-        case NodeConditionChanged() | NodeConditionReported():
-            return health.reported(before, message, now)
-        case NodeActionRequested():
-            return health.asked_for(before, message)
-        case CWNodeCordoned(cause=cause, triage=triage):
-            return replace(before, cordoned_for=cause, cordoned_for_triage=triage)
-        case CWNodeUncordoned():
-            return health.uncordoned(before)
-        case _:
-            assert_never(message)
+    if after.is_silent:
+        node = replace(node, observed=node.observed if node.reported else 0)
+        return _asked(node, now) if node.is_awaited else node
+    if not (node.reported and node.has_answered):
+        return node
+    if node.phase is NodePhase.DRAINING:
+        return _draining(node, now)
+    return replace(node, ask_after=None, answer_by=None)
 
 
 def _reported(
@@ -165,7 +156,8 @@ def _updated(node: Node, event: NodeUpdated, now: datetime) -> Node:
         health=health.updated(node.health, event),
     )
     if node.phase is NodePhase.REBOOTING:
-        node = replace(node, workloads=(), lock=None)
+        # In a cluster of Kubernetes, Pods stay bound to their Node and go on after its reboot.
+        node = replace(node, workloads=node.workloads if node.reported else (), lock=None)
     if node.restarts:
         return node if node.phase is before else _restarting(node, now)
     if not node.cordoned or not node.is_awaited:
@@ -193,6 +185,18 @@ def _asked(node: Node, now: datetime, grace_s: int | None = None) -> Node:
     return replace(node, ask_after=after, answer_by=None, has_grace=grace_s is not None)
 
 
+def _draining(node: Node, now: datetime) -> Node:
+    """The Node whose drain begins, or goes on after a silence; see `_asked`.
+
+    An agent reports only what changes, and so nothing where every Pod blocks.
+    """
+    if not node.reported or not node.workloads:
+        return _asked(node, now)
+    if node.is_blocked and not (node.is_forced or node.forced):
+        return replace(node, ask_after=None, answer_by=None)
+    return _asked(node, now, max(workload.grace_s for workload in node.workloads))
+
+
 def _ending(node: Node, now: datetime, grace_s: int) -> Node:
     """The Node whose drain ends Pods in so many seconds; no later report prolongs that time."""
     asked = _asked(node, now, grace_s)
@@ -205,7 +209,7 @@ def _ending(node: Node, now: datetime, grace_s: int) -> Node:
 def _observed(node: Node, report: Observed, now: datetime) -> Node:
     known = {workload.name: workload.since for workload in node.workloads}
     working = sorted((pod for pod in report.pods if pod.counts_as_work), key=lambda pod: pod.name)
-    if node.phase is NodePhase.REBOOTING:
+    if node.phase is NodePhase.REBOOTING and isinstance(report, NodeObserved):
         working = []  # Reported before the machine knew of its reboot.
     node = replace(
         node,

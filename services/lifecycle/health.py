@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 from lifecycle import ConditionObserved
 from nodepool.contract.events import (
+    CWNodeCordoned,
+    CWNodeUncordoned,
     MachineBooted,
     NodeActionRequested,
+    NodeConditionChanged,
+    NodeConditionReported,
     NodeUpdated,
     NodeVerified,
 )
@@ -181,6 +185,25 @@ def is_cordon_new(health: Health, plan: Plan) -> bool:
     """Whether the last `CWNodeCordoned` names other causes, or says otherwise of triage."""
     last = health.cordoned_for, health.cordoned_for_triage
     return (cordon_text(health, plan), health.needs_triage) != last
+
+
+def changed(
+    health: Health,
+    message: ConditionObserved | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
+    now: datetime,
+) -> Health:
+    """The health after a message about it."""
+    match message:
+        case NodeConditionChanged() | NodeConditionReported():
+            return reported(health, message, now)
+        case NodeActionRequested():
+            return asked_for(health, message)
+        case CWNodeCordoned(cause=cause, triage=triage):
+            return replace(health, cordoned_for=cause, cordoned_for_triage=triage)
+        case CWNodeUncordoned():
+            return uncordoned(health)
+        case _:
+            assert_never(message)
 
 
 def reported(health: Health, event: ConditionObserved, now: datetime) -> Health:

@@ -157,9 +157,11 @@ class Node:
     def has_answered(self) -> bool:
         """Whether the last report of its machine includes its last cordon.
 
-        Only such a report shows all Pods that ran before the cordon took hold.
+        Only such a report shows all Pods that ran before the cordon took hold. Where it is from an
+        agent, it shows what the cluster knows, which is not what runs while the kubelet is silent.
         """
-        return self.cordoned and self.observed == self.cordon
+        is_stale = self.reported and self.health.is_silent
+        return self.cordoned and self.observed == self.cordon and not is_stale
 
     def is_over(self, now: datetime) -> bool:
         """Whether it is preempted and goes now, whatever runs there."""

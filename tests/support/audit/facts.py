@@ -50,6 +50,8 @@ class OfNode(Protocol):
     @property
     def key(self) -> str: ...
     @property
+    def machine_key(self) -> str: ...
+    @property
     def zone(self) -> str: ...
     @property
     def node(self) -> str: ...
@@ -202,6 +204,7 @@ class Stay:
     assigned: when it was assigned.
     phase: BOOTING until it is registered, DELETED once it has left.
     booted, failed: what the machine reported.
+    reported: whether an agent has reported it.
     removals: the requests to delete it (True), and their cancellations (False).
     cordon: how often its cordon was ordered.
     asked: when its cordon or drain was ordered last.
@@ -229,6 +232,7 @@ class Stay:
     phase: NodePhase = NodePhase.BOOTING
     booted: bool = False
     failed: bool = False
+    reported: bool = False
     removals: History[bool] = field(default_factory=History)
     cordon: int = 0
     asked: datetime | None = None
@@ -291,6 +295,7 @@ class Facts:
     acknowledgements: where the commands lie that acknowledge preemptions.
     advice: the targets that the autoscaler has said, by uid and generation.
     pods: the Pods of NodePools that exist, by NodePool and name.
+    agents: where each cluster was connected to Kubernetes, by organisation and name.
     """
 
     def __init__(self) -> None:
@@ -308,6 +313,7 @@ class Facts:
         self.acknowledgements: set[int] = set()
         self.advice: dict[tuple[str, int], set[int]] = {}
         self.pods: dict[tuple[str, str], PodFact] = {}
+        self.agents: dict[tuple[str, str], int] = {}
 
     def pool_at(self, key: str) -> Pool | None:
         """The NodePool that has this key now."""
@@ -351,8 +357,8 @@ class Facts:
             raise Violation(f"{stay.machine} has left {stay.pool.key} already")
         return stay
 
-    def reported_stay(self, message: OfMachine, assignment: int) -> Stay:
-        """The stay that a machine reports of; a violation where the machine is another."""
+    def reported_stay(self, message: OfMachine | OfNode, assignment: int) -> Stay:
+        """The stay that a report is of; a violation where the machine is another."""
         stay = self.stays[assignment]
         if stay.machine != message.machine_key:
             raise Violation(f"assignment {assignment} is {stay.machine}, not {message.machine_key}")

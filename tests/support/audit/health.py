@@ -14,6 +14,7 @@ from nodepool.contract.events import (
     MachineFailed,
     NodeActionRequested,
     NodeConditionChanged,
+    NodeConditionReported,
     NodeUpdated,
     NodeVerified,
 )
@@ -32,7 +33,7 @@ RESTARTING = (NodePhase.REBOOTING, NodePhase.VERIFYING)
 def note(facts: Facts, message: Message, origin: Origin) -> None:
     """Notes what is reported of the health of a Node, and what was asked for it."""
     match message:
-        case NodeConditionChanged():
+        case NodeConditionChanged() | NodeConditionReported():
             stay = facts.reported_stay(message, message.assignment)
             problems = dict(stay.problems.as_of(origin.position) or {})
             problems[message.type] = is_problem(message.type, message.status)

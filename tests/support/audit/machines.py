@@ -6,6 +6,7 @@ from nodepool.contract.events import (
     MachineFailed,
     MachineRepaired,
     NodeObserved,
+    NodeReported,
 )
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase
@@ -25,7 +26,7 @@ def check(facts: Facts, message: Message, _origin: Origin) -> None:
             facts.reported_stay(message, message.assignment).booted = True
         case MachineFailed(boot=0):
             facts.reported_stay(message, message.assignment).failed = True
-        case NodeObserved():
+        case NodeObserved() | NodeReported():
             _observed(facts, message)
 
 
@@ -36,7 +37,7 @@ def _added(facts: Facts, message: MachineAdded) -> None:
     facts.machines[message.machine_key] = machine
 
 
-def _observed(facts: Facts, message: NodeObserved) -> None:
+def _observed(facts: Facts, message: NodeObserved | NodeReported) -> None:
     stay = facts.reported_stay(message, message.assignment)
     working = any(not (pod.daemon_set or pod.verification) for pod in message.pods)
     if stay.phase == NodePhase.REBOOTING:
@@ -44,3 +45,4 @@ def _observed(facts: Facts, message: NodeObserved) -> None:
     if working and stay.phase == NodePhase.DELETED and not (stay.overdue or stay.was_forced):
         raise Violation(f"{stay.machine} runs Pods that were not observed before it was deleted")
     stay.working = working
+    stay.reported = stay.reported or isinstance(message, NodeReported)

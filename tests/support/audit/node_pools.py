@@ -1,6 +1,7 @@
 """Rules for NodePool objects: one for each name, growing generations, and an orderly end."""
 
 from nodepool.contract.events import (
+    ClusterRegistered,
     CWNodePoolDeleted,
     CWNodePoolNodesRemoved,
     NodePoolDeleting,
@@ -14,6 +15,8 @@ from support.audit.facts import Facts, Origin, Pool, Violation
 def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes an event about a NodePool as a whole."""
     match message:
+        case ClusterRegistered(org=org, cluster=cluster, kubernetes=True):
+            facts.agents.setdefault((org, cluster), origin.position)
         case NodePoolValidated():
             _validated(facts, message, origin)
         case NodePoolDeleting():

@@ -36,7 +36,7 @@ def check(  # noqa: C901  # It lists the messages.
         case NodeRemovalCancelled():
             facts.stay(message).removals.add(origin.position, False)
         case CWNodeRegistered():
-            _registered(facts.current_stay(message), message.phase)
+            _registered(facts, message, origin)
             facts.stay(message).restarting_since = facts.times[origin.position]
         case CWNodeRegistrationFailed():
             _registration_failed(facts, facts.current_stay(message), origin)
@@ -67,7 +67,11 @@ def check(  # noqa: C901  # It lists the messages.
             _leave(facts, stay, origin, holder="")
 
 
-def _registered(stay: Stay, phase: NodePhase) -> None:
+def _registered(facts: Facts, event: CWNodeRegistered, origin: Origin) -> None:
+    stay, phase = facts.current_stay(event), event.phase
+    connected = facts.agents.get((event.org, event.cluster))
+    if connected is not None and connected <= origin.cause and not stay.reported:
+        raise Violation(f"{stay.machine} is registered before its agent has reported it")
     if stay.phase != NodePhase.BOOTING or not stay.booted:
         raise Violation(f"{stay.machine} is registered when {stay.phase}")
     if phase not in (NodePhase.PRODUCTION, NodePhase.VERIFYING):

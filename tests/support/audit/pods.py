@@ -13,6 +13,7 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     NodeLockChanged,
     NodeObserved,
+    NodeReported,
     NodeUpdated,
     PodChanged,
 )
@@ -43,6 +44,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _fits(facts, stay, message.pods)
             _is_where_it_runs(facts, stay, message)
             _keeps_the_lock(stay, message, origin)
+        case NodeReported():
+            _keeps_the_lock(facts.reported_stay(message, message.assignment), message, origin)
         case NodeLockChanged():
             _lock_changed(facts, facts.stay(message), message, origin)
         case NodeUpdated():
@@ -96,7 +99,7 @@ def _is_where_it_runs(facts: Facts, stay: Stay, report: NodeObserved) -> None:
                 raise Violation(f"Pod {pod.name} is on {stay.machine}, and is {known}")
 
 
-def _keeps_the_lock(stay: Stay, report: NodeObserved, origin: Origin) -> None:
+def _keeps_the_lock(stay: Stay, report: NodeObserved | NodeReported, origin: Origin) -> None:
     repelled = [pod.name for pod in report.pods if not _tolerates(pod)]
     if stay.lock is not None and report.lock == stay.lock.number:
         stay.lock.reports.append((origin.position, not repelled))
