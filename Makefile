@@ -23,11 +23,11 @@ fail = { echo "$(1)" >&2; exit 1; }
 
 IMAGE ?= nodepool
 
-.PHONY: help setup python run image test containers long lint format types bench simulation fuzz faults \
+.PHONY: help setup python run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
 	testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 	@$(TAKE_TURNS) $(MAKE) --silent $(STAMP)
@@ -51,6 +51,9 @@ python:
 
 run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
+
+run-kubernetes: setup ## Start it beside a Kubernetes of its own, with an agent (needs `make testbed`; Ctrl-C stops it)
+	@PYTHONPATH=tests exec $(BIN)/python -m kube.run $(ARGS)
 
 image: ## Build the image of the services, labelled with the version and the commit
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) \

@@ -95,6 +95,8 @@ class Agent:
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
+                # Ctrl-C at the terminal is for this process, which then stops it itself.
+                start_new_session=True,
             )
 
     def stop(self) -> int:

@@ -67,7 +67,11 @@ class ControlPlane:
         }
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", name.partition(".")[0]], env=environment, stderr=errors
+                [sys.executable, "-m", name.partition(".")[0]],
+                env=environment,
+                stderr=errors,
+                # Ctrl-C at the terminal is for this process, which then stops them itself.
+                start_new_session=True,
             )
 
     def _supervise(self, name: str) -> None:
