@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="how many examples hypothesis tries for each property (default: 60)",
     )
+    parser.addoption(
+        "--short",
+        action="store_true",
+        help="fail services at fewer of their inputs than the long tests do otherwise",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,7 +4,7 @@ What follows from an input is computed from the state, so a later try does what 
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -18,6 +18,7 @@ FAILING = tuple(name for name in NAMES if name != "aggregator")
 """The services that decide."""
 NUMBERS = (1, 4)
 """Which inputs of each class a service fails on, one in each run of a story."""
+
 ONCE = (
     "CWNodeDeliverFail",
     "CWNodePoolCreated",
@@ -27,6 +28,12 @@ ONCE = (
     "PreemptionPending",
 )
 """What has to be said in a story as often as if nothing had failed."""
+
+
+@pytest.fixture
+def numbers(request: pytest.FixtureRequest) -> Sequence[int]:
+    """Those inputs; in the short form of the long tests, the first of each class alone."""
+    return NUMBERS[:1] if request.config.getoption("--short") else NUMBERS
 
 
 def given_pools(world: WorldHarness) -> None:
@@ -129,7 +136,7 @@ def outcome(world: WorldHarness) -> dict[str, object]:
 @pytest.mark.parametrize("service", FAILING)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_service_that_fails_once_comes_to_the_same_end(
-    service: str, story: Callable[[WorldHarness], None]
+    service: str, story: Callable[[WorldHarness], None], numbers: Sequence[int]
 ) -> None:
     untroubled = WorldHarness()
     story(untroubled)
@@ -137,7 +144,7 @@ def test_a_service_that_fails_once_comes_to_the_same_end(
 
     different: dict[tuple[str, int], object] = {}
     for name in inputs(service):
-        for number in NUMBERS:
+        for number in numbers:
             failing = Failing(service, name, number)
             world = failing.world()
             story(world)
@@ -171,12 +178,14 @@ def autoscaled(world: WorldHarness) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("service", ["autoscaler", "validator"])
-def test_autoscaling_that_fails_once_comes_to_the_same_end(service: str) -> None:
+def test_autoscaling_that_fails_once_comes_to_the_same_end(
+    service: str, numbers: Sequence[int]
+) -> None:
     assert autoscaled(WorldHarness()) == (3, 1)
 
     different: dict[tuple[str, int], object] = {}
     for name in (*inputs(service), Wake.__name__):
-        for number in NUMBERS:
+        for number in numbers:
             world = given_failing(service, name, number)
             targets = autoscaled(world)
             if targets != (3, 1):
