@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.actions import Delete, Evict, Report, Send, Tell
@@ -44,8 +44,8 @@ CONDITIONS = st.lists(
 DRAINS: st.SearchStrategy[Drain] = st.sampled_from(["", "safe", "forced"])
 KEPT = st.fixed_dictionaries(
     {
-        "log": st.sampled_from([LOG, "log-0"]),
-        "assignment": st.integers(0, 2),
+        "log": st.sampled_from([LOG] * 5 + ["log-0"]),
+        "assignment": st.sampled_from([1] * 5 + [0, 2]),
         "labels": st.lists(st.sampled_from(KEYS)),
         "annotations": st.lists(st.sampled_from(KEYS)),
         "taints": st.lists(st.sampled_from(["a:NoSchedule", "is_gpu:NoExecute"])),
@@ -62,10 +62,10 @@ WANTEDS = st.builds(
     name=st.just("n1"),
     zone=st.just("z"),
     pool=st.just("p"),
-    assignment=st.integers(1, 2),
+    assignment=st.just(1),
     version=st.just("9"),
-    phase=st.sampled_from(NodePhase),
-    registered=st.booleans(),
+    phase=st.sampled_from([NodePhase.PRODUCTION] * 5 + [NodePhase.DELETED]),
+    registered=st.sampled_from([True, True, True, False]),
     unschedulable=st.booleans(),
     cordon=st.integers(0, 2),
     lock=st.integers(0, 2),
@@ -77,6 +77,7 @@ WANTEDS = st.builds(
 )
 
 
+@settings(max_examples=5 * settings().max_examples)
 @given(
     st.none() | WANTEDS,
     st.none() | st.tuples(MARKS, MARKS, TAINTS, st.booleans(), CONDITIONS, st.none() | KEPT),
