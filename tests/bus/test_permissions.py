@@ -16,13 +16,26 @@ from nats.errors import TimeoutError as NatsTimeout
 
 from bus.harness import BINARY, connected, outcome, read_all, serving
 from nodepool.cli.app import run
+from nodepool.client import Client as ControlPlane
 from nodepool.contract.commands import RegisterCluster
+from nodepool.contract.events import NodeReported
 from nodepool.contract.messages import envelope_of
+from nodepool.contract.subjects import subject_of
 from nodepool.local.ports import free_port
-from support.constants import ZONE
+from nodepool.nats.api import message_at, publish_event
+from nodepool.nats.connection import connect
+from nodepool.nats.streams import STREAM
+from support.constants import H100, ZONE
 from support.services import services
+from unit.samples import sample
 
 PERMISSIONS = Path(__file__).parents[2] / "deploy" / "permissions.conf"
+MANIFEST = {
+    "apiVersion": "compute.coreweave.com/v1alpha1",
+    "kind": "NodePool",
+    "metadata": {"name": "train"},
+    "spec": {"instanceType": H100, "targetNodes": 1},
+}
 CONFIGURATION = """\
 listen: "127.0.0.1:{port}"
 jetstream {{ store_dir: "{folder}/data" }}
@@ -48,7 +61,8 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
     (tmp_path / "permissions.conf").write_text(PERMISSIONS.read_text())
     configuration = tmp_path / "nats.conf"
     configuration.write_text(CONFIGURATION.format(port=port, folder=tmp_path))
-    environment = {**os.environ, "SERVICES_PASSWORD": "secret", "ACME_PASSWORD": "secret"}
+    names = ("SERVICES_PASSWORD", "ACME_PASSWORD", "AGENT_PASSWORD")
+    environment = {**os.environ, **dict.fromkeys(names, "secret")}
     with (
         (tmp_path / "nats.log").open("wb") as log,
         subprocess.Popen(
@@ -154,6 +168,77 @@ def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
             assert sum(entry.subject == replies[0] for entry in log) >= 5
             said = [e for e in log if e.subject == replies[1] and b"specversion" in e.content]
             assert len(said) == 1
+
+    asyncio.run(story())
+
+
+AGENT = "agent-acme-prod"
+
+
+def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given the services that an agent needs, and a NodePool of its cluster
+        validator, aggregator = services("validator", "aggregator")
+        async with (
+            serving(validator, guarded, tmp_path / "1.log"),  # type: ignore[arg-type]  # Its url.
+            serving(aggregator, guarded, tmp_path / "2.log"),  # type: ignore[arg-type]
+            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod") as agent,
+        ):
+            connection = await connect(guarded.of(AGENT), "agent")
+            # when the agent registers the cluster, applies a NodePool, and reports a Node
+            await agent.register_cluster("prod", ZONE, kubernetes=True)
+            applied = await agent.apply(MANIFEST)
+            report = sample(NodeReported, org="acme", cluster="prod", pool="train")
+            stored = await publish_event(connection, subject_of(report, "agent"), b"{}")
+
+            # then it reads the objects and the outcome, and the report is in the log
+            assert await agent.catch_up()
+            documents = await agent.list("nodepools")
+            entry = await message_at(connection, STREAM, stored)
+            await connection.close()
+            assert (applied.result, [each.key for each in documents]) == ("created", ["train"])
+            assert await agent.list("nodes") == []
+            assert entry is not None
+            assert entry.subject == "np.evt.agent.acme.prod.train.NodeReported"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "np.cmd.acme.test._.RegisterCluster",
+        "np.cmd.other.prod._.RegisterCluster",
+        "np.cmd.acme._._.SetQuota",
+        "np.cmd.fleet.z._.AddMachines",
+        "np.evt.agent.acme.test.train.NodeReported",
+        "np.evt.agent.other.prod.train.NodeReported",
+        "np.evt.fleet.fleet.z.m.NodeObserved",
+        "np.evt.lifecycle.acme.prod.train.NodeUpdated",
+        "np.commit.lifecycle",
+        "np-snapshot.lifecycle.manifest",
+        "$KV.nodes.acme.prod.n1",
+        "$JS.API.STREAM.DELETE.NODEPOOL",
+        "$JS.API.STREAM.PURGE.KV_nodes",
+        "$JS.API.STREAM.MSG.DELETE.NODEPOOL",
+        "$JS.API.CONSUMER.CREATE.KV_quotas.x",
+    ],
+)
+def test_an_agent_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
+    async def story() -> None:
+        async with connected(guarded.url) as connection:
+            # given a bus
+            agent = await nats.connect(guarded.of(AGENT))
+
+            # when an agent publishes on a subject that is not its own
+            with pytest.raises(NatsTimeout):
+                await agent.request(subject, b"{}", timeout=0.3)
+            await agent.close()
+
+            # then nothing is stored, and nothing is gone
+            assert await read_all(connection) == []
 
     asyncio.run(story())
 

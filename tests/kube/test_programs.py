@@ -127,7 +127,7 @@ def secured(folder: Path) -> Manifests:
     shutil.copy(made.ca, folder / "nodepool" / "ca.crt")
     (folder / "nodepool" / "password").write_text(PASSWORD)
     users = (ROOT / "deploy" / "permissions.conf").read_text()
-    for variable in ("$SERVICES_PASSWORD", "$ACME_PASSWORD"):
+    for variable in ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD"):
         users = users.replace(variable, f'"{PASSWORD}"')
     (folder / "nats-users" / "permissions.conf").write_text(users)
     return rendered(secured_overlay(folder / "overlay"))
