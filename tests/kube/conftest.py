@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kube.agent import Agent, agent_at_work, declare
-from kube.cluster import Cluster, missing, started
+from kube.cluster import Cluster, missing, started, wait_until
+from kube.declared import policies_work
 from kube.manifests import Manifests, rendered
 from kube.plane import A100, CPU, H100, Plane
 from kube.plane import started as plane_started
@@ -51,3 +52,12 @@ def agent(account: Path, plane: Plane, tmp_path_factory: pytest.TempPathFactory)
     """An agent at work between the cluster and the control plane, one for each module."""
     with agent_at_work(tmp_path_factory.mktemp("agent"), account, plane.url) as agent:
         yield agent
+
+
+@pytest.fixture(scope="session")
+def declared(cluster: Cluster, account: Path) -> Cluster:
+    """The cluster with all that deploy/kubernetes/agent declares, once its policies are at work."""
+    assert account.exists()
+    # A policy is known to the API server some time after it was stored.
+    wait_until("the policies are at work", lambda: policies_work(cluster), 30)
+    return cluster

@@ -25,7 +25,7 @@ LABEL_RULE: Final = (
     " (Kubernetes: Labels and Selectors)"
 )
 KEY_RULE: Final = (
-    "a key must be a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at"
+    "must be a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at"
     " both ends, optionally after a DNS prefix and one '/' (Kubernetes: Labels and Selectors)"
 )
 LABELS_MAX: Final = 100
@@ -70,8 +70,9 @@ def _types(*, in_racks: bool) -> str:
 
 def _keys(flags: str = "") -> Json:
     """A rule that each key of a map is one; the limit of a name is in the pattern already."""
-    condition = f"k.indexOf('/') <= {SUBDOMAIN_LIMIT} && k.matches({text(f'{flags}^{_KEY}$')})"
-    return rule(f"self.all(k, {condition})", KEY_RULE)
+    is_key = f"(k.indexOf('/') <= {SUBDOMAIN_LIMIT} && k.matches({text(f'{flags}^{_KEY}$')}))"
+    message = f"='key ' + self.filter(k, !{is_key})[0] + {text(' ' + KEY_RULE)}"
+    return rule(f"self.all(k, {is_key})", message)
 
 
 _NOT_RESERVED: Final = rule(

@@ -1,0 +1,212 @@
+"""What the agent may do in a cluster: what it needs, and nothing else."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from kube.cluster import Cluster
+from kube.declared import ACCOUNT, AGENT, node_pool, without_skew
+from kube.manifests import rendered
+
+NEEDED = (
+    *(("", f"{verb} nodepools") for verb in ("get", "list", "watch", "create", "update", "patch")),
+    ("", "delete nodepools"),
+    *(("", f"{verb} nodepools/status") for verb in ("get", "update", "patch")),
+    ("", "update nodepools/finalizers"),
+    *(("", f"{verb} nodes") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+    ("", "patch nodes/status"),
+    *(("any", f"{verb} pods") for verb in ("get", "list", "watch", "delete")),
+    ("any", "create pods/eviction"),
+    *(("default", f"{verb} events") for verb in ("create", "patch")),
+    ("kube-system", "create leases"),
+    *(("kube-system", f"{verb} leases/nodepool-agent") for verb in ("get", "update", "patch")),
+)
+NOT_GRANTED = (
+    ("", "update nodes"),
+    ("", "deletecollection nodes"),
+    ("", "deletecollection nodepools"),
+    ("", "get nodes/proxy"),
+    ("any", "create pods"),
+    ("any", "update pods"),
+    ("any", "patch pods"),
+    ("any", "deletecollection pods"),
+    ("any", "create pods/exec"),
+    ("any", "get pods/log"),
+    ("any", "create pods/binding"),
+    ("kube-system", "get secrets"),
+    ("kube-system", "list secrets"),
+    ("kube-system", "get configmaps"),
+    ("kube-system", "create serviceaccounts/token"),
+    ("any", "create events"),
+    ("default", "delete events"),
+    ("default", "list events"),
+    ("default", "create leases"),
+    ("kube-system", "get leases/kube-scheduler"),
+    ("kube-system", "update leases/kube-scheduler"),
+    ("kube-system", "delete leases/nodepool-agent"),
+    ("", "get namespaces"),
+    ("", "patch customresourcedefinitions.apiextensions.k8s.io"),
+    ("", "update validatingadmissionpolicies.admissionregistration.k8s.io"),
+    ("", "escalate clusterroles.rbac.authorization.k8s.io"),
+    ("", "bind clusterroles.rbac.authorization.k8s.io"),
+    ("", "create clusterrolebindings.rbac.authorization.k8s.io"),
+    ("", "impersonate users"),
+)
+
+
+def is_allowed(cluster: Cluster, namespace: str, request: str) -> bool:
+    """Whether the agent may do it; `any` is each namespace."""
+    verb, _, resource = request.partition(" ")
+    kind, slash, more = resource.partition("/")
+    what = [kind, f"--subresource={more}"] if slash and kind != "leases" else [resource]
+    where = {"": [], "any": ["--all-namespaces"]}.get(namespace, ["--namespace", namespace])
+    done = cluster.run("auth", "can-i", verb, *what, *where, "--as", ACCOUNT)
+    assert done.stdout in ("yes\n", "no\n"), done.stderr
+    return done.stdout == "yes\n"
+
+
+@pytest.mark.parametrize(("namespace", "request_"), NEEDED)
+def test_the_agent_may_do_what_it_needs(declared: Cluster, namespace: str, request_: str) -> None:
+    assert is_allowed(declared, namespace, request_)
+
+
+@pytest.mark.parametrize(("namespace", "request_"), NOT_GRANTED)
+def test_the_agent_may_do_nothing_else(declared: Cluster, namespace: str, request_: str) -> None:
+    assert not is_allowed(declared, namespace, request_)
+
+
+def granted() -> Iterator[tuple[str, str, str]]:
+    """Each group, resource and verb in a role of the agent."""
+    for role in rendered(AGENT).of_kind("Role", "ClusterRole"):
+        if role["metadata"]["name"] != "nodepool-agent":
+            continue
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    (group,) = rule["apiGroups"]
+                    yield group, resource, verb
+
+
+def test_all_that_is_granted_is_in_the_list_of_what_it_needs() -> None:
+    needed = {request.removesuffix("/nodepool-agent") for _, request in NEEDED}
+
+    assert {f"{verb} {resource}" for _, resource, verb in granted()} == needed
+
+
+def as_agent(cluster: Cluster, *arguments: str, given: object = None) -> tuple[int, str]:
+    """The exit code of kubectl for the agent, and what it printed."""
+    text = None if given is None else json.dumps(given)
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
+    identity = ["--as", ACCOUNT, *(f"--as-group={group}" for group in groups)]
+    done = cluster.run(*arguments, *identity, given=text)
+    return done.returncode, done.stdout + without_skew(done.stderr)
+
+
+def test_the_agent_keeps_a_node_pool_its_status_and_its_finalizer(declared: Cluster) -> None:
+    name = "of-the-agent"
+    whole = {
+        **node_pool(name),
+        "metadata": {"name": name, "finalizers": ["compute.coreweave.com/x"]},
+    }
+    target = '{"spec":{"targetNodes":2}}'
+    current = '{"status":{"currentNodes":1}}'
+    free = '{"metadata":{"finalizers":null}}'
+    merge = ("nodepool", name, "--type=merge", "-p")
+
+    codes = [
+        as_agent(declared, *arguments, given=given)[0]
+        for arguments, given in (
+            (("create", "-f", "-"), whole),
+            (("patch", *merge, target), None),
+            (("patch", *merge, current, "--subresource=status"), None),
+            (("delete", "nodepool", name, "--wait=false"), None),
+            (("patch", *merge, free), None),
+        )
+    ]
+
+    assert codes == [0] * 5
+    assert declared.kubectl("get", "nodepool", name, "--ignore-not-found") == ""
+
+
+def test_the_agent_keeps_a_node_with_reserved_labels(declared: Cluster) -> None:
+    name = "node-of-the-agent"
+    labels = {"node.coreweave.cloud/state": "production", "node.coreweave.cloud/reserved": "acme"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    condition = {"type": "CWActive", "status": "False", "reason": "Idle", "message": "idle"}
+    status = {**node, "metadata": {"name": name}, "status": {"conditions": [condition]}}
+    # `kubectl patch` would read the status first, which the agent has no need of.
+    apply = ("apply", "--server-side", "--subresource=status", "-f", "-")
+
+    codes = [
+        as_agent(declared, *arguments, given=given)[0]
+        for arguments, given in (
+            (("create", "-f", "-"), node),
+            (("cordon", name), None),
+            (("taint", "node", name, "sunk.coreweave.com/lock=true:NoExecute"), None),
+            (apply, status),
+            (("delete", "node", name), None),
+        )
+    ]
+
+    assert codes == [0] * 5
+
+
+REFUSED: Sequence[tuple[Sequence[str], object]] = (
+    (("get", "secrets", "-n", "kube-system"), None),
+    (("get", "configmap", "nodepool-agent", "-n", "kube-system"), None),
+    (("delete", "lease", "nodepool-agent", "-n", "kube-system"), None),
+    (("delete", "namespace", "default", "--dry-run=server"), None),
+    (("delete", "clusterrole", "nodepool-agent", "--dry-run=server"), None),
+    (
+        ("create", "-f", "-"),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "x", "namespace": "default"},
+            "spec": {"containers": [{"name": "only", "image": "none"}]},
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize(("arguments", "given"), REFUSED, ids=lambda each: str(each)[:40])
+def test_what_is_not_granted_is_forbidden(
+    declared: Cluster, arguments: Sequence[str], given: object
+) -> None:
+    code, printed = as_agent(declared, *arguments, given=given)
+
+    assert code == 1
+    assert "is forbidden: User" in printed
+
+
+@pytest.mark.parametrize(
+    ("role", "requests"),
+    [
+        (
+            "view",
+            {"get nodepools": True, "patch nodepools": False, "patch nodepools/status": False},
+        ),
+        ("edit", {"get nodepools": True, "patch nodepools": True, "patch nodepools/status": False}),
+        ("admin", {"get nodepools": True, "delete nodepools": True, "patch nodepools/scale": True}),
+    ],
+)
+def test_the_roles_of_the_cluster_have_node_pools_with_them(
+    declared: Cluster, role: str, requests: dict[str, bool]
+) -> None:
+    user = f"a-{role}"
+    declared.kubectl(
+        "create", "clusterrolebinding", user, f"--clusterrole={role}", f"--user={user}"
+    )
+    try:
+        found = {}
+        for request in requests:
+            verb, _, resource = request.partition(" ")
+            kind, slash, more = resource.partition("/")
+            what = [kind, f"--subresource={more}"] if slash else [kind]
+            done = declared.run("auth", "can-i", verb, *what, "--as", user)
+            found[request] = done.stdout == "yes\n"
+    finally:
+        declared.kubectl("delete", "clusterrolebinding", user)
+
+    assert found == requests
