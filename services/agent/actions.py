@@ -54,6 +54,8 @@ class Delete:
     """Deletes an object of this uid.
 
     grace_s: the grace period of a Pod in seconds; None for its own.
+    version: its `resourceVersion`, with which it is refused where the object was changed since;
+      empty where that does not matter.
     """
 
     kind: Kind
@@ -61,6 +63,7 @@ class Delete:
     uid: str
     namespace: str = ""
     grace_s: int | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,14 @@ def release(found: PoolObject) -> Patch:
     return _patch(found, {"finalizers": others or None})
 
 
-def remove(found: PoolObject) -> Iterator[Action]:
-    """Deletes an object and nothing else: without its finalizer the bus hears nothing of it."""
+def remove(found: PoolObject) -> Action:
+    """One step of deleting an object and nothing else: the bus hears nothing of it.
+
+    First it loses its finalizer, and is deleted then if nobody has changed it in between.
+    """
     if FINALIZER in found.finalizers:
-        yield release(found)
-    yield delete(found)
+        return release(found)
+    return Delete("NodePool", found.name, found.uid, version=found.version)
 
 
 def delete(found: PoolObject) -> Delete:
@@ -151,14 +154,15 @@ def apply_command(
     )
 
 
-def apply_id(found: PoolObject, spec: NodePoolSpec, log: Log) -> str:
+def apply_id(found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, log: Log) -> str:
     """The id of that command: the same for the same change of the same agreed state.
 
     The generation does not change with labels, and comes again where a backup of the cluster is
     restored, so the content counts as well.
     """
     agreement = agreement_of(found)
-    base = agreement.version if agreement is not None and agreement.log == log.id else "new"
+    is_shared = wanted is not None and agreement is not None and agreement.log == log.id
+    base = agreement.version if agreement is not None and is_shared else "new"
     content = digest([log.id, fields_of(spec_document(spec), found.labels)])
     return f"{found.uid}.{found.generation}.{base}.{content}"
 
@@ -170,12 +174,9 @@ def is_of_same_base(attempt: Attempt, id: str) -> bool:
     return len(parts) >= 4 and attempt.id.startswith(f"{uid}.") and parts[-2] == base
 
 
-def send_deletion(found: PoolObject, wanted: WantedPool | None, place: Place, id: str) -> Send:
-    """Deletes a NodePool on the bus, if it is still as it was read."""
-    version = wanted.version if wanted is not None else None
-    command = DeleteNodePool(
-        org=place.org, cluster=place.cluster, pool=found.name, resource_version=version
-    )
+def send_deletion(found: PoolObject, uid: str | None, place: Place, id: str) -> Send:
+    """Deletes the NodePool of this uid on the bus; the one of this name where None is known."""
+    command = DeleteNodePool(org=place.org, cluster=place.cluster, pool=found.name, uid=uid)
     return Send(id, command)
 
 

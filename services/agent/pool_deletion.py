@@ -1,6 +1,7 @@
 """What is missing for a NodePool whose object is being deleted?"""
 
 from collections.abc import Sequence
+from typing import Final
 
 from agent.actions import Action
 from agent.agreement import agreement_of
@@ -9,6 +10,9 @@ from agent.cluster import PoolObject
 from agent.place import Place
 from agent.pool_actions import release, send_deletion, tell_failure
 from nodepool.contract.model import FINALIZER
+
+GONE: Final = ("NotFound", "Conflict")
+"""Why a deletion is refused where there is no NodePool of its uid any more."""
 
 
 def deletion(
@@ -26,26 +30,16 @@ def deletion(
     """
     if FINALIZER not in found.finalizers or (wanted is not None and wanted.deleting):
         return ()
-    first = f"{found.uid}.delete"
-    done = attempt if attempt is not None and attempt.id.startswith(first) else None
-    if was_deleted or _is_another(wanted, found, log):
-        return (release(found),)
-    if done is None:
-        return (send_deletion(found, wanted, place, first),)
-    if done.outcome == "accepted" or wanted is None:
-        # Where there is one now, it is another that was created since.
-        return (release(found),)
-    if done.reason == "NotFound":
-        return ()  # The read model is about to show that.
-    again = f"{first}.{wanted.version}"
-    if done.id != again:
-        return (send_deletion(found, wanted, place, again),)
-    return (tell_failure(found, f"{done.field}: {done.message}".removeprefix(": ")),)
-
-
-def _is_another(wanted: WantedPool | None, found: PoolObject, log: Log) -> bool:
-    """Whether the NodePool on the bus is another than the one that the object stood for."""
     agreement = agreement_of(found)
-    if wanted is None or agreement is None or agreement.log != log.id:
-        return False
-    return agreement.uid != wanted.uid
+    uid = agreement.uid if agreement is not None and agreement.log == log.id else None
+    is_another = wanted is not None and uid not in (None, wanted.uid)
+    if was_deleted or is_another:
+        return (release(found),)
+    id = f"{found.uid}.delete"
+    if attempt is None or attempt.id != id:
+        uid = uid or (wanted.uid if wanted is not None else None)
+        return (send_deletion(found, uid, place, id),)
+    if attempt.outcome == "accepted" or attempt.reason in GONE:
+        # Where there is one of its name now, it is another that was created since.
+        return (release(found),)
+    return (tell_failure(found, f"{attempt.field}: {attempt.message}".removeprefix(": ")),)

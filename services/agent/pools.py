@@ -113,10 +113,10 @@ class _Comparison(PoolView):
 
     def _gone(self, spec: NodePoolSpec | SpecFault) -> Iterator[Action]:
         yield pool_actions.tell_deleted(self.found, sorted(self.edited(spec)))
-        yield from pool_actions.remove(self.found)
+        yield pool_actions.remove(self.found)
 
     def _creation(self, spec: NodePoolSpec) -> Iterator[Action]:
-        id, attempt = apply_id(self.found, spec, self.log), self.attempt
+        id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
         recorded = recorded_refusal(self.found)
         if recorded is not None and recorded.id.startswith(id):
             message = f"{recorded.field}: {recorded.message}".removeprefix(": ")
@@ -173,7 +173,7 @@ class _Comparison(PoolView):
         """What both sides had last: as agreed, or as a command sent since then was accepted."""
         attempt = self.attempt
         if attempt is not None and attempt.outcome == "accepted":
-            id = apply_id(self.found, spec, self.log)
+            id = apply_id(self.found, spec, self.wanted, self.log)
             if attempt.id == id:
                 return digests(self.fields(spec))
             command = attempt.command
@@ -200,16 +200,19 @@ class _Comparison(PoolView):
     def _set(self, wanted: WantedPool, names: set[str] | frozenset[str]) -> Iterator[Action]:
         changed = {name for name in names & IMMUTABLE if self._differs(wanted, name)}
         if changed:
-            yield from pool_actions.remove(self.found)  # It is created anew, as the bus has it.
+            yield pool_actions.remove(self.found)  # It is created anew, as the bus has it.
         else:
             yield pool_actions.agree(wanted, self.found, self.log, names)
 
     def _differs(self, wanted: WantedPool, name: str) -> bool:
-        return self.found.spec.get(name) != wanted.spec.get(name)
+        aliases = {"Spot": "spot", "default": None}
+        value = self.found.spec.get(name)
+        value = aliases.get(value, value) if isinstance(value, str) else value
+        return value != wanted.spec.get(name)
 
     def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
         """The change of the cluster becomes a command, and where that is refused is undone."""
-        id, attempt = apply_id(self.found, spec, self.log), self.attempt
+        id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
         if attempt is None or attempt.id != id:
             if FINALIZER not in self.found.finalizers:
                 yield pool_actions.guard(self.found)

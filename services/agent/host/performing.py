@@ -135,7 +135,10 @@ class Performer:
 
     async def _delete(self, action: Delete) -> Result:
         resource = RESOURCES[action.kind]
-        body: dict[str, object] = {"preconditions": {"uid": action.uid}}
+        preconditions = {"uid": action.uid}
+        if action.version:
+            preconditions["resourceVersion"] = action.version
+        body: dict[str, object] = {"preconditions": preconditions}
         if action.grace_s is not None:
             body["gracePeriodSeconds"] = action.grace_s
         key = f"{action.namespace}/{action.name}" if action.namespace else action.name

@@ -1,0 +1,229 @@
+"""An agent in memory: what it knows of both sides, and one action of it at a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.bus import Attempt, Log, WantedPool
+from agent.cluster import PoolObject
+from agent.events import event_name
+from agent.place import Place
+from agent.pool_documents import pool_object, wanted_pool
+from agent.pools import missing_for_pool
+from nodepool.contract.commands import ApplyNodePool
+from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
+from nodepool.contract.messages import Command
+from support.agent.api_server import ApiError, ApiServer
+from support.constants import CLUSTER, ORG, ZONE
+from support.world_harness import WorldHarness
+
+Compare = Callable[..., Sequence[Action]]
+PLACE = Place(ORG, CLUSTER, ZONE)
+
+
+@dataclass
+class Sides:
+    """Both sides: the services over a log in memory, and the API server.
+
+    sent: every command that an agent has sent, by its id.
+    """
+
+    bus: WorldHarness
+    api: ApiServer
+    sent: dict[str, Command] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The position of the newest message of the log."""
+        return len(self.bus.world.log.entries)
+
+    def pools(self) -> dict[str, WantedPool]:
+        """The NodePools of the bus by name."""
+        found = self.bus.documents("nodepools")
+        names = {key: key.rpartition("/")[2] for key in found}
+        return {names[key]: wanted_pool(document, names[key]) for key, document in found.items()}
+
+    def objects(self) -> dict[str, PoolObject]:
+        """The objects of the cluster by name."""
+        return {name: pool_object(item) for name, item in self.api.objects.items()}
+
+    def deleted(self, name: str) -> int:
+        """The position of the event with which a NodePool of this name was deleted last."""
+        for envelope in reversed(self.bus.world.envelopes(CWNodePoolDeleted)):
+            if envelope.data.path[2] == name:
+                return self.bus.world.log.last.get(
+                    f"np.evt.validator.{ORG}.{CLUSTER}.{name}.CWNodePoolDeleted", 0
+                )
+        return 0
+
+    def outcome(self, id: str) -> Attempt | None:
+        """What became of a command; None while it has no outcome."""
+        for envelope in reversed(self.bus.world.envelopes(CommandAccepted, CommandRefused)):
+            if envelope.correlationid != id:
+                continue
+            match envelope.data:
+                case CommandRefused(reason=reason, field=where, message=message):
+                    return Attempt(id, "refused", False, reason, where, message)
+                case _:
+                    return Attempt(id, "accepted")
+        return None
+
+
+@dataclass
+class MemoryAgent:
+    """One process of the agent.
+
+    compare: computes what is missing.
+    pools, objects: what it knows of either side.
+    seen: the end of the log when it read the bus last.
+    attempts: the commands that it has sent, with the end of the log at their outcome.
+    plan: what it has begun to carry out, with the name of the NodePool.
+    carried_out, done: how many actions it has carried out, and the last as a text.
+    """
+
+    sides: Sides
+    compare: Compare = missing_for_pool
+    pools: dict[str, WantedPool] = field(default_factory=dict)
+    objects: dict[str, PoolObject] = field(default_factory=dict)
+    seen: int = 0
+    start: int = 0
+    attempts: dict[str, tuple[Attempt, int]] = field(default_factory=dict)
+    plan: list[tuple[str, Action]] = field(default_factory=list)
+    carried_out: int = 0
+    done: str = ""
+
+    def restart(self) -> None:
+        """It loses all that it knows, and reads both sides."""
+        self.attempts.clear()
+        self.plan.clear()
+        self.look()
+        self.start = self.seen
+
+    def look(self) -> None:
+        """Reads both sides."""
+        self.look_at_bus()
+        self.look_at_cluster()
+
+    def look_at_bus(self) -> None:
+        """Reads the bus."""
+        self.pools, self.seen = self.sides.pools(), self.sides.end
+
+    def look_at_cluster(self) -> None:
+        """Reads the cluster."""
+        self.objects = self.sides.objects()
+
+    def missing(self, name: str) -> list[Action]:
+        """What it finds missing for a NodePool."""
+        log = Log(self.sides.bus.world.log.id, self.sides.end, self.start)
+        return list(
+            self.compare(
+                name,
+                self.pools.get(name),
+                self.objects.get(name),
+                self._attempt(name),
+                log,
+                PLACE,
+                self.sides.deleted(name),
+            )
+        )
+
+    def _attempt(self, name: str) -> Attempt | None:
+        if name not in self.attempts:
+            return None
+        attempt, position = self.attempts[name]
+        if not attempt.outcome:
+            outcome = self.sides.outcome(attempt.id)
+            if outcome is not None:
+                attempt, position = (
+                    Attempt(
+                        outcome.id,
+                        outcome.outcome,
+                        False,
+                        outcome.reason,
+                        outcome.field,
+                        outcome.message,
+                        attempt.command,
+                    ),
+                    self.sides.end,
+                )
+                self.attempts[name] = attempt, position
+        is_shown = bool(attempt.outcome) and self.seen >= position
+        return Attempt(
+            attempt.id,
+            attempt.outcome,
+            is_shown,
+            attempt.reason,
+            attempt.field,
+            attempt.message,
+            attempt.command,
+        )
+
+    def names(self) -> list[str]:
+        """Everything that there is to compare."""
+        return sorted({*self.pools, *self.objects})
+
+    def step(self, choose: Callable[[list[str]], str] = lambda names: names[0]) -> bool:
+        """Carries out one action; False where it finds nothing missing anywhere."""
+        if not self.plan:
+            names = self.names()
+            while names:
+                name = choose(names)
+                names.remove(name)
+                if actions := self.missing(name):
+                    self.plan = [(name, action) for action in actions]
+                    break
+            else:
+                return False
+        name, action = self.plan.pop(0)
+        self.carried_out += 1
+        self.done = f"{name}: {_short(action)}"
+        try:
+            self._perform(name, action)()
+        except ApiError as error:
+            self.done += f": {error}"
+            self.plan.clear()
+            if str(error) == "Invalid":
+                raise AssertionError(f"the API server refuses {action}") from None
+        return True
+
+    def _perform(self, name: str, action: Action) -> Callable[[], object]:
+        api = self.sides.api
+        match action:
+            case Send(id=id, command=command):
+                return partial(self._send, name, id, command)
+            case Create(document=document):
+                return partial(api.create, document)
+            case Patch(patch=patch, subresource=subresource):
+                return partial(api.patch, name, patch, subresource)
+            case Delete(uid=uid, version=version):
+                return partial(api.delete, name, uid, version)
+            case Tell():
+                return partial(api.events.setdefault, event_name(action), action.message)
+            case _:
+                raise AssertionError(f"{action} is not about a NodePool")
+
+    def _send(self, name: str, id: str, command: Command) -> None:
+        before = self.sides.sent.setdefault(id, command)
+        assert _intent(before) == _intent(command), f"{id} stands for {before} and {command}"
+        self.sides.bus.world.send(command, id)
+        self.attempts[name] = Attempt(id, command=command), 0
+
+
+def _intent(command: Command) -> object:
+    """What a command wants, whatever it was read from."""
+    if isinstance(command, ApplyNodePool):
+        return command.path, command.spec, command.metadata.labels, command.create_only
+    return type(command), command.path
+
+
+def _short(action: Action) -> str:
+    match action:
+        case Send(id=id, command=command):
+            return f"Send {type(command).__name__} {id}"
+        case Patch(patch=patch, subresource=subresource):
+            return f"Patch {subresource} {patch}"
+        case Tell(message=message):
+            return f"Tell {message}"
+        case _:
+            return f"{type(action).__name__}"

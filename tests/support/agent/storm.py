@@ -1,0 +1,347 @@
+"""A seeded storm over both sides of NodePools, with agents between them, and what must hold."""
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.agreement import AGREED, agreement_of, digest, fields_of, read_spec
+from agent.cluster import PoolObject
+from agent.pool_documents import pool_object
+from agent.pools import missing_for_pool
+from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
+from nodepool.engine.world import Log, World
+from support.agent.agent import Compare, MemoryAgent, Sides
+from support.agent.api_server import ApiError, ApiServer
+from support.constants import A100, H100, ZONE
+from support.world_harness import WorldHarness
+from validator.verdict import verdict
+
+NAMES = ("one", "two")
+ROUNDS_MAX = 60
+"""After the last change, so many actions must do for each NodePool."""
+
+
+@dataclass
+class Edit:
+    """A change that a person has made in the cluster: a field of an object, and its value.
+
+    has_held: whether both sides had it at some moment.
+    """
+
+    name: str
+    uid: str
+    field: str
+    value: object
+    has_held: bool = False
+
+
+@dataclass
+class Storm:
+    """One run.
+
+    is_restored: whether a backup of either side was restored, so that changes are lost for good.
+    """
+
+    seed: int
+    steps: int = 60
+    agents: int = 2
+    with_restores: bool = False
+    compare: Compare = missing_for_pool
+    trace: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        bus = WorldHarness()
+        bus.given_data_center(machines=0, quota=50)
+        self.sides = Sides(bus, ApiServer())
+        self.processes = [MemoryAgent(self.sides, self.compare) for _ in range(self.agents)]
+        self.edits: list[Edit] = []
+        self.deleted: dict[str, bool] = {}
+        """Whether the last that people did to a name's existence was to delete it."""
+        self.ever_deleted: set[str] = set()
+        self.is_restored = False
+        self.backups = [(self.sides.api.backup(), self.sides.end)]
+
+    # What people do.
+
+    def _note(self, text: str) -> None:
+        self.trace.append(text)
+
+    def _spec(self, kind: str = H100) -> dict[str, Any]:
+        spec: dict[str, Any] = {"instanceType": kind, "targetNodes": self.random.randrange(9)}
+        if self.random.random() < 0.3:
+            spec |= {"autoscaling": True, "minNodes": 0, "maxNodes": 20}
+        if self.random.random() < 0.3:
+            spec["nodeLabels"] = {self.random.choice("ab"): self.random.choice("xy")}
+        return spec
+
+    def cluster_create(self, name: str) -> None:
+        """A person creates a NodePool in the cluster."""
+        kind = H100 if self.random.random() < 0.9 else A100
+        metadata = {"name": name, "labels": {"l": self.random.choice("xy")}}
+        item = self.sides.api.create({"metadata": metadata, "spec": self._spec(kind)})
+        self._note(f"cluster creates {name}: {item['spec']}")
+        self.deleted[name] = False
+
+    def cluster_edit(self, name: str) -> None:
+        """A person edits a NodePool in the cluster."""
+        roll = self.random.random()
+        if roll < 0.6:
+            self.edit(name, "targetNodes", self.random.randrange(9))
+        elif roll < 0.75:
+            self.edit(name, "maxNodes", self.random.randrange(5, 20))
+        elif roll < 0.9:
+            self.edit(name, "metadata.labels", {"l": self.random.choice("xyz")})
+        else:
+            labels = {self.random.choice("abc"): self.random.choice("xyz")}
+            self.edit(name, "nodeLabels", labels)
+
+    def edit(self, name: str, where: str, value: object) -> None:
+        """A person sets a field of an object to a value."""
+        item = self.sides.api.objects.get(name)
+        if item is None or "deletionTimestamp" in item["metadata"]:
+            return
+        if where == "metadata.labels":
+            if item["metadata"].get("labels", {}) == value:
+                return
+            patch: dict[str, object] = {"metadata": {"labels": value}}
+        else:
+            if item["spec"].get(where) == value:
+                return
+            old = item["spec"].get(where)
+            if isinstance(value, dict) and isinstance(old, dict):
+                patch = {"spec": {where: {**dict.fromkeys(old), **value}}}
+            else:
+                patch = {"spec": {where: value}}
+        self.sides.api.patch(name, patch)
+        self._note(f"cluster edits {name}: {where}={value}")
+        # What is set back to what both sides had is no change, for an agent that begins anew.
+        agreement = agreement_of(pool_object(item))
+        is_agreed = agreement is not None and agreement.fields.get(where) == digest(value)
+        self.edits.append(Edit(name, item["metadata"]["uid"], where, value, is_agreed))
+
+    def cluster_delete(self, name: str) -> None:
+        """A person deletes a NodePool in the cluster."""
+        item = self.sides.api.objects.get(name)
+        self.sides.api.delete(name)
+        self._note(f"cluster deletes {name}")
+        # One that was never shared is deleted alone, whatever the bus has under its name.
+        is_shared = item is not None and FINALIZER in item["metadata"].get("finalizers", ())
+        self.deleted[name] = is_shared or name not in self.sides.pools()
+        self.ever_deleted.add(name)
+
+    def forget_agreement(self, name: str) -> None:
+        """A person removes the annotations of the agent."""
+        self.sides.api.patch(name, {"metadata": {"annotations": None}})
+        self._note(f"cluster forgets {name}")
+
+    def bus_apply(self, name: str) -> None:
+        """A person applies a manifest on the bus."""
+        metadata = {"labels": {"l": self.random.choice("xy")}}
+        spec = self._spec()
+        target = spec.pop("targetNodes")
+        del spec["instanceType"]
+        id = self.sides.bus.apply(name, target, metadata=metadata, **spec)
+        result = self.sides.bus.outcomes(id)
+        self._note(f"bus applies {name}: {target} {spec} {metadata}: {result}")
+        if result[0].startswith("created"):
+            self.deleted[name] = False
+
+    def bus_scale(self, name: str) -> None:
+        """A person scales a NodePool on the bus."""
+        target = self.random.randrange(9)
+        id = self.sides.bus.scale(name, target)
+        self._note(f"bus scales {name} to {target}: {self.sides.bus.outcomes(id)}")
+
+    def bus_delete(self, name: str) -> None:
+        """A person deletes a NodePool on the bus."""
+        id = self.sides.bus.delete(name)
+        result = self.sides.bus.outcomes(id)
+        self._note(f"bus deletes {name}: {result}")
+        if result[0].startswith("deleted"):
+            item = self.sides.api.objects.get(name)
+            # An object that was never shared is another wish, which is not what is deleted here.
+            is_shared = item is None or AGREED in item["metadata"].get("annotations", {})
+            self.deleted[name] = is_shared
+            self.ever_deleted.add(name)
+
+    # What fails.
+
+    def restore_cluster(self) -> None:
+        """The cluster is restored from a backup."""
+        objects, _ = self.random.choice(self.backups)
+        self.sides.api.restore(objects)
+        self.is_restored = True
+        self._note(f"cluster restored: {sorted(objects)}")
+        for process in self.processes:
+            process.restart()
+
+    def restore_log(self) -> None:
+        """The log is restored from a backup."""
+        _, end = self.random.choice(self.backups)
+        old = self.sides.bus.world.log
+        log = Log(clock=old.clock, id=old.id)
+        log.entries = old.entries[:end]
+        log.last = {entry.subject: entry.position for entry in log.entries}
+        self.backups = [backup for backup in self.backups if backup[1] <= end]
+        bus = WorldHarness()
+        bus.sent = self.sides.bus.sent
+        bus.world = World(bus.services, log=log)
+        bus.run_until_idle()
+        self.sides.bus = bus
+        self.sides.sent.clear()
+        self.is_restored = True
+        self._note(f"log restored up to {end} of {len(old.entries)}")
+        if self.random.random() < 0.5:
+            self.bus_apply("three")
+        for process in self.processes:
+            process.restart()
+
+    # The run.
+
+    def _observe(self) -> None:
+        pools, objects = self.sides.pools(), self.sides.objects()
+        for edit in self.edits:
+            if edit.has_held or edit.name not in pools or edit.name not in objects:
+                continue
+            pool, found = pools[edit.name], objects[edit.name]
+            theirs = fields_of(pool.spec, pool.labels).get(edit.field)
+            edit.has_held = theirs == edit.value == _value(found, edit.field)
+
+    def run(self) -> None:
+        """Everything at random, then the end; raises AssertionError where a rule is broken."""
+        for process in self.processes:
+            process.restart()
+        for _ in range(self.steps):
+            self._act()
+            self.check_status()
+            self._observe()
+        self._note("calm")
+        self.settle()
+        self.check_end()
+
+    def _act(self) -> None:
+        choice = self.random.random()
+        name = self.random.choice(NAMES)
+        process = self.random.choice(self.processes)
+        if choice < 0.25:
+            self._person(name)
+        elif choice < 0.30:
+            self._note("agent restarts")
+            process.restart()
+        elif choice < 0.33:
+            process.attempts.clear()
+            self._note("replies are lost")
+        elif choice < 0.36 and self.with_restores:
+            self.random.choice((self.restore_cluster, self.restore_log))()
+        elif choice < 0.38:
+            self.backups.append((self.sides.api.backup(), self.sides.end))
+        elif choice < 0.55:
+            process.look_at_bus()
+        elif choice < 0.70:
+            process.look_at_cluster()
+        else:
+            self.step(process)
+
+    def _person(self, name: str) -> None:
+        acts = [
+            (self.cluster_create, 4),
+            (self.cluster_edit, 6),
+            (self.cluster_delete, 2),
+            (self.bus_apply, 4),
+            (self.bus_scale, 3),
+            (self.bus_delete, 1),
+            (self.forget_agreement, 0.3),
+        ]
+        act = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]
+        try:
+            act(name)
+        except ApiError:
+            return
+
+    def step(self, process: MemoryAgent) -> bool:
+        """An agent carries out one action; False where it finds nothing missing."""
+        moved = process.step(self.random.choice)
+        if moved:
+            number = self.processes.index(process)
+            self._note(f"agent {number}: {process.done}")
+        if self.random.random() < 0.8:
+            self.sides.bus.run_until_idle()
+        return moved
+
+    def settle(self) -> None:
+        """Both agents look and act until nothing is missing."""
+        for process in self.processes:
+            process.restart()
+        for _ in range(ROUNDS_MAX * len(NAMES)):
+            moved = []
+            for process in self.processes:
+                self.sides.bus.run_until_idle()
+                process.look()
+                moved.append(self.step(process))
+            if not any(moved):
+                return
+        raise AssertionError("it never comes to rest")
+
+    # What must hold.
+
+    def check_status(self) -> None:
+        """No condition claims to be about a newer spec than it was judged for."""
+        for name, found in self.sides.objects().items():
+            spec = read_spec(found.spec)
+            for condition in self._conditions(found):
+                if condition["type"] != "Validated" or not isinstance(spec, NodePoolSpec):
+                    continue
+                if condition["observedGeneration"] == found.generation:
+                    reason = verdict(spec, ZONE).reason
+                    assert condition["reason"] == reason, f"{name} claims {condition}"
+
+    @staticmethod
+    def _conditions(found: PoolObject) -> list[dict[str, object]]:
+        conditions = found.status.get("conditions", [])
+        assert isinstance(conditions, list)
+        return conditions
+
+    def check_end(self) -> None:
+        """Both sides are equal, and nothing was lost without a word."""
+        self._observe()
+        pools, objects = self.sides.pools(), self.sides.objects()
+        assert pools.keys() == objects.keys(), f"bus {sorted(pools)}, cluster {sorted(objects)}"
+        for name, found in objects.items():
+            spec = read_spec(found.spec)
+            assert isinstance(spec, NodePoolSpec), f"{name}: {spec}"
+            ours = fields_of(spec_document(spec), found.labels)
+            theirs = fields_of(pools[name].spec, pools[name].labels)
+            assert ours == theirs, f"{name}: cluster {ours}, bus {theirs}"
+            assert FINALIZER in found.finalizers, f"{name} has no finalizer"
+            for condition in self._conditions(found):
+                at = condition["observedGeneration"], found.generation
+                assert at[0] == at[1], f"{name}: {condition} of {at}"
+        if not self.is_restored:
+            self._check_existence(set(pools))
+            self._check_edits()
+
+    def _check_existence(self, names: set[str]) -> None:
+        for name, is_deleted in self.deleted.items():
+            if is_deleted:
+                assert name not in names, f"{name} was deleted, and is back"
+            elif name not in self.ever_deleted:
+                assert name in names, f"nobody has deleted {name}"
+
+    def _check_edits(self) -> None:
+        """The last edit of each field of an object has held, or was told as lost."""
+        last = {(edit.name, edit.uid, edit.field): edit for edit in self.edits}
+        for edit in last.values():
+            if edit.name in self.ever_deleted:
+                continue
+            text = json.dumps(edit.value, sort_keys=True)
+            was_told = any(
+                message.startswith((f"spec.{edit.field}: {text} ", f"{edit.field}: {text} "))
+                for message in self.sides.api.events.values()
+            )
+            assert edit.has_held or was_told, f"{edit} is lost without a word"
+
+
+def _value(found: PoolObject, where: str) -> object:
+    return dict(found.labels) if where == "metadata.labels" else found.spec.get(where)
