@@ -1,0 +1,261 @@
+"""The agent as processes: taking turns, and every part around it lost and found again."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kube.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work
+from kube.audit import AuditLog
+from kube.cluster import Cluster, wait_until
+from kube.components import API_SERVER
+from kube.front import Front
+from kube.plane import H100, Plane
+
+POOL = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: {name}}}
+spec: {{instanceType: {type}, targetNodes: {target}}}
+"""
+WITHIN_S = 60.0
+TAKEN_AT_ONCE_S = 8.0
+"""A released Lease is taken within a turn of the other replica, which is two seconds."""
+GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+ZERO = '{"spec": {"targetNodes": 0}}'
+BUSY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "try later"}
+
+
+def apply(cluster: Cluster, name: str, target: int = 0) -> None:
+    """Applies a NodePool with kubectl."""
+    cluster.kubectl("apply", "-f", "-", given=POOL.format(name=name, type=H100, target=target))
+
+
+def is_validated(cluster: Cluster, name: str) -> bool:
+    """Whether a NodePool shows the verdict on its newest generation."""
+    found = json.loads(cluster.kubectl("get", "nodepool", name, "-o", "json"))
+    return any(
+        (each["type"], each["status"]) == ("Validated", "True")
+        and each.get("observedGeneration") == found["metadata"]["generation"]
+        for each in found.get("status", {}).get("conditions", ())
+    )
+
+
+@contextmanager
+def a_pool(cluster: Cluster, name: str) -> Iterator[None]:
+    """A NodePool without Nodes, from kubectl to the bus and back; it is gone after that."""
+    apply(cluster, name)
+    wait_until("it is validated", lambda: is_validated(cluster, name), WITHIN_S)
+    yield
+    cluster.kubectl("delete", "nodepool", name, "--timeout=60s")
+
+
+def works(cluster: Cluster, name: str) -> None:
+    """Shows that some agent does its work."""
+    with a_pool(cluster, name):
+        pass
+
+
+@pytest.fixture
+def two(account: Path, plane: Plane, tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
+    """Two replicas of one agent, the first of which leads."""
+    with (
+        agent_at_work(tmp_path, account, plane.url, name="one") as first,
+        Agent(tmp_path, account, plane.url, name="two") as second,
+    ):
+        second.wait_until_ready()
+        yield first, second
+
+
+def test_of_two_replicas_one_acts_and_the_other_stands_by_ready(
+    cluster: Cluster, two: tuple[Agent, Agent]
+) -> None:
+    first, second = two
+
+    works(cluster, "host-turns")
+
+    assert [each.is_leading() for each in two] == [True, False]
+    assert [each.obstacle() for each in two] == ["", ""]
+    assert second.metric("nodepool_agent_requests_total", verb="list") == 0
+    assert first.metric("nodepool_agent_requests_total", verb="list") >= 3
+
+
+def test_a_replica_that_is_told_to_stop_hands_over_at_once(
+    cluster: Cluster, two: tuple[Agent, Agent]
+) -> None:
+    first, second = two
+
+    code = first.stop()
+
+    wait_until("the other one leads", second.is_leading, TAKEN_AT_ONCE_S)
+    assert code == 0
+    works(cluster, "host-stopped")
+
+
+def test_a_replica_that_is_killed_is_followed_by_the_other_one(
+    cluster: Cluster, two: tuple[Agent, Agent]
+) -> None:
+    first, second = two
+    with a_pool(cluster, "host-killed"):
+        first.kill()
+        # It is changed while none is at work, which the next one finds.
+        apply(cluster, "host-killed", target=1)
+        cluster.kubectl("patch", "nodepool", "host-killed", "--type=merge", "-p", ZERO)
+
+        wait_until("the other one leads", second.is_leading, WITHIN_S)
+        wait_until("it is validated", lambda: is_validated(cluster, "host-killed"), WITHIN_S)
+
+
+def test_a_replica_that_loses_its_lease_stops_acting_and_stands_by(
+    cluster: Cluster, two: tuple[Agent, Agent]
+) -> None:
+    first, second = two
+    taken = json.dumps({"spec": {"holderIdentity": "a stranger", "leaseDurationSeconds": 4}})
+
+    cluster.kubectl("patch", "lease", ACCOUNT, "-n", NAMESPACE, "--type=merge", "-p", taken)
+
+    wait_until("it has stopped", lambda: bool(first.lines("lost the Lease")), WITHIN_S)
+    wait_until("one leads again", lambda: first.is_leading() or second.is_leading(), WITHIN_S)
+    works(cluster, "host-lost")
+
+
+def test_every_list_is_paged_and_every_watch_has_bookmarks(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    audit = AuditLog(cluster.folder)
+    with agent_at_work(tmp_path, account, plane.url):
+        works(cluster, "host-paged")
+
+    sent = [each for each in audit.requests(USER) if each.verb in ("list", "watch")]
+    lists = {each.resource: each.uri for each in sent if each.verb == "list"}
+    watches = {each.resource: each.uri for each in sent if each.verb == "watch"}
+    assert set(lists) == set(watches) == {"nodepools", "nodes", "pods"}
+    assert [uri for uri in lists.values() if "limit=500" not in uri] == []
+    assert [uri for uri in watches.values() if "allowWatchBookmarks=true" not in uri] == []
+
+
+def test_a_watch_that_has_expired_is_begun_with_a_new_list(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    with Front(cluster.port) as front:
+        expired = front.reply(
+            "/nodepools?watch=1", status="200 OK", body={"type": "ERROR", "object": GONE}
+        )
+        kubeconfig = front.kubeconfig(account, tmp_path / "kubeconfig")
+        with agent_at_work(tmp_path, kubeconfig, plane.url):
+            works(cluster, "host-expired")
+
+        lists = [line for line, _ in front.requests if "/nodepools?limit=" in line]
+        assert (expired.times, len(lists)) == (0, 2)
+
+
+def test_a_list_that_is_throttled_comes_after_the_pause_that_was_asked_for(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    with Front(cluster.port) as front:
+        front.reply(
+            "/pods?limit=", status="429 Too Many Requests", body=BUSY, times=2, retry_after_s=2
+        )
+        kubeconfig = front.kubeconfig(account, tmp_path / "kubeconfig")
+        with agent_at_work(tmp_path, kubeconfig, plane.url):
+            works(cluster, "host-throttled")
+
+        times = [moment for line, moment in front.requests if "/pods?limit=" in line]
+        pauses = [after - before for before, after in pairwise(times)]
+        assert len(pauses) == 2
+        assert min(pauses) >= 2.0
+
+
+def test_a_change_that_is_throttled_is_made_later(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    with Front(cluster.port) as front:
+        kubeconfig = front.kubeconfig(account, tmp_path / "kubeconfig")
+        with agent_at_work(tmp_path, kubeconfig, plane.url) as agent:
+            throttled = front.reply(
+                "PATCH", "/nodepools/host-later", status="429 -", body=BUSY, retry_after_s=1
+            )
+            works(cluster, "host-later")
+
+            assert throttled.times == 0
+            assert [line["cause"] for line in agent.lines("not done")] == ["try later"]
+
+
+def test_an_api_server_that_is_restarted_is_found_again(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    with agent_at_work(tmp_path, account, plane.url) as agent:
+        cluster.kill(API_SERVER)
+        wait_until("it says so", lambda: "no reply of the API server" in agent.obstacle(), WITHIN_S)
+        cluster.start(API_SERVER)
+
+        agent.wait_until_ready()
+        works(cluster, "host-restarted")
+        assert agent.is_running()
+
+
+def test_a_bus_that_is_restarted_is_found_again(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    with agent_at_work(tmp_path, account, plane.url) as agent:
+        plane.processes.server.kill()
+        try:
+            wait_until("it says so", lambda: "nats" in agent.obstacle(), WITHIN_S)
+            # It is changed in the cluster meanwhile.
+            apply(cluster, "host-bus")
+        finally:
+            plane.processes.server.start()
+
+        agent.wait_until_ready()
+        wait_until("it is validated", lambda: is_validated(cluster, "host-bus"), WITHIN_S)
+        cluster.kubectl("delete", "nodepool", "host-bus", "--timeout=60s")
+
+
+LESSER = "agent-of-less"
+ROLE = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: agent-of-less}}
+rules:
+- {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
+- {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
+- {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
+"""
+WITH_PODS = ROLE.format(pods=", pods, pods/eviction")
+WITHOUT_PODS = ROLE.format(pods="")
+
+
+@pytest.fixture
+def lesser(cluster: Cluster, account: Path) -> Iterator[Path]:
+    """The kubeconfig of an account whose role the test changes."""
+    assert account.exists(), "the kind NodePool is declared with the other account"
+    user = f"--serviceaccount={NAMESPACE}:{LESSER}"
+    cluster.kubectl("create", "serviceaccount", LESSER, "-n", NAMESPACE)
+    cluster.kubectl("apply", "-f", "-", given=WITHOUT_PODS)
+    cluster.kubectl("create", "clusterrolebinding", LESSER, f"--clusterrole={LESSER}", user)
+    token = cluster.kubectl("create", "token", LESSER, "-n", NAMESPACE).strip()
+    yield cluster.connect(LESSER, token)
+    cluster.kubectl("delete", f"clusterrole/{LESSER}", f"clusterrolebinding/{LESSER}")
+    cluster.kubectl("delete", "serviceaccount", LESSER, "-n", NAMESPACE)
+
+
+def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_once_it_has_it(
+    cluster: Cluster, lesser: Path, plane: Plane, tmp_path: Path
+) -> None:
+    # given an account that may do nothing with Pods
+    with Agent(tmp_path, lesser, plane.url) as agent:
+        wait_until("it says so", lambda: "cannot watch pods" in agent.obstacle(), WITHIN_S)
+
+        # then NodePools are taken care of all the same, and the log is not full of it
+        works(cluster, "host-forbidden")
+        said = [line for line in agent.lines("cannot watch") if line["resource"] == "pods"]
+        assert 1 <= len(said) < 10
+
+        # when it gets the right
+        cluster.kubectl("apply", "-f", "-", given=WITH_PODS)
+
+        # then it is ready by itself
+        agent.wait_until_ready()
