@@ -1,0 +1,552 @@
+"""What is missing for a NodePool between the bus and its object: whole lists of actions."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.agreement import AGREED, agreed
+from agent.bus import Attempt, Log, WantedPool
+from agent.cluster import PoolObject
+from agent.place import Place
+from agent.pool_actions import REFUSED
+from agent.pools import missing_for_pool
+from agent.status import shown_status
+from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
+from nodepool.contract.log import LogId
+from nodepool.contract.model import API_VERSION, FINALIZER, KIND, NodePoolSpec, spec_document
+from support.constants import A100, CLUSTER, H100, ORG, ZONE
+
+LOG = Log(LogId("log"), end=100, start=100)
+PLACE = Place(ORG, CLUSTER, ZONE)
+FAILED = "CWNodePoolNodesRequestFailed"
+DECIDES = "it was changed on the bus as well, and the log decides"
+
+
+def spec(**fields: Any) -> dict[str, object]:
+    """A spec as both sides compare it, of two Nodes where it does not say otherwise."""
+    given = {"instanceType": H100, "targetNodes": 2, **fields}
+    return spec_document(NodePoolSpec.model_validate_json(json.dumps(given)))
+
+
+def on_bus(**fields: Any) -> WantedPool:
+    """The NodePool as the bus has it."""
+    return WantedPool("pool", "bus-uid", 1, "10", spec(**fields))
+
+
+def in_cluster(agreement: WantedPool | None = None, log: Log = LOG, **fields: Any) -> PoolObject:
+    """Its object, with the finalizer, where both sides agreed on `agreement` last."""
+    found = PoolObject("pool", "uid", 1, "5", spec(**fields), finalizers=(FINALIZER,))
+    return found if agreement is None else with_agreement(found, agreement, log)
+
+
+def with_agreement(found: PoolObject, wanted: WantedPool, log: Log = LOG) -> PoolObject:
+    return replace(found, annotations={AGREED: agreed(wanted, found, log).text()})
+
+
+def missing(
+    wanted: WantedPool | None,
+    found: PoolObject | None,
+    attempt: Attempt | None = None,
+    log: Log = LOG,
+    deleted: int | None = 0,
+) -> list[Action]:
+    return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, deleted))
+
+
+def patched(wanted: WantedPool, found: PoolObject, log: Log = LOG, **spec: object) -> Patch:
+    """The patch that sets fields of the spec and makes a new agreement."""
+    metadata = {
+        "resourceVersion": found.version,
+        "annotations": {AGREED: agreed(wanted, found, log).text()},
+    }
+    return Patch("NodePool", "pool", {"metadata": metadata, **({"spec": spec} if spec else {})})
+
+
+def released(found: PoolObject) -> Patch:
+    metadata = {"resourceVersion": found.version, "finalizers": None}
+    return Patch("NodePool", "pool", {"metadata": metadata})
+
+
+def told(actions: list[Action]) -> list[str]:
+    return [action.message for action in actions if isinstance(action, Tell)]
+
+
+def sent(actions: list[Action]) -> Send:
+    (send,) = actions
+    assert isinstance(send, Send)
+    return send
+
+
+def accepted(send: Send) -> Attempt:
+    return Attempt(send.id, "accepted", is_shown=True, command=send.command)
+
+
+def refused(send: Send, reason: str, field: str, message: str) -> Attempt:
+    return Attempt(send.id, "refused", True, reason, field, message, send.command)
+
+
+def _shown(wanted: WantedPool, found: PoolObject) -> PoolObject:
+    return replace(found, status=shown_status(wanted, found, 1, is_same_spec=True))
+
+
+def test_nothing_is_missing_where_both_sides_agree() -> None:
+    wanted = on_bus()
+    found = _shown(wanted, in_cluster(wanted))
+
+    assert missing(wanted, found) == []
+
+
+def test_spellings_and_defaults_are_no_difference() -> None:
+    wanted = on_bus(computeClass="spot")
+    found = _shown(wanted, in_cluster(wanted))
+    raw = {"instanceType": H100, "targetNodes": 2, "computeClass": "Spot"}
+
+    assert missing(wanted, replace(found, spec=raw)) == []
+
+
+def test_a_pool_of_the_bus_without_an_object_gets_one_that_remembers_the_agreement() -> None:
+    wanted = replace(on_bus(), labels={"team": "a"})
+
+    assert missing(wanted, None) == [
+        Create(
+            "NodePool",
+            {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "metadata": {
+                    "name": "pool",
+                    "finalizers": [FINALIZER],
+                    "annotations": {AGREED: agreed(wanted, None, LOG).text()},
+                    "labels": {"team": "a"},
+                },
+                "spec": wanted.spec,
+            },
+        )
+    ]
+
+
+def test_a_pool_that_is_being_deleted_gets_no_object() -> None:
+    assert missing(replace(on_bus(), deleting=True), None) == []
+
+
+def test_a_new_object_gets_the_finalizer_before_anything_is_sent() -> None:
+    found = replace(in_cluster(), finalizers=("other",))
+
+    assert missing(None, found) == [
+        Patch(
+            "NodePool",
+            "pool",
+            {"metadata": {"resourceVersion": "5", "finalizers": ["other", FINALIZER]}},
+        )
+    ]
+
+
+def test_a_new_object_is_created_on_the_bus_and_changes_no_other_of_its_name() -> None:
+    send = sent(missing(None, replace(in_cluster(), labels={"team": "a"})))
+
+    assert isinstance(send.command, ApplyNodePool)
+    assert send.command.create_only
+    assert send.command.path == (ORG, CLUSTER, "pool")
+    assert spec_document(send.command.spec) == spec()
+    assert send.command.metadata.labels == {"team": "a"}
+    assert send.id.startswith("uid.1.")
+
+
+def test_the_same_object_is_the_same_command_and_another_generation_is_another() -> None:
+    first, again = sent(missing(None, in_cluster())), sent(missing(None, in_cluster()))
+    other = sent(missing(None, replace(in_cluster(), generation=2)))
+
+    assert first == again
+    assert other.id != first.id
+
+
+def test_nothing_more_is_sent_until_the_read_model_shows_the_outcome() -> None:
+    found = in_cluster()
+    send = sent(missing(None, found))
+
+    assert missing(None, found, Attempt(send.id)) == []
+    assert missing(None, found, replace(accepted(send), is_shown=False)) == []
+
+
+def test_an_object_that_the_bus_refuses_is_marked_and_not_sent_again() -> None:
+    found = in_cluster()
+    send = sent(missing(None, found))
+    attempt = refused(send, "Forbidden", "spec.nodeLabels", "is not allowed")
+
+    (mark,) = missing(None, found, attempt)
+    assert isinstance(mark, Patch)
+    annotations = _mapping(_mapping(mark.patch["metadata"])["annotations"])
+    marked = replace(found, annotations={REFUSED: str(annotations[REFUSED])})
+    (status,) = missing(None, marked)
+
+    assert isinstance(status, Patch)
+    (condition,) = _conditions(status)
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "Validated",
+        "False",
+        "Invalid",
+    )
+    assert condition["message"] == "spec.nodeLabels: is not allowed"
+    assert condition["observedGeneration"] == 1
+    assert isinstance(sent(missing(None, replace(marked, generation=2))), Send)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    assert isinstance(value, Mapping)
+    return value
+
+
+def _conditions(status: Patch) -> list[dict[str, object]]:
+    conditions = _mapping(status.patch["status"])["conditions"]
+    assert isinstance(conditions, list)
+    return conditions
+
+
+def test_an_object_that_cannot_be_read_is_invalid_and_names_the_field() -> None:
+    (status,) = missing(None, replace(in_cluster(), spec={"instanceType": H100}))
+
+    assert isinstance(status, Patch)
+    assert [each["message"] for each in _conditions(status)] == ["spec.targetNodes: is required"]
+
+
+def test_an_object_that_cannot_be_read_any_more_is_set_back_and_told() -> None:
+    wanted = on_bus()
+    found = replace(in_cluster(wanted), spec={"instanceType": H100, "targetNodes": "many"})
+
+    actions = missing(wanted, found)
+
+    assert told(actions) == ["spec.targetNodes: input should be a valid integer"]
+    assert actions[1:] == [
+        patched(
+            wanted,
+            found,
+            targetNodes=2,
+            autoscaling=False,
+            lifecycle=wanted.spec["lifecycle"],
+        )
+    ]
+
+
+def test_equal_sides_without_an_agreement_agree() -> None:
+    wanted, found = on_bus(), in_cluster()
+
+    assert missing(wanted, found) == [patched(wanted, found)]
+
+
+def test_different_sides_without_an_agreement_follow_the_log_and_are_told() -> None:
+    wanted, found = on_bus(), in_cluster(targetNodes=7)
+
+    actions = missing(wanted, found)
+
+    assert told(actions) == [f"spec.targetNodes: 7 is not taken, 2 holds: {DECIDES}"]
+    assert actions[1:] == [patched(wanted, found, targetNodes=2)]
+    assert [action.severity for action in actions if isinstance(action, Tell)] == ["Warning"]
+    assert [action.reason for action in actions if isinstance(action, Tell)] == [FAILED]
+
+
+def test_an_object_of_another_type_is_replaced_because_that_cannot_change() -> None:
+    wanted, found = on_bus(), in_cluster(instanceType=A100)
+
+    actions = missing(wanted, found)
+    bare = replace(found, finalizers=(), version="6")
+
+    assert told(actions) == [f'spec.instanceType: "{A100}" is not taken, "{H100}" holds: {DECIDES}']
+    assert actions[1:] == [released(found)]
+    assert missing(wanted, bare)[1:] == [Delete("NodePool", "pool", "uid", version="6")]
+
+
+def test_a_change_on_the_bus_alone_is_patched_with_its_agreement_and_not_told() -> None:
+    before, wanted = on_bus(), replace(on_bus(targetNodes=4), generation=2, version="20")
+    found = in_cluster(before)
+
+    assert missing(wanted, found) == [patched(wanted, found, targetNodes=4)]
+
+
+def test_a_target_that_the_autoscaler_has_set_is_patched() -> None:
+    bounds: dict[str, Any] = {"autoscaling": True, "minNodes": 0, "maxNodes": 9}
+    before = on_bus(**bounds)
+    wanted = replace(on_bus(**bounds, targetNodes=5), generation=2, version="20")
+    found = in_cluster(before, **bounds)
+
+    assert missing(wanted, found) == [patched(wanted, found, targetNodes=5)]
+
+
+def test_labels_that_the_bus_no_longer_has_are_removed() -> None:
+    before = replace(on_bus(nodeLabels={"a": "x", "b": "y"}), labels={"l": "1"})
+    wanted = replace(on_bus(nodeLabels={"b": "z"}), version="20")
+    found = replace(in_cluster(nodeLabels={"a": "x", "b": "y"}), labels={"l": "1"})
+    found = with_agreement(found, before)
+
+    (patch,) = missing(wanted, found)
+
+    assert isinstance(patch, Patch)
+    assert patch.patch["spec"] == {"nodeLabels": {"a": None, "b": "z"}}
+    assert _mapping(patch.patch["metadata"])["labels"] == {"l": None}
+
+
+def test_a_change_in_the_cluster_alone_is_sent_with_what_it_was_read_from() -> None:
+    wanted = replace(on_bus(), annotations={"kept": "yes"})
+    found = replace(in_cluster(wanted, targetNodes=5), generation=2)
+
+    send = sent(missing(wanted, found))
+
+    assert isinstance(send.command, ApplyNodePool)
+    assert not send.command.create_only
+    assert spec_document(send.command.spec) == spec(targetNodes=5)
+    metadata = send.command.metadata
+    assert (metadata.uid, metadata.generation, metadata.resource_version) == ("bus-uid", 1, "10")
+    assert metadata.annotations == {"kept": "yes"}
+    assert send.id.startswith("uid.2.10.")
+
+
+def test_labels_alone_are_sent_under_an_id_of_their_own() -> None:
+    wanted = on_bus()
+    found = in_cluster(wanted)
+
+    first = sent(missing(wanted, replace(found, labels={"l": "1"})))
+    second = sent(missing(wanted, replace(found, labels={"l": "2"})))
+
+    assert isinstance(first.command, ApplyNodePool)
+    assert first.command.metadata.labels == {"l": "1"}
+    assert first.id != second.id
+
+
+def test_region_affinity_and_racks_are_sent_like_any_other_field() -> None:
+    term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    required = {"nodeSelectorTerms": [term]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    for fields in (
+        {"region": ZONE},
+        {"affinity": affinity},
+        {"targetNodes": None, "targetRacks": 1},
+    ):
+        wanted = on_bus()
+        send = sent(missing(wanted, in_cluster(wanted, **fields)))
+
+        assert isinstance(send.command, ApplyNodePool)
+        assert spec_document(send.command.spec) == spec(**fields)
+
+
+def test_changes_of_both_sides_in_other_fields_are_both_kept() -> None:
+    before = on_bus()
+    wanted = replace(on_bus(targetNodes=4), generation=2, version="20")
+    found = in_cluster(before, nodeLabels={"a": "x"})
+
+    actions = missing(wanted, found)
+    rebased = with_agreement(
+        replace(in_cluster(targetNodes=4, nodeLabels={"a": "x"}), generation=2), wanted
+    )
+
+    assert actions == [patched(wanted, found, targetNodes=4)]
+    send = sent(missing(wanted, rebased))
+    assert isinstance(send.command, ApplyNodePool)
+    assert spec_document(send.command.spec) == spec(targetNodes=4, nodeLabels={"a": "x"})
+
+
+def test_changes_that_do_not_fit_together_are_not_mixed() -> None:
+    bounds: dict[str, Any] = {"autoscaling": True, "minNodes": 0, "maxNodes": 9}
+    before = on_bus(**bounds)
+    wanted = replace(on_bus(**{**bounds, "maxNodes": 5}), generation=2, version="20")
+    found = in_cluster(before, **bounds, targetNodes=8)
+
+    actions = missing(wanted, found)
+
+    assert told(actions) == [f"spec.targetNodes: 8 is not taken, 2 holds: {DECIDES}"]
+    assert actions[1:] == [patched(wanted, found, targetNodes=2, maxNodes=5)]
+
+
+def test_the_same_wish_of_both_sides_is_agreed_and_told_to_nobody() -> None:
+    before, wanted = on_bus(), replace(on_bus(targetNodes=4), generation=2, version="20")
+    found = replace(in_cluster(before, targetNodes=4), generation=2)
+
+    assert missing(wanted, found) == [patched(wanted, found)]
+
+
+def test_different_wishes_for_a_field_follow_the_log_and_the_loser_is_told_first() -> None:
+    before, wanted = on_bus(), replace(on_bus(targetNodes=4), generation=2, version="20")
+    found = replace(in_cluster(before, targetNodes=6), generation=2)
+
+    actions = missing(wanted, found)
+
+    assert told(actions[:1]) == [f"spec.targetNodes: 6 is not taken, 4 holds: {DECIDES}"]
+    assert actions[1:] == [patched(wanted, found, targetNodes=4)]
+
+
+def test_a_second_edit_after_an_accepted_one_is_sent_and_not_undone() -> None:
+    before = on_bus()
+    first = replace(in_cluster(before, targetNodes=5), generation=2)
+    attempt = accepted(sent(missing(before, first)))
+    wanted = replace(on_bus(targetNodes=5), generation=2, version="20")
+    second = replace(first, generation=3, spec=spec(targetNodes=6))
+
+    send = sent(missing(wanted, second, attempt))
+
+    assert isinstance(send.command, ApplyNodePool)
+    assert spec_document(send.command.spec) == spec(targetNodes=6)
+
+
+def test_a_change_that_the_bus_undid_after_accepting_it_is_not_sent_again() -> None:
+    before = on_bus()
+    found = replace(in_cluster(before, targetNodes=5), generation=2)
+    attempt = accepted(sent(missing(before, found)))
+    wanted = replace(on_bus(targetNodes=2), generation=3, version="30")
+
+    assert missing(wanted, found, attempt) == [patched(wanted, found, targetNodes=2)]
+
+
+def test_a_refused_change_is_told_with_its_cause_and_set_back() -> None:
+    wanted = on_bus()
+    found = replace(in_cluster(wanted, nodeLabels={"coreweave.com/a": "x"}), generation=2)
+    send = sent(missing(wanted, found))
+
+    actions = missing(wanted, found, refused(send, "Forbidden", "spec.nodeLabels", "not allowed"))
+
+    lost = '{"coreweave.com/a": "x"}'
+    assert told(actions) == [
+        f"spec.nodeLabels: {lost} is not taken, nothing holds: spec.nodeLabels: not allowed"
+    ]
+    (patch,) = actions[1:]
+    assert isinstance(patch, Patch)
+    assert patch.patch["spec"] == {"nodeLabels": None}
+
+
+def test_a_conflict_with_what_is_not_compared_is_agreed_anew_under_another_id() -> None:
+    before = on_bus()
+    found = replace(in_cluster(before, targetNodes=5), generation=2)
+    send = sent(missing(before, found))
+    wanted = replace(on_bus(), version="20", annotations={"a": "b"})
+    attempt = refused(send, "Conflict", "metadata.resourceVersion", "10 is stale")
+
+    assert missing(wanted, found, attempt) == [patched(wanted, found)]
+    again = sent(missing(wanted, with_agreement(found, wanted), attempt))
+    assert again.id != send.id
+
+
+def test_a_pool_that_the_bus_deleted_loses_its_object_without_a_word_to_the_bus() -> None:
+    found = in_cluster(on_bus())
+
+    actions = missing(None, found, deleted=50)
+    bare = replace(found, finalizers=(), version="6")
+
+    assert told(actions) == ["NodePool pool was deleted on the bus"]
+    assert actions[1:] == [released(found)]
+    assert missing(None, bare, deleted=50)[1:] == [Delete("NodePool", "pool", "uid", version="6")]
+
+
+def test_an_edit_of_a_pool_that_the_bus_deleted_is_told_as_lost() -> None:
+    actions = missing(None, in_cluster(on_bus(), targetNodes=9), deleted=50)
+
+    assert told(actions) == [
+        "spec.targetNodes: the change is not taken: NodePool pool was deleted on the bus"
+    ]
+
+
+def test_a_pool_that_a_restored_log_has_never_known_is_created_again() -> None:
+    send = sent(missing(None, in_cluster(on_bus()), deleted=0))
+
+    assert isinstance(send.command, ApplyNodePool)
+    assert send.command.create_only
+
+
+def test_without_proof_of_the_deletion_the_end_of_the_log_decides() -> None:
+    found = in_cluster(on_bus())
+
+    assert told(missing(None, found, deleted=None)) == ["NodePool pool was deleted on the bus"]
+    older = Log(LOG.id, end=5, start=5)
+    assert isinstance(sent(missing(None, found, log=older, deleted=None)), Send)
+
+
+def test_an_object_of_another_log_is_created_there() -> None:
+    found = in_cluster(on_bus(), log=Log(LogId("old"), 100))
+
+    assert isinstance(sent(missing(None, found, deleted=50)).command, ApplyNodePool)
+
+
+def test_an_older_read_model_is_waited_for() -> None:
+    newer = replace(on_bus(targetNodes=4), generation=2, version="150")
+    found = in_cluster(newer, targetNodes=4)
+
+    assert missing(on_bus(), found, log=Log(LOG.id, end=200, start=100)) == []
+
+
+def test_a_restored_log_decides_and_tells_what_is_lost() -> None:
+    newer = replace(on_bus(targetNodes=4), generation=2, version="150")
+    found, wanted = in_cluster(newer, targetNodes=4), on_bus()
+
+    actions = missing(wanted, found)
+
+    assert told(actions) == [f"spec.targetNodes: 4 is not taken, 2 holds: {DECIDES}"]
+    assert actions[1:] == [patched(wanted, found, targetNodes=2)]
+
+
+def test_an_object_from_an_old_backup_is_set_to_what_the_bus_has_now() -> None:
+    wanted = replace(on_bus(targetNodes=8, nodeLabels={"a": "x"}), generation=5, version="90")
+    found = in_cluster(on_bus())
+
+    assert missing(wanted, found) == [patched(wanted, found, targetNodes=8, nodeLabels={"a": "x"})]
+
+
+def test_another_pool_of_the_same_name_is_followed_and_nobody_is_told() -> None:
+    wanted = replace(on_bus(targetNodes=4), uid="other")
+    found = in_cluster(on_bus())
+
+    assert missing(wanted, found) == [patched(wanted, found, targetNodes=4)]
+
+
+def test_an_agreement_that_was_copied_with_a_manifest_counts_for_nothing() -> None:
+    original = in_cluster(on_bus())
+    copy = replace(original, name="copy", uid="copy-uid")
+
+    (send,) = missing_for_pool("copy", None, copy, None, LOG, PLACE, 50)
+
+    assert isinstance(send, Send)
+    assert isinstance(send.command, ApplyNodePool)
+
+
+def test_an_object_that_is_deleted_deletes_the_pool_that_it_stands_for() -> None:
+    wanted = on_bus()
+    found = replace(in_cluster(wanted), deleting=True)
+
+    send = sent(missing(wanted, found))
+
+    command = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="pool", uid="bus-uid")
+    assert send == Send("uid.delete", command)
+    assert missing(None, found, accepted(send), deleted=0) == [released(found)]
+
+
+def test_a_deletion_of_what_is_gone_lets_the_object_go() -> None:
+    wanted = on_bus()
+    found = replace(in_cluster(wanted), deleting=True)
+    send = sent(missing(wanted, found))
+
+    for reason in ("NotFound", "Conflict"):
+        attempt = refused(send, reason, "metadata.name", "is another")
+        assert missing(wanted, found, attempt) == [released(found)]
+
+
+def test_an_object_whose_deletion_the_bus_has_begun_waits_for_its_nodes() -> None:
+    wanted = replace(on_bus(), deleting=True)
+    found = in_cluster(on_bus())
+
+    assert missing(wanted, found) == [Delete("NodePool", "pool", "uid")]
+    waiting = replace(_shown(wanted, found), deleting=True)
+    assert missing(wanted, waiting) == []
+    assert missing(None, waiting, deleted=50) == [released(waiting)]
+
+
+def test_an_object_that_is_deleted_while_another_pool_has_its_name_only_goes() -> None:
+    found = replace(in_cluster(on_bus()), deleting=True)
+
+    assert missing(replace(on_bus(), uid="other"), found) == [released(found)]
+
+
+def test_a_new_object_waits_until_the_pool_of_its_name_is_gone() -> None:
+    assert missing(replace(on_bus(), deleting=True), in_cluster()) == []
+
+
+def test_a_deleted_object_without_the_finalizer_is_left_to_others() -> None:
+    found = replace(_shown(on_bus(), in_cluster(on_bus())), deleting=True, finalizers=("other",))
+
+    assert missing(on_bus(), found) == []

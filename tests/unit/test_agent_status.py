@@ -1,0 +1,126 @@
+"""The status of a NodePool object: the read model's, in the generations of the object."""
+
+from dataclasses import replace
+
+from agent.actions import Patch
+from agent.bus import WantedPool
+from agent.cluster import PoolObject
+from agent.status import invalid_status, shown_status, status_patches
+from support.constants import H100
+
+SINCE = "2026-01-01T00:00:00Z"
+SPEC = {"instanceType": H100, "targetNodes": 2}
+
+
+def _condition(kind: str, generation: int, **more: object) -> dict[str, object]:
+    return {
+        "lastTransitionTime": SINCE,
+        "message": "text",
+        "observedGeneration": generation,
+        "reason": "Valid",
+        "status": "True",
+        "type": kind,
+        **more,
+    }
+
+
+def _wanted(*conditions: dict[str, object], **status: object) -> WantedPool:
+    counts = {"currentNodes": 1, "inProgress": 1, "grantedNodes": 2}
+    shown = {"conditions": list(conditions), **counts, **status}
+    return WantedPool("pool", "bus-uid", 5, "42", SPEC, status=shown)
+
+
+FOUND = PoolObject("pool", "uid", 9, "5", SPEC, created=SINCE)
+
+
+def test_a_verdict_on_the_spec_that_the_object_has_is_of_its_generation() -> None:
+    wanted = _wanted(_condition("Validated", 5, logPosition=3), _condition("Quota", 4))
+
+    assert shown_status(wanted, FOUND, 8, is_same_spec=True) == {
+        "conditions": [_condition("Validated", 9), _condition("Quota", 8)],
+        "currentNodes": 1,
+        "inProgress": 1,
+    }
+
+
+def test_no_verdict_is_of_a_generation_that_the_bus_has_not_seen() -> None:
+    status = shown_status(_wanted(_condition("Validated", 5)), FOUND, 9, is_same_spec=False)
+
+    assert status["conditions"] == [_condition("Validated", 8)]
+
+
+def test_before_an_agreement_every_verdict_is_older_than_the_object() -> None:
+    first = replace(FOUND, generation=1)
+
+    status = shown_status(_wanted(_condition("Validated", 5)), first, 0, is_same_spec=False)
+
+    assert status["conditions"] == [_condition("Validated", 0)]
+
+
+def test_the_order_of_the_conditions_is_that_of_the_read_model() -> None:
+    kinds = ["Validated", "Capacity", "Quota", "AtTarget", "NodesRemoved"]
+    wanted = _wanted(*(_condition(kind, 5) for kind in kinds))
+
+    conditions = shown_status(wanted, FOUND, 9, is_same_spec=True)["conditions"]
+
+    assert isinstance(conditions, list)
+    assert [each["type"] for each in conditions] == kinds
+
+
+def test_what_is_optional_is_shown_where_it_says_something() -> None:
+    wanted = _wanted(
+        grantedNodes=1,
+        awaitedSpotNodes=3,
+        rackStatus={"target": 1, "current": 0, "queued": 1},
+        autoscaled={"message": "more", "since": SINCE, "logPosition": 8},
+    )
+
+    assert shown_status(wanted, FOUND, 9, is_same_spec=True) == {
+        "conditions": [],
+        "currentNodes": 1,
+        "inProgress": 1,
+        "grantedNodes": 1,
+        "awaitedSpotNodes": 3,
+        "rackStatus": {"target": 1, "current": 0, "queued": 1},
+        "autoscaled": {"message": "more", "since": SINCE},
+    }
+
+
+def test_a_status_is_patched_only_where_it_differs() -> None:
+    status = shown_status(_wanted(_condition("Quota", 5)), FOUND, 9, is_same_spec=True)
+    found = replace(FOUND, status={**status, "currentNodes": 0, "grantedNodes": 1})
+
+    assert status_patches(found, status) == (
+        Patch("NodePool", "pool", {"status": {"grantedNodes": None, "currentNodes": 1}}, "status"),
+    )
+    assert status_patches(replace(FOUND, status=status), status) == ()
+
+
+def test_an_object_that_is_not_taken_is_invalid_since_it_first_was() -> None:
+    status = invalid_status(FOUND, "spec.targetNodes: is required")
+    invalid = {"reason": "Invalid", "status": "False", "message": "spec.targetNodes: is required"}
+    earlier = {"lastTransitionTime": "2025-01-01T00:00:00Z"}
+    found = replace(
+        FOUND, status={"conditions": [_condition("Validated", 8, **invalid, **earlier)]}
+    )
+
+    assert status == {
+        "conditions": [_condition("Validated", 9, **invalid)],
+        "currentNodes": 0,
+        "inProgress": 0,
+    }
+    assert invalid_status(found, "spec.targetNodes: is required")["conditions"] == [
+        _condition("Validated", 9, **invalid, **earlier)
+    ]
+
+
+def test_a_status_of_any_shape_is_no_error() -> None:
+    wanted = replace(
+        _wanted(), status={"conditions": 5, "currentNodes": "x", "rackStatus": [], "autoscaled": 1}
+    )
+
+    assert shown_status(wanted, FOUND, 9, is_same_spec=True) == {
+        "conditions": [],
+        "currentNodes": 0,
+        "inProgress": 0,
+    }
