@@ -1,0 +1,161 @@
+"""The manifests under deploy/kubernetes/agent fit the code, and are applied without noise."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from kube.cluster import Cluster
+from kube.conftest import QUOTA
+from kube.declared import AGENT, without_skew
+from kube.manifests import ROOT, Manifests, rendered
+from kube.plane import CLUSTER, H100, ORG, Plane
+from kube.test_manifests import container, pod
+from nodepool.contract.pods import reserved_taint
+from nodepool.host import settings
+
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+@pytest.fixture(scope="module")
+def agent_manifests() -> Manifests:
+    """What `kubectl apply -k deploy/kubernetes/agent` sends."""
+    return rendered(AGENT)
+
+
+def test_the_settings_of_the_agent_are_ones_that_it_takes(agent_manifests: Manifests) -> None:
+    data = agent_manifests.named("ConfigMap", "nodepool-agent")["data"]
+
+    read = settings.read(data)
+
+    assert (read.metrics_host, read.metrics_port) == ("0.0.0.0", 9464)
+    assert {"NODEPOOL_ORG", "NODEPOOL_CLUSTER", "NODEPOOL_ZONE"} <= data.keys()
+
+
+def test_the_image_has_what_the_agent_imports() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+
+    assert "image.locked requirements.lock kubernetes nkeys otlp" in dockerfile
+
+
+def test_the_agent_runs_twice_and_is_probed_where_it_listens(agent_manifests: Manifests) -> None:
+    deployment = agent_manifests.named("Deployment", "nodepool-agent")
+    only = container(deployment)
+
+    assert deployment["spec"]["replicas"] == 2
+    assert (only["command"], only["args"]) == (["python"], ["-m", "agent"])
+    assert only["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "metrics"}
+    assert only["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    assert pod(deployment)["serviceAccountName"] == "nodepool-agent"
+
+
+def test_the_agent_may_run_where_the_control_plane_does(agent_manifests: Manifests) -> None:
+    taint = reserved_taint("control-plane")
+
+    tolerations = pod(agent_manifests.named("Deployment", "nodepool-agent"))["tolerations"]
+
+    assert {"key": taint.key, "operator": "Equal", "value": taint.value} in tolerations
+
+
+def test_the_agent_is_admitted_under_the_restricted_profile(
+    cluster: Cluster, agent_manifests: Manifests
+) -> None:
+    # given a namespace that admits nothing else, and warns of what a template has
+    name = "restricted"
+    cluster.kubectl("create", "namespace", name)
+    warn = RESTRICTED.replace("enforce", "warn")
+    cluster.kubectl("label", "namespace", name, RESTRICTED, warn)
+    try:
+        # when the Deployment is sent there
+        deployment = agent_manifests.named("Deployment", "nodepool-agent")
+        moved = {**deployment, "metadata": {**deployment["metadata"], "namespace": name}}
+        done = cluster.run("create", "--dry-run=server", "-f", "-", given=json.dumps(moved))
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+    # then the API server has nothing to say about it
+    assert (done.returncode, without_skew(done.stderr)) == (0, "")
+
+
+@pytest.fixture
+def without_pods(declared: Cluster) -> Iterator[Cluster]:
+    """The cluster, in which the Deployment has no Pods afterwards: kwok would only play them."""
+    yield declared
+    declared.kubectl("scale", "deployment", "nodepool-agent", "-n", "kube-system", "--replicas=0")
+
+
+def test_applied_again_everything_is_unchanged(without_pods: Cluster) -> None:
+    declared = without_pods
+    declared.kubectl("apply", "-k", AGENT)
+
+    printed = declared.kubectl("apply", "-k", AGENT)
+
+    changed = [line for line in printed.splitlines() if not line.endswith(" unchanged")]
+    # kubectl sends the selector of a budget each time, since a patch can only replace it.
+    assert changed == ["poddisruptionbudget.policy/nodepool-agent configured"]
+    assert declared.run("diff", "-k", AGENT).stdout == ""
+
+
+def test_applied_by_the_server_nothing_is_written_again(without_pods: Cluster) -> None:
+    declared = without_pods
+
+    def versions() -> str:
+        return declared.kubectl(
+            *("get", "-k", AGENT, "-o"),
+            "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}\n{end}",
+        )
+
+    apply = ("apply", "--server-side", "--force-conflicts", "-k", AGENT)
+    declared.kubectl(*apply)
+    before = versions()
+
+    declared.kubectl(*apply)
+
+    assert versions() == before
+    assert "MutatingAdmissionPolicy/nodepool-cpu-toleration" in before
+
+
+def plugin(folder: Path) -> Path:
+    """The program that an installation of the project puts on PATH for kubectl."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    entry = EntryPoint("x", project["project"]["scripts"]["kubectl-nodepool"], "console_scripts")
+    program = folder / "kubectl-nodepool"
+    code = f"from {entry.module} import {entry.attr}; {entry.attr}()"
+    program.write_text(f'#!{sys.executable}\n"""The plugin."""\n{code}\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("quota", str(QUOTA)), ("capacity", H100)], ids=["quota", "capacity"]
+)
+def test_kubectl_reads_quotas_and_capacity(
+    plane: Plane, tmp_path: Path, kind: str, expected: str
+) -> None:
+    environment = {
+        **os.environ,
+        "PATH": f"{plugin(tmp_path).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NODEPOOL_URL": plane.url,
+        "NODEPOOL_ORG": ORG,
+        "NODEPOOL_CLUSTER": CLUSTER,
+    }
+
+    done = subprocess.run(
+        ["kubectl", "nodepool", "get", kind],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    (row,) = (line.split() for line in done.stdout.splitlines() if H100 in line)
+    assert expected in row
