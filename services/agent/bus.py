@@ -22,8 +22,8 @@ class Log:
     id: its identity.
     end: the position of its newest message, as far as known. It is to be asked for again before an
       agreement is compared that is newer: the log may have been restored from a backup.
-    start: the position of its newest message when the read model was listed last, which therefore
-      shows all up to there.
+    start: the position up to which the read model is known to show everything: that of the newest
+      message when it was listed, or of the newest object that has come since.
     """
 
     id: LogId

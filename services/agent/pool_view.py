@@ -13,6 +13,7 @@ from agent.agreement import (
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
+from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import NodePoolSpec, spec_document
 
 
@@ -58,7 +59,16 @@ class PoolView:
     def is_restored(self, agreement: Agreement) -> bool:
         """Whether the log was restored from a backup that is older than the agreement."""
         is_within = self.log.start < agreement.version <= self.log.end
-        return self.is_ahead(agreement) and not is_within
+        return self.is_ahead(agreement) and (not is_within or self._is_new(agreement))
+
+    def _is_new(self, agreement: Agreement) -> bool:
+        """Whether the NodePool of the bus was created by this agent, after the agreement."""
+        attempt, wanted = self.attempt, self.wanted
+        if attempt is None or wanted is None or attempt.outcome != "accepted":
+            return False
+        command = attempt.command
+        is_creation = isinstance(command, ApplyNodePool) and command.create_only
+        return is_creation and wanted.uid != agreement.uid
 
     @property
     def is_stale(self) -> bool:

@@ -550,3 +550,14 @@ def test_a_deleted_object_without_the_finalizer_is_left_to_others() -> None:
     found = replace(_shown(on_bus(), in_cluster(on_bus())), deleting=True, finalizers=("other",))
 
     assert missing(on_bus(), found) == []
+
+
+def test_a_pool_created_again_in_a_restored_log_is_not_waited_for() -> None:
+    lost = replace(on_bus(), version="150")
+    found = in_cluster(lost)
+    log = Log(LOG.id, end=200, start=100)
+    attempt = accepted(sent(missing(None, found, log=log)))
+    wanted = replace(on_bus(), uid="other", version="140")
+
+    assert missing(wanted, found, log=log) == []
+    assert missing(wanted, found, attempt, log) == [patched(wanted, found)]

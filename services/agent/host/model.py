@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
+from agent.agreement import version_number
 from agent.bus import Document, Log, Reported, WantedNode, WantedPool
 from agent.host.keys import Key, node_key, pool_key
 from agent.node_documents import wanted_node
@@ -77,8 +78,15 @@ class BusModel:
         if document is None:
             self.pools.pop(name, None)
         else:
-            self.pools[name] = wanted_pool(document, name)
+            new = self.pools[name] = wanted_pool(document, name)
+            self._note_version(version_number(new.version))
         self._wake(pool_key(name))
+
+    def _note_version(self, version: int) -> None:
+        """Objects come in the order of their changes, so that all up to this one is shown."""
+        log = self.log
+        if log is not None and version > log.start > 0:
+            self.log = replace(log, start=version, end=max(log.end, version))
 
     def take_node(self, name: str, document: Document | None) -> None:
         """Takes a Node of the read model, in the same way."""

@@ -76,7 +76,7 @@ class MemoryAgent:
 
     compare: computes what is missing.
     pools, objects: what it knows of either side.
-    seen: the end of the log when it read the bus last.
+    seen, start: the end of the log when it read the bus last.
     attempts: the commands that it has sent, with the end of the log at their outcome.
     plan: what it has begun to carry out, with the name of the NodePool.
     carried_out, done: how many actions it has carried out, and the last as a text.
@@ -98,7 +98,6 @@ class MemoryAgent:
         self.attempts.clear()
         self.plan.clear()
         self.look()
-        self.start = self.seen
 
     def look(self) -> None:
         """Reads both sides."""
@@ -108,6 +107,7 @@ class MemoryAgent:
     def look_at_bus(self) -> None:
         """Reads the bus."""
         self.pools, self.seen = self.sides.pools(), self.sides.end
+        self.start = self.seen  # It reads all of it at once.
 
     def look_at_cluster(self) -> None:
         """Reads the cluster."""
