@@ -1,6 +1,7 @@
 """The agent as processes: taking turns, and every part around it lost and found again."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -14,6 +15,7 @@ from kube.cluster import Cluster, wait_until
 from kube.components import API_SERVER
 from kube.front import Front
 from kube.plane import H100, Plane
+from kube.plane import started as plane_started
 
 POOL = """\
 apiVersion: compute.coreweave.com/v1alpha1
@@ -212,6 +214,38 @@ def test_a_bus_that_is_restarted_is_found_again(
         agent.wait_until_ready()
         wait_until("it is validated", lambda: is_validated(cluster, "host-bus"), WITHIN_S)
         cluster.kubectl("delete", "nodepool", "host-bus", "--timeout=60s")
+
+
+def test_a_bus_with_a_log_of_its_own_is_taken_for_what_it_is(
+    cluster: Cluster, account: Path, tmp_path: Path
+) -> None:
+    # given a NodePool that was agreed on with one log
+    data = tmp_path / "plane"
+    data.mkdir()
+    with plane_started(data) as plane, agent_at_work(tmp_path, account, plane.url) as agent:
+        apply(cluster, "host-log")
+        wait_until("it is validated", lambda: is_validated(cluster, "host-log"), WITHIN_S)
+        before = agreed_log(cluster, "host-log")
+
+        # when the bus is made anew, with nothing in it
+        server = plane.processes.server
+        server.kill()
+        shutil.rmtree(server.data_dir)
+        server.start()
+
+        # then the NodePool is created there, and none is deleted here
+        wait_until("it is agreed anew", lambda: agreed_log(cluster, "host-log") != before, WITHIN_S)
+        wait_until("it is on the bus", lambda: plane.pool("host-log") is not None, WITHIN_S)
+        wait_until("it is validated", lambda: is_validated(cluster, "host-log"), WITHIN_S)
+        agent.wait_until_ready()
+        cluster.kubectl("delete", "nodepool", "host-log", "--timeout=60s")
+
+
+def agreed_log(cluster: Cluster, name: str) -> str:
+    """The log of the last agreement on a NodePool."""
+    found = json.loads(cluster.kubectl("get", "nodepool", name, "-o", "json"))
+    agreed = json.loads(found["metadata"]["annotations"]["compute.coreweave.com/agreed"])
+    return str(agreed["log"])
 
 
 LESSER = "agent-of-less"

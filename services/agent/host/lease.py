@@ -33,6 +33,7 @@ class Lease:
         self._election = Election(self.identity)
         self._clock = asyncio.get_running_loop().time
         self._holder = ""
+        self._written: Document | None = None
 
     @property
     def held(self) -> bool:
@@ -87,12 +88,13 @@ class Lease:
             self._log.warning("Lease not released", cause=str(error))
 
     async def _try(self) -> None:
-        """Reads the Lease, and writes it where this replica holds it or may take it."""
+        """Writes the Lease where this replica holds it or may take it; else looks who has it."""
         began = self._clock()
         try:
             await self._step(began)
             self.fault = ""
         except Failure as failure:
+            self._written = None
             if failure.reason in ("Conflict", "AlreadyExists"):
                 self.fault = ""  # Another replica was faster; it is read again soon.
                 return
@@ -105,13 +107,10 @@ class Lease:
         self._log.warning("no Lease", cause=fault)
 
     async def _step(self, began: float) -> None:
-        lease: Document | None
-        try:
-            lease = await self._read()
-        except Failure as failure:
-            if failure.reason != "NotFound":
-                raise
-            lease = None
+        # A holder renews what it has written itself: where that was changed, it is refused.
+        lease = self._written if self.held else None
+        if lease is None:
+            lease = await self._found()
         seen = None if lease is None else seen_lease(lease, PROGRESS)
         match self._election.step(seen, self._clock()):
             case "wait":
@@ -131,7 +130,16 @@ class Lease:
                 assert seen is not None, "what exists was seen"
                 self.progress = self.progress or seen.progress
                 reply = await self._update(lease, self._spec(seen))
+        self._written = reply
         self._election.written(seen_lease(reply, PROGRESS), began, self._clock())
+
+    async def _found(self) -> Document | None:
+        try:
+            return await self._read()
+        except Failure as failure:
+            if failure.reason != "NotFound":
+                raise
+            return None
 
     async def _read(self) -> Document:
         return await self._api.send("get", LEASES, LEASES.path(self._name, self._namespace))

@@ -86,4 +86,6 @@ def _kubeconfig(path: str) -> SingleConfig:
         raise SettingsError(f"KUBECONFIG: {path}: {type(error).__name__}: {error}") from None
     if found is None:
         raise SettingsError(f"KUBECONFIG: {path} has no current context")
+    if found.user is None:
+        raise SettingsError(f"KUBECONFIG: {path} has no user in its current context")
     return found

@@ -45,6 +45,7 @@ class Telling:
     """Records events, in about the order of the log.
 
     told: up to which position of which log all are recorded, as `log:position`; empty for none.
+    fault: why none can be recorded, as one line; empty where they can.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Telling:
         told: str = "",
     ) -> None:
         self.told = told
+        self.fault = ""
         self._place, self._model, self._view = place, model, view
         self._record = record
         self._log = log
@@ -112,12 +114,14 @@ class Telling:
             )
             for each, result in zip(some, results, strict=True):
                 if isinstance(result, Unreachable) or _is_passing(result):
+                    self.fault = f"cannot record Events: {result}"
                     await asyncio.sleep(RETRY_S)
                     return
                 if isinstance(result, BaseException) and not isinstance(result, Failure):
                     raise result
                 if isinstance(result, Failure):
                     self._log.warning("event not recorded", cause=result.message)
+                self.fault = ""
                 with suppress(ValueError):
                     self._waiting.remove(each)
 

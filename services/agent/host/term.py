@@ -63,6 +63,8 @@ class Term:
             yield obstacle
         yield from dict.fromkeys(cache.fault for cache in self.view.caches if cache.fault)
         yield from tuple(self._reconciler.forbidden.values())
+        if self._telling.fault:
+            yield self._telling.fault
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until the Lease is lost, or until `stop` is set."""
@@ -93,6 +95,7 @@ class Term:
     async def _resync_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RESYNC_S)
+            self._reconciler.forbidden.clear()  # What is still so is found again.
             self.resync()
 
     async def _tell(self, tell: Tell) -> None:
