@@ -8,7 +8,7 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action
+from agent.actions import Action, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.host.api import Failure, Unreachable
@@ -140,6 +140,10 @@ class Reconciler:
             except Failure as failure:
                 if failure.code in NOT_ALLOWED:
                     self.forbidden[tried] = failure.message
+                    if isinstance(action, Tell):
+                        # What is done is not to depend on whether it can be told.
+                        self._telemetry.log.warning("not told", cause=failure.message)
+                        continue
                 raise
             self.forbidden.pop(tried, None)
             if result is Result.STALE:

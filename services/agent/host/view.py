@@ -12,9 +12,8 @@ from agent.host.cache import Cache
 from agent.host.keys import Key, node_key, pool_key
 from agent.host.model import BusModel, Wake
 from agent.host.pacing import Pacing
+from agent.host.sharing import shared_node, shared_pod
 from agent.marks import MANAGED
-from agent.node_documents import node_object
-from agent.pods import pod_object
 from agent.pool_documents import pool_object
 from nodepool.contract.model import API_VERSION
 from nodepool.host.logs import Logger
@@ -49,10 +48,10 @@ class ClusterView:
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
         )
         self.nodes: Cache[NodeObject] = Cache(
-            api, NODES, node_object, self._node_changed, log=log, listed=resync
+            api, NODES, shared_node, self._node_changed, log=log, listed=resync
         )
         self.pods: Cache[PodObject] = Cache(
-            api, PODS, pod_object, self._pod_changed, log=log, selector=_RUNNING, listed=resync
+            api, PODS, shared_pod, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
 
     @property

@@ -1,0 +1,40 @@
+"""Objects in less memory: texts that many of them have are there once."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.bus import Document
+from agent.cluster import NodeObject, PodObject
+from agent.node_documents import node_object
+from agent.pods import pod_object
+
+
+def shared_node(document: Document) -> NodeObject:
+    """A Node of a cluster; raises UnreadableDocument for what is none."""
+    node = node_object(document)
+    return replace(
+        node,
+        labels=_texts(node.labels),
+        annotations=_texts(node.annotations),
+        conditions=tuple(_shared(each) for each in node.conditions),
+    )
+
+
+def shared_pod(document: Document) -> PodObject | None:
+    """A Pod that is bound to a Node and has not ended; None for any other."""
+    pod = pod_object(document)
+    if pod is None:
+        return None
+    return replace(pod, namespace=sys.intern(pod.namespace), node=sys.intern(pod.node))
+
+
+def _texts(texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {sys.intern(key): sys.intern(value) for key, value in texts.items()}
+
+
+def _shared(document: Document) -> Document:
+    return {
+        sys.intern(key): sys.intern(value) if isinstance(value, str) else value
+        for key, value in document.items()
+    }
