@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from agent.bus import Document
+from agent.bus import Document, Drain
 from nodepool.contract.events import NodeConditionReported, NodeReported, Severity
 from nodepool.contract.messages import Command
 
@@ -22,9 +22,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Says what is observed of a Node."""
+    """Says what is observed of a Node.
+
+    drain: which drain of the Node it answers; empty for none.
+    """
 
     event: NodeReported | NodeConditionReported
+    drain: Drain = ""
 
 
 @dataclass(frozen=True, slots=True)

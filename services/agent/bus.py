@@ -113,7 +113,9 @@ class Reported:
 
     node: how it was found.
     conditions: its conditions by type.
+    drain: which drain of the Node its last report has answered.
     """
 
     node: NodeReported | None = None
     conditions: Mapping[str, NodeConditionReported] = field(default_factory=dict)
+    drain: Drain = ""

@@ -134,8 +134,9 @@ def _joined(
     before = state if state is not None else claim(wanted, log)
     conditions = compared(wanted, found, before.conditions)
     event = node_report(wanted, found, before, view.pods, place)
-    if event != view.reported.node:
-        yield Report(event)
+    # A drain is answered also where nothing changes: nothing may run there that is to end.
+    if event != view.reported.node or wanted.drain != view.reported.drain:
+        yield Report(event, wanted.drain)
     yield from condition_reports(wanted, conditions.reported, view.reported, place)
     cordon = cordon_of(wanted, found, state, view.attempt, place, now)
     yield from cordon.actions

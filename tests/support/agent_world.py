@@ -90,12 +90,12 @@ class AgentWorld(WorldHarness):
     def _carry_out(self, name: str, action: Action) -> None:
         self.cluster.carry_out(action)
         match action:
-            case Report(event=event):
+            case Report(event=event, drain=drain):
                 assert isinstance(event, Event)
                 publish(self.world, event)
                 last = self.reported.get(name, Reported())
                 if isinstance(event, NodeReported):
-                    last = replace(last, node=event)
+                    last = replace(last, node=event, drain=drain)
                 else:
                     last = replace(last, conditions={**last.conditions, event.type: event})
                 self.reported[name] = last

@@ -166,8 +166,8 @@ def settle(
 
 def with_report(reported: Reported, action: Report) -> Reported:
     if isinstance(action.event, NodeReported):
-        assert reported.node != action.event
-        return replace(reported, node=action.event)
+        assert (reported.node, reported.drain) != (action.event, action.drain)
+        return replace(reported, node=action.event, drain=action.drain)
     assert reported.conditions.get(action.event.type) != action.event
     return replace(reported, conditions={**reported.conditions, action.event.type: action.event})
 

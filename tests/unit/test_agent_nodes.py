@@ -39,6 +39,15 @@ def test_a_node_is_reported_once() -> None:
     assert missing_for_node(again, PLACE, LOG, NOW) == ()
 
 
+def test_a_drain_of_a_node_on_which_nothing_runs_is_answered_once() -> None:
+    drained = replace(WANTED, drain="forced")
+    before = NodeView(drained, FOUND, reported=Reported(REPORT))
+    after = NodeView(drained, FOUND, reported=Reported(REPORT, drain="forced"))
+
+    assert missing_for_node(before, PLACE, LOG, NOW) == (Report(REPORT, drain="forced"),)
+    assert missing_for_node(after, PLACE, LOG, NOW) == ()
+
+
 # Marks.
 
 

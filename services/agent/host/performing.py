@@ -98,7 +98,8 @@ class Performer:
             # Another stay of the machine begins with nothing reported of its conditions.
             is_other = before.node is not None and before.node.assignment != event.assignment
             model.note_reported(
-                event.node, Reported(event) if is_other else replace(before, node=event)
+                event.node,
+                replace(Reported() if is_other else before, node=event, drain=action.drain),
             )
         else:
             conditions = {**before.conditions, event.type: event}
