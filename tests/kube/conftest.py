@@ -8,8 +8,9 @@ import pytest
 from kube.agent import Agent, agent_at_work, declare
 from kube.cluster import Cluster, missing, started, wait_until
 from kube.declared import policies_work
+from kube.kubelets import Kubelets
 from kube.manifests import Manifests, rendered
-from kube.plane import A100, CPU, H100, Plane
+from kube.plane import A100, CLUSTER, CPU, H100, ORG, Plane
 from kube.plane import started as plane_started
 
 MACHINES, QUOTA = 64, 1_000
@@ -39,6 +40,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
             plane.stock(each, MACHINES, QUOTA)
         yield plane
     assert plane.processes.errors() == ""
+
+
+@pytest.fixture(scope="session")
+def kubelets(cluster: Cluster, plane: Plane) -> Iterator[Kubelets]:
+    """The kubelets of the machines that are Nodes of the cluster."""
+    with Kubelets(plane.url, cluster.folder / "kubelets.kubeconfig", ORG, CLUSTER) as kubelets:
+        yield kubelets
 
 
 @pytest.fixture(scope="session")
