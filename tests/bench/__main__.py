@@ -10,6 +10,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 
+from bench import kubernetes
 from bench.neighbours import neighbours
 from bench.pipeline import bare, control_plane
 from bench.preemption import preemptions
@@ -96,6 +97,46 @@ def _preemption(options: argparse.Namespace) -> None:
     print(f"  Pods ended at seven minutes    {measured.lost}")
 
 
+def _kubernetes(options: argparse.Namespace) -> None:
+    reason = kubernetes.why_not()
+    if reason:
+        print(f"kubernetes                       not measured: {reason}")
+        return
+    for nodes in options.kube_nodes:
+        measured = kubernetes.peers(nodes)
+        print(f"a NodePool of {nodes} Nodes in Kubernetes, agent / kopf operator in the same run")
+        for name, ours, theirs in (
+            ("from nothing", measured.agent_up, measured.peer_up),
+            ("and back", measured.agent_down, measured.peer_down),
+        ):
+            print(f"  {name:<13} s {ours.seconds:.1f} / {theirs.seconds:.1f}", end="")
+            print(f", CPU s {ours.cpu_s:.1f} / {theirs.cpu_s:.1f}", end="")
+            print(f", requests a Node {ours.requests / nodes:.1f} / {theirs.requests / nodes:.1f}")
+        print(
+            f"  beside the agent, CPU s        {measured.others_s:.1f}   (all services, and NATS)"
+        )
+
+
+def _large_kubernetes(options: argparse.Namespace) -> None:
+    reason = kubernetes.why_not()
+    if reason:
+        print(f"large-kubernetes                 not measured: {reason}")
+        return
+    nodes, pods = options.large_nodes, options.large_pods
+    found = kubernetes.large(nodes, pods, options.changes)
+    p50, p99 = (_percentile(sorted(found.reactions), part) for part in (0.5, 0.99))
+    print(f"{nodes} Nodes and {pods} Pods in Kubernetes")
+    print(f"  spec to verdicts, ms           p50 {p50:.0f}, p99 {p99:.0f}   (budget: p99 1,000)")
+    grown = found.after_mb - found.before_mb
+    print(f"  the agent's memory, MB         {found.before_mb:.0f} to {found.after_mb:.0f}", end="")
+    print(f"   ({grown / (nodes + pods) * 1_000:.1f} kB for each Node and Pod)")
+    for (verb, resource), count in sorted(found.requests.items(), key=lambda item: -item[1])[:8]:
+        print(f"  requests a Node, {verb + ' ' + resource:<24} {count:.2f}")
+    print(f"  a new agent compares all in, s {found.restart_s:.1f}", end="")
+    print(f"   ({found.restart_cpu_s:.1f} s of CPU, {found.restart_requests} requests)")
+    print(f"  lists without pages            {len(found.unpaged)}")
+
+
 ROWS: dict[str, Callable[[argparse.Namespace], None]] = {
     "pipeline": _pipeline,
     "nodes": _nodes,
@@ -103,8 +144,10 @@ ROWS: dict[str, Callable[[argparse.Namespace], None]] = {
     "neighbours": _neighbours,
     "restart": _restart,
     "preemption": _preemption,
+    "kubernetes": _kubernetes,
+    "large-kubernetes": _large_kubernetes,
 }
-LONG = ("preemption",)
+LONG = ("preemption", "kubernetes", "large-kubernetes")
 """What is measured only where it is asked for, because it takes minutes whatever the machine."""
 
 
@@ -123,6 +166,10 @@ def main() -> None:
     parser.add_argument("--flood", type=int, default=20_000, help="unacknowledged commands")
     parser.add_argument("--messages", type=int, default=50_000, help="in the log at the restart")
     parser.add_argument("--preempted", type=int, default=750, help="Nodes preempted at once")
+    parser.add_argument("--kube-nodes", nargs="+", type=int, default=[100, 500])
+    parser.add_argument("--large-nodes", type=int, default=1_000)
+    parser.add_argument("--large-pods", type=int, default=10_000)
+    parser.add_argument("--changes", type=int, default=200, help="of a spec in a large cluster")
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, {options.runs} runs, medians (lowest to highest)")
     for name in options.only:

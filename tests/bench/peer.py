@@ -117,6 +117,7 @@ def registered(fleet: Fleet, account: SingleConfig) -> kopf.OperatorRegistry:
     @kopf.on.create(*GROUP, registry=registry)
     @kopf.on.update(*GROUP, field="spec", registry=registry)
     async def resize(name: str, uid: str, spec: Mapping[str, Any], **_: Any) -> None:
+        fleet.changed[name] = True
         await fleet.resize(name, uid, spec["instanceType"], spec["targetNodes"])
 
     @kopf.on.event("", "v1", "nodes", labels={POOL: kopf.PRESENT}, registry=registry)

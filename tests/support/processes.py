@@ -57,6 +57,12 @@ class ControlPlane:
         """The names of all replicas: service, dot, number."""
         return self._names
 
+    def pids(self) -> Sequence[int]:
+        """Those of all processes that run now, the server's first."""
+        server = self.server.pid
+        services = (process.pid for process in self._processes.values() if process.poll() is None)
+        return [*([server] if server is not None else []), *services]
+
     def _start(self, name: str) -> None:
         log = self._folder / f"{name}.log"
         environment = {
