@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -263,11 +264,11 @@ def _patiently(cluster: Cluster, *arguments: str) -> None:
 
 
 def _until(holds: Check) -> None:
-    ends = time.monotonic() + PATIENCE_S
+    ends, pause = time.monotonic() + PATIENCE_S, threading.Event()
     while not holds():
         if time.monotonic() > ends:
             raise TimeoutError(f"not within {PATIENCE_S:.0f} s")
-        time.sleep(LOOK_S)
+        pause.wait(LOOK_S)
 
 
 def _cpu_s(pid: int) -> float:
