@@ -1,0 +1,83 @@
+"""Evictions that a PodDisruptionBudget refuses, as the API server gets them from the agent."""
+
+import json
+import time
+from pathlib import Path
+
+from agent.host.pacing import REFUSED_S
+from kube.agent import USER, agent_at_work
+from kube.audit import AuditLog
+from kube.cluster import Cluster, wait_until
+from kube.kubelets import Kubelets
+from kube.plane import CLUSTER, H100, ORG, Plane
+from nodepool.contract.commands import DrainNode
+
+POOL = "evictions"
+PODS = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: guarded, namespace: default, labels: {{app: guarded, {graceful}: "true"}}}}
+spec: {{nodeName: {node}, containers: [{{name: only, image: none}}]}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: guarded, namespace: default}}
+spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: guarded}}}}}}
+"""
+GRACEFUL = "qos.coreweave.com/graceful-interruptible"
+WITHIN_S = 60.0
+
+
+def test_an_eviction_that_a_budget_refuses_is_tried_again_every_five_seconds_until_it_is_taken(
+    cluster: Cluster, account: Path, plane: Plane, tmp_path: Path
+) -> None:
+    kubelets = Kubelets(plane.url, cluster.folder / "kubelets.kubeconfig", ORG, CLUSTER)
+    with agent_at_work(tmp_path, account, plane.url) as agent, kubelets:
+        # given a Node with a Pod that a budget protects
+        plane.apply(POOL, instanceType=H100, targetNodes=1)
+        plane.wait(POOL)
+        (node,) = plane.nodes(POOL)
+        cluster.kubectl("apply", "-f", "-", given=PODS.format(node=node, graceful=GRACEFUL))
+        wait_until("its budget is known", lambda: is_guarded(cluster), WITHIN_S)
+
+        # when the Node is drained
+        audit = AuditLog(cluster.folder)
+        drain = DrainNode(org=ORG, cluster=CLUSTER, pool=POOL, node=node)
+        plane.do(lambda client: client.send(drain))
+        wait_until("the Pod is to be evicted", lambda: evictions(audit) != [], WITHIN_S)
+        began = time.monotonic()
+
+        # then that is refused every five seconds, and said about the Node and the Pod
+        wait_until("it is tried again twice", lambda: len(evictions(audit)) >= 3, WITHIN_S)
+        assert 2 * REFUSED_S - 1 <= time.monotonic() - began <= 2 * REFUSED_S + 5
+        assert set(evictions(audit)) == {429}
+        told = cluster.kubectl("get", "events", "--field-selector", "type=Warning", "-o", "name")
+        assert f"event/{node}." in told
+        assert "event/guarded." in told
+        assert agent.obstacle() == ""
+
+        # when the budget allows it
+        cluster.kubectl("delete", "poddisruptionbudget", "guarded")
+
+        # then the Pod is evicted, with one more request
+        cluster.kubectl("wait", "pod/guarded", "--for=delete", "--timeout=60s")
+        assert evictions(audit)[-1] == 201
+        plane.do(lambda client: client.delete(POOL))
+        wait_until("its Node is gone", lambda: node not in names(cluster), WITHIN_S)
+        cluster.kubectl("wait", f"nodepool/{POOL}", "--for=delete", "--timeout=60s")
+
+
+def evictions(audit: AuditLog) -> list[int]:
+    """The status of each request of the agent to evict a Pod."""
+    return [each.code for each in audit.requests(USER) if each.resource == "pods/eviction"]
+
+
+def is_guarded(cluster: Cluster) -> bool:
+    """Whether the controller of budgets has counted the Pod."""
+    budget = json.loads(cluster.kubectl("get", "poddisruptionbudget", "guarded", "-o", "json"))
+    return budget.get("status", {}).get("currentHealthy") == 1
+
+
+def names(cluster: Cluster) -> list[str]:
+    """Of all Nodes."""
+    return [each["metadata"]["name"] for each in cluster.objects("nodes")]
