@@ -16,14 +16,15 @@ POOL = "evictions"
 PODS = """\
 apiVersion: v1
 kind: Pod
-metadata: {{name: guarded, namespace: default, labels: {{app: guarded, {graceful}: "true"}}}}
+metadata: {{name: guarded, namespace: guarded, labels: {{app: guarded, {graceful}: "true"}}}}
 spec: {{nodeName: {node}, containers: [{{name: only, image: none}}]}}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
-metadata: {{name: guarded, namespace: default}}
+metadata: {{name: guarded, namespace: guarded}}
 spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: guarded}}}}}}
 """
+INSIDE = ("-n", "guarded")
 GRACEFUL = "qos.coreweave.com/graceful-interruptible"
 WITHIN_S = 60.0
 
@@ -37,6 +38,8 @@ def test_an_eviction_that_a_budget_refuses_is_tried_again_every_five_seconds_unt
         plane.apply(POOL, instanceType=H100, targetNodes=1)
         plane.wait(POOL)
         (node,) = plane.nodes(POOL)
+        cluster.kubectl("create", "namespace", "guarded")
+        wait_until("it has its account", lambda: has_account(cluster), WITHIN_S)
         cluster.kubectl("apply", "-f", "-", given=PODS.format(node=node, graceful=GRACEFUL))
         wait_until("its budget is known", lambda: is_guarded(cluster), WITHIN_S)
 
@@ -51,20 +54,21 @@ def test_an_eviction_that_a_budget_refuses_is_tried_again_every_five_seconds_unt
         wait_until("it is tried again twice", lambda: len(evictions(audit)) >= 3, WITHIN_S)
         assert 2 * REFUSED_S - 1 <= time.monotonic() - began <= 2 * REFUSED_S + 5
         assert set(evictions(audit)) == {429}
-        told = cluster.kubectl("get", "events", "--field-selector", "type=Warning", "-o", "name")
-        assert f"event/{node}." in told
-        assert "event/guarded." in told
+        warnings = ("get", "events", "--field-selector", "type=Warning", "-o", "name")
+        assert f"event/{node}." in cluster.kubectl(*warnings)
+        assert "event/guarded." in cluster.kubectl(*warnings, "-n", "guarded")
         assert agent.obstacle() == ""
 
         # when the budget allows it
-        cluster.kubectl("delete", "poddisruptionbudget", "guarded")
+        cluster.kubectl("delete", "poddisruptionbudget", "guarded", *INSIDE)
 
         # then the Pod is evicted, with one more request
-        cluster.kubectl("wait", "pod/guarded", "--for=delete", "--timeout=60s")
+        cluster.kubectl("wait", "pod/guarded", "--for=delete", "--timeout=60s", *INSIDE)
         assert evictions(audit)[-1] == 201
         plane.do(lambda client: client.delete(POOL))
         wait_until("its Node is gone", lambda: node not in names(cluster), WITHIN_S)
         cluster.kubectl("wait", f"nodepool/{POOL}", "--for=delete", "--timeout=60s")
+        cluster.kubectl("delete", "namespace", "guarded", "--wait=false")
 
 
 def evictions(audit: AuditLog) -> list[int]:
@@ -72,9 +76,16 @@ def evictions(audit: AuditLog) -> list[int]:
     return [each.code for each in audit.requests(USER) if each.resource == "pods/eviction"]
 
 
+def has_account(cluster: Cluster) -> bool:
+    """Whether Pods can be created in the namespace."""
+    return cluster.run("get", "serviceaccount", "default", *INSIDE).returncode == 0
+
+
 def is_guarded(cluster: Cluster) -> bool:
     """Whether the controller of budgets has counted the Pod."""
-    budget = json.loads(cluster.kubectl("get", "poddisruptionbudget", "guarded", "-o", "json"))
+    budget = json.loads(
+        cluster.kubectl("get", "poddisruptionbudget", "guarded", "-o", "json", *INSIDE)
+    )
     return budget.get("status", {}).get("currentHealthy") == 1
 
 

@@ -18,7 +18,7 @@ NEEDED = (
     ("", "patch nodes/status"),
     *(("any", f"{verb} pods") for verb in ("get", "list", "watch", "delete")),
     ("any", "create pods/eviction"),
-    *(("default", f"{verb} events") for verb in ("create", "patch")),
+    ("any", "create events"),
     ("kube-system", "create leases"),
     *(("kube-system", f"{verb} leases/nodepool-agent") for verb in ("get", "update", "patch")),
 )
@@ -38,7 +38,7 @@ NOT_GRANTED = (
     ("kube-system", "list secrets"),
     ("kube-system", "get configmaps"),
     ("kube-system", "create serviceaccounts/token"),
-    ("any", "create events"),
+    ("any", "patch events"),
     ("default", "delete events"),
     ("default", "list events"),
     ("default", "create leases"),
