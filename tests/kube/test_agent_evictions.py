@@ -86,7 +86,7 @@ def is_guarded(cluster: Cluster) -> bool:
     budget = json.loads(
         cluster.kubectl("get", "poddisruptionbudget", "guarded", "-o", "json", *INSIDE)
     )
-    return budget.get("status", {}).get("currentHealthy") == 1
+    return bool(budget.get("status", {}).get("currentHealthy") == 1)
 
 
 def names(cluster: Cluster) -> list[str]:
