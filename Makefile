@@ -70,7 +70,7 @@ containers: setup ## Bring up the compose file, kill and replace its parts, test
 	@$(BIN)/python -m pytest tests/containers $(ARGS)
 
 long: setup ## Run the long tests: a thousand Nodes, everything killed, a failure on each kind of input
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(filter-out tests/containers/long,$(wildcard tests/*/long)) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(filter-out tests/containers/long tests/kube/long,$(wildcard tests/*/long)) $(ARGS)
 
 lint: setup ## Check style and formatting
 	@$(BIN)/ruff check
