@@ -12,6 +12,7 @@ from kube.kubelets import Kubelets
 from kube.manifests import Manifests, rendered
 from kube.plane import A100, CLUSTER, CPU, H100, ORG, Plane
 from kube.plane import started as plane_started
+from kube.workloads import Workloads
 
 MACHINES, QUOTA = 64, 1_000
 
@@ -69,3 +70,15 @@ def declared(cluster: Cluster, account: Path) -> Cluster:
     # A policy is known to the API server some time after it was stored.
     wait_until("the policies are at work", lambda: policies_work(cluster), 30)
     return cluster
+
+
+@pytest.fixture(scope="module")
+def workloads(
+    declared: Cluster, plane: Plane, agent: Agent, kubelets: Kubelets
+) -> Iterator[Workloads]:
+    """What the tests of a module run in the cluster, with an agent and kubelets at work."""
+    assert agent.is_leading()
+    assert kubelets.never == set()
+    workloads = Workloads(declared, plane)
+    yield workloads
+    workloads.clean()

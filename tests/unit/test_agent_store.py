@@ -65,6 +65,17 @@ def test_an_own_deletion_is_seen_at_once_and_an_older_event_does_not_bring_it_ba
     assert kind.changes == [("a", None, "one"), ("a", "one", None)]
 
 
+def test_a_reply_does_not_bring_back_what_a_watch_said_is_deleted_since() -> None:
+    kind = Kind()
+    kind.listed(3, a=one(1))
+
+    kind.store.apply("a", "u", 5, one(5, "ending"))
+    kind.store.apply("a", "u", 6, None)
+    kind.store.put("a", one(5, "ending"))
+
+    assert kind.items == {}
+
+
 def test_the_late_news_of_a_deletion_leaves_the_next_object_of_that_name() -> None:
     kind = Kind()
     kind.listed(3, a=one(1))

@@ -45,7 +45,7 @@ class Failure(Exception):
 
     code: the HTTP status.
     reason: the reason of the Status object, such as `NotFound` or `AlreadyExists`.
-    causes: the reasons of the causes that it names.
+    causes: the causes that it names: what each says, by its reason.
     message: what it says, as one line.
     retry_after_s: how long it asks to wait before another try; 0 where it does not.
     """
@@ -54,16 +54,20 @@ class Failure(Exception):
         self.code = code
         self.reason = str(status.get("reason") or "")
         self.message = " ".join(str(status.get("message") or "").split()) or f"HTTP {code}"
-        self.causes = frozenset(_causes(status))
+        self.causes = _causes(status)
         self.retry_after_s = retry_after_s
         super().__init__(self.message)
 
 
-def _causes(status: Mapping[str, object]) -> list[str]:
+def _causes(status: Mapping[str, object]) -> Mapping[str, str]:
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
     listed = causes if isinstance(causes, list) else []
-    return [str(each.get("reason")) for each in listed if isinstance(each, Mapping)]
+    return {
+        str(each.get("reason")): str(each.get("message") or "")
+        for each in listed
+        if isinstance(each, Mapping)
+    }
 
 
 class Resource(NamedTuple):

@@ -22,6 +22,8 @@ from nodepool.contract.events import NodeReported
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
 BUDGET: Final = "DisruptionBudget"
 """The cause of a refused eviction that names a PodDisruptionBudget."""
+TERMINATING: Final = "NamespaceTerminating"
+"""The cause of a refusal in a namespace that is being deleted: nothing new can be made there."""
 MANAGER: Final = {"fieldManager": "nodepool-agent"}
 
 
@@ -171,8 +173,11 @@ class Performer:
             path = PODS.path(action.name, action.namespace, "eviction")
             await self._api.send("create", PODS, path, _eviction(action))
         except Failure as failure:
+            if TERMINATING in failure.causes:
+                return await self._delete(_deletion(action))
             if BUDGET in failure.causes or _has_several_budgets(failure):
-                self._pacing.evicted(action.uid, now, failure.message)
+                refusal = f"{failure.message} {failure.causes.get(BUDGET, '')}".rstrip()
+                self._pacing.evicted(action.uid, now, refusal)
                 self._woken_at(key, self._pacing.evict_at(action.uid))
                 return Result.CHANGED
             return _stale(failure, "NotFound", "Conflict")
@@ -192,8 +197,7 @@ class Performer:
             path = EVENTS.path(namespace=str(metadata["namespace"]))
             await self._api.send("create", EVENTS, path, document)
         except Failure as failure:
-            # In a namespace that is being deleted, or gone, nothing new can be made.
-            is_going = "NamespaceTerminating" in failure.causes or failure.reason == "NotFound"
+            is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
             if failure.reason != "AlreadyExists" and not is_going:
                 raise
         self._pacing.told(name)
@@ -212,6 +216,11 @@ def _has_several_budgets(failure: Failure) -> bool:
     See https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/#how-api-initiated-eviction-works.
     """
     return failure.code == 500 and "PodDisruptionBudget" in failure.message
+
+
+def _deletion(action: Evict) -> Delete:
+    """What ends a Pod where no eviction can be made, with the same grace period."""
+    return Delete("Pod", action.name, action.uid, action.namespace, action.grace_s)
 
 
 def _eviction(action: Evict) -> Document:

@@ -8,7 +8,7 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Tell
+from agent.actions import Action, Evict, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.host.api import Failure, Unreachable
@@ -131,8 +131,12 @@ class Reconciler:
         self._work.queue.succeeded(key)
 
     async def _carry_out(self, key: Key, actions: Sequence[Action]) -> Result | None:
-        """The results of all actions as one: stale before changed before sent; None for none."""
+        """The results of all actions as one: stale before changed before sent; None for none.
+
+        A Pod that cannot be evicted does not keep what follows from being done.
+        """
         worst: Result | None = None
+        failed: Failure | None = None
         for action in actions:
             tried = f"{type(action).__name__} {getattr(action, 'kind', '')}"
             try:
@@ -144,12 +148,17 @@ class Reconciler:
                         # What is done is not to depend on whether it can be told.
                         self._telemetry.log.warning("not told", cause=failure.message)
                         continue
-                raise
+                if not isinstance(action, Evict):
+                    raise
+                failed = failure
+                continue
             self.forbidden.pop(tried, None)
-            if result is Result.STALE:
+            if result is Result.STALE and not isinstance(action, Evict):
                 return result
             if worst is not Result.CHANGED:
                 worst = result
+        if failed is not None:
+            raise failed
         return worst
 
     def _settle(self, key: Key, result: Result | None) -> None:

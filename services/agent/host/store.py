@@ -82,9 +82,12 @@ class Store(Generic[T]):
             self._set(key, kept)
 
     def put(self, key: str, kept: Kept[T]) -> None:
-        """Takes an object as the API server replied that it is after a write."""
+        """Takes an object as the API server replied that it is after a write.
+
+        Where a watch has come further than that already, and there is none, it was deleted since.
+        """
         old = self._items.get(key)
-        if old is None or old.version < kept.version:
+        if kept.version > (self._newest if old is None else old.version):
             self._written.add(key)
             self._set(key, kept)
 
