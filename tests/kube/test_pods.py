@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from kube.workloads import (
 )
 from nodepool.contract.commands import DrainNode, UncordonNode
 
-PREFER_IDLE = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
+PREFER_IDLE: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
 LABEL = "kubernetes.io/hostname"
 
 
@@ -229,7 +230,7 @@ def test_a_drain_for_maintenance_ends_what_may_be_interrupted_and_awaits_the_res
     assert not workloads.is_terminating("database")
     # Nothing new is scheduled there meanwhile.
     workloads.create("late", node)
-    wait_until("it waits", lambda: is_unschedulable(workloads, "late"), WITHIN_S)
+    workloads.wait_until_unschedulable("late")
 
     # Forced, the drain ends it too; then the Node takes Pods again.
     workloads.send(DrainNode, "pods-maintenance", node=node, force=True)
@@ -237,13 +238,6 @@ def test_a_drain_for_maintenance_ends_what_may_be_interrupted_and_awaits_the_res
     workloads.wait_for_condition(node, "CWActive", "False: nothing runs here")
     workloads.send(UncordonNode, "pods-maintenance", node=node)
     assert workloads.wait_until_running("late") == node
-
-
-def is_unschedulable(workloads: Workloads, name: str) -> bool:
-    """Whether the scheduler says that a Pod fits nowhere."""
-    found = workloads.pod(name)
-    conditions = found["status"].get("conditions", ()) if found else ()
-    return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
 def test_a_pod_of_a_namespace_that_is_being_deleted_is_deleted_in_a_drain(

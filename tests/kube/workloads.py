@@ -69,7 +69,7 @@ class Workloads:
             "spec": {"instanceType": instance_type, "targetNodes": count, **spec},
         }
         self._pools.append(pool)
-        self._apply(manifest)
+        self.apply(manifest)
 
     def found(self, pool: str) -> Sequence[str]:
         """The Nodes of a NodePool that are in production in the cluster."""
@@ -94,7 +94,8 @@ class Workloads:
     def is_drained(self, node: str) -> bool:
         """Whether the control plane drains a Node."""
         found = self.plane.node(node)
-        return found is not None and "drain" in found["status"]
+        status = found["status"] if found is not None else None
+        return isinstance(status, Mapping) and "drain" in status
 
     def condition(self, node: str, type_: str) -> str:
         """A condition of a Node in the cluster, as `status: message`; empty where it has none."""
@@ -166,7 +167,7 @@ class Workloads:
         if node:
             spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         self._pods.append((namespace, name))
-        self._apply(
+        self.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -198,6 +199,16 @@ class Workloads:
     def pod(self, name: str, namespace: str = "default") -> Document | None:
         """A Pod; None where there is none."""
         return self._get("pod", name, "-n", namespace)
+
+    def is_unschedulable(self, name: str, namespace: str = "default") -> bool:
+        """Whether the scheduler says that a Pod fits on no Node."""
+        found = self.pod(name, namespace)
+        conditions = found["status"].get("conditions", ()) if found else ()
+        return any(each.get("reason") == "Unschedulable" for each in conditions)
+
+    def wait_until_unschedulable(self, name: str, namespace: str = "default") -> None:
+        """Returns once the scheduler says that a Pod fits on no Node."""
+        wait_until(f"{name} waits", lambda: self.is_unschedulable(name, namespace), WITHIN_S)
 
     def phase(self, name: str, namespace: str = "default") -> str:
         """The phase of a Pod; empty where there is none."""
@@ -235,7 +246,7 @@ class Workloads:
 
     def budget(self, name: str, app: str, available: int, namespace: str = "default") -> None:
         """Applies a PodDisruptionBudget: so many of the Pods of an app are always to run."""
-        self._apply(
+        self.apply(
             {
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
@@ -250,7 +261,8 @@ class Workloads:
 
         wait_until(f"{name} is heeded", is_known, WITHIN_S)
 
-    def _apply(self, document: Document) -> None:
+    def apply(self, document: Document) -> None:
+        """Applies a manifest as a user does."""
         done = self.cluster.run(
             "apply", "-f", "-", given=json.dumps(document), kubeconfig=self.cluster.user_kubeconfig
         )
