@@ -1,0 +1,268 @@
+"""People in the cluster and commands on the bus write one NodePool, whatever is away meanwhile."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kube.agent import Agent
+from kube.audit import AuditLog
+from kube.cluster import Cluster, wait_until
+from kube.kubelets import Kubelets
+from kube.plane import Plane
+from kube.proxy import Proxy
+from kube.shell import Shell
+
+WITHIN_S = 45.0
+MANIFEST = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {{name: {name}}}
+spec: {{instanceType: gd-8xh100ib-i128, targetNodes: {target}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of a NodePool, an agent between them, and the networks that lead there.
+
+    api, bus: what the agent reaches the API server and the bus through.
+    """
+
+    shell: Shell
+    cluster: Cluster
+    plane: Plane
+    agent: Agent
+    api: Proxy
+    bus: Proxy
+
+    def apply(self, name: str, target: int) -> None:
+        """Applies a NodePool with kubectl."""
+        printed = self.shell.run("kubectl apply -f -", MANIFEST.format(name=name, target=target))
+        assert printed.code == 0, printed.error
+
+    def patch(self, name: str, spec: str) -> None:
+        """Changes a NodePool with kubectl."""
+        printed = self.shell.run(
+            f"kubectl patch nodepool {name} --type merge -p '{{\"spec\": {spec}}}'"
+        )
+        assert printed.code == 0, printed.error
+
+    def scale(self, name: str, target: int) -> None:
+        """Scales a NodePool with a command on the bus."""
+        self.plane.do(lambda client: client.scale(name, target))
+
+    def targets(self, name: str) -> tuple[str, str]:
+        """The target in the cluster and the one on the bus; empty where it is not."""
+        path = "jsonpath={.spec.targetNodes}"
+        line = f"kubectl get nodepool {name} --ignore-not-found -o {path}"
+        found = self.plane.pool(name)
+        spec = found["spec"] if found is not None else {}
+        on_bus = spec.get("targetNodes", "") if isinstance(spec, dict) else ""
+        return self.shell.run(line).out, str(on_bus)
+
+    def wait_for_targets(self, name: str, expected: str) -> None:
+        """Returns once both sides have this target; "" where both have no such NodePool."""
+        wait_until(
+            f"both sides of {name} have {expected or 'nothing'}",
+            lambda: self.targets(name) == (expected, expected),
+            WITHIN_S,
+        )
+
+    def refusals(self, name: str) -> list[str]:
+        """The messages that tell people in the cluster that a wish of theirs was not taken."""
+        line = (
+            f"kubectl get events --field-selector involvedObject.name={name},"
+            "reason=CWNodePoolNodesRequestFailed -o jsonpath='{range .items[*]}{.message}{\"\\n\"}'"
+        )
+        return self.shell.run(line).out.splitlines()
+
+    def version(self, name: str) -> str:
+        """The resourceVersion of the object."""
+        line = f"kubectl get nodepool {name} -o jsonpath={{.metadata.resourceVersion}}"
+        return self.shell.run(line).out
+
+
+@pytest.fixture(scope="module")
+def sides(
+    cluster: Cluster,
+    plane: Plane,
+    kubelets: Kubelets,
+    account: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Sides]:
+    """An agent that reaches both sides through networks of its own."""
+    token = re.findall(r'token: "(\S+)"', account.read_text())[0]
+    with ExitStack() as stack:
+        api = stack.enter_context(Proxy(cluster.port))
+        bus = stack.enter_context(Proxy(int(plane.url.rpartition(":")[2])))
+        connection = cluster.connect("agent-in-between", token, api.port)
+        url = f"nats://127.0.0.1:{bus.port}"
+        folder = tmp_path_factory.mktemp("agent")
+        agent = stack.enter_context(Agent(folder, connection, url, lease="two-writers"))
+        yield Sides(Shell(cluster), cluster, plane, agent, api, bus)
+        assert agent.errors() == ""
+
+
+@pytest.fixture
+def pool(sides: Sides, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a NodePool that both sides have, with one Node."""
+    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
+    sides.apply(name, 1)
+    sides.wait_for_targets(name, "1")
+    yield name
+    sides.shell.run(f"kubectl delete nodepool {name} --ignore-not-found")
+
+
+def test_different_fields_changed_at_once_are_both_kept(sides: Sides, pool: str) -> None:
+    sides.agent.stop()
+    sides.patch(pool, '{"nodeLabels": {"team": "research"}}')
+    sides.scale(pool, 2)
+
+    sides.agent.start()
+
+    sides.wait_for_targets(pool, "2")
+
+    def labels() -> object:
+        found = sides.plane.pool(pool)
+        spec = found["spec"] if found is not None else None
+        return spec.get("nodeLabels") if isinstance(spec, dict) else None
+
+    wait_until("the bus has the label", lambda: labels() == {"team": "research"}, WITHIN_S)
+    assert sides.targets(pool) == ("2", "2")
+    assert sides.refusals(pool) == []
+
+
+def test_of_one_field_the_log_decides_and_the_loser_is_told(sides: Sides, pool: str) -> None:
+    sides.agent.stop()
+    sides.patch(pool, '{"targetNodes": 3}')
+    sides.scale(pool, 2)
+
+    sides.agent.start()
+
+    sides.wait_for_targets(pool, "2")
+    wait_until("it is told", lambda: len(sides.refusals(pool)) == 1, WITHIN_S)
+    (message,) = sides.refusals(pool)
+    assert {"targetNodes", "3", "2"} <= {*re.findall(r"\w+", message)}, message
+
+
+def test_the_same_wish_from_both_is_one(sides: Sides, pool: str) -> None:
+    sides.agent.stop()
+    sides.patch(pool, '{"targetNodes": 2}')
+    sides.scale(pool, 2)
+
+    sides.agent.start()
+
+    sides.wait_for_targets(pool, "2")
+    sides.patch(pool, '{"targetNodes": 3}')
+    sides.wait_for_targets(pool, "3")
+    assert sides.refusals(pool) == []
+
+
+def test_an_agent_that_is_killed_goes_on_where_it_was(sides: Sides, pool: str) -> None:
+    sides.agent.kill()
+    sides.patch(pool, '{"targetNodes": 2}')
+
+    sides.agent.start()
+
+    sides.wait_for_targets(pool, "2")
+
+
+@pytest.mark.parametrize("how", ["cut", "freeze"])
+def test_a_partition_of_the_api_server_loses_nothing(sides: Sides, pool: str, how: str) -> None:
+    sides.api.cut() if how == "cut" else sides.api.freeze()
+    sides.patch(pool, '{"nodeLabels": {"team": "research"}}')
+    sides.scale(pool, 2)
+    wait_until("the agent says so", lambda: bool(sides.agent.obstacle()), WITHIN_S)
+
+    sides.api.mend()
+
+    sides.wait_for_targets(pool, "2")
+    wait_until("the agent is ready", lambda: not sides.agent.obstacle(), WITHIN_S)
+    assert sides.refusals(pool) == []
+
+
+def test_a_partition_of_the_bus_loses_nothing(sides: Sides, pool: str) -> None:
+    sides.bus.cut()
+    sides.patch(pool, '{"targetNodes": 2}')
+    wait_until("the agent says so", lambda: bool(sides.agent.obstacle()), WITHIN_S)
+
+    sides.bus.mend()
+
+    sides.wait_for_targets(pool, "2")
+    wait_until("the agent is ready", lambda: not sides.agent.obstacle(), WITHIN_S)
+
+
+def test_a_nodepool_deleted_while_the_bus_is_away_goes_once_it_is_back(
+    sides: Sides, pool: str
+) -> None:
+    sides.bus.cut()
+    assert sides.shell.run(f"kubectl delete nodepool {pool} --wait=false").code == 0
+    assert sides.targets(pool) == ("1", "1"), "its finalizer holds it"
+
+    sides.bus.mend()
+
+    sides.wait_for_targets(pool, "")
+
+
+def test_a_nodepool_deleted_on_the_bus_goes_once_the_api_server_is_back(
+    sides: Sides, pool: str
+) -> None:
+    sides.api.cut()
+    sides.plane.do(lambda client: client.delete(pool))
+
+    sides.api.mend()
+
+    sides.wait_for_targets(pool, "")
+
+
+def test_a_cluster_restored_from_an_old_backup_is_as_the_bus_has_it(
+    sides: Sides, pool: str
+) -> None:
+    # given a backup, and what has changed since
+    sides.apply("deleted-since", 0)
+    sides.wait_for_targets("deleted-since", "0")
+    snapshot = sides.cluster.snapshot("old-backup")
+    sides.shell.run("kubectl delete nodepool deleted-since")
+    sides.apply("created-since", 0)
+    sides.wait_for_targets("created-since", "0")
+    sides.patch(pool, '{"targetNodes": 2}')
+    sides.wait_for_targets(pool, "2")
+
+    # when the cluster goes back to it
+    sides.cluster.restore(snapshot)
+
+    # then all of it comes back as the bus has it
+    sides.wait_for_targets(pool, "2")
+    sides.wait_for_targets("created-since", "0")
+    sides.wait_for_targets("deleted-since", "")
+    sides.shell.run("kubectl delete nodepool created-since")
+
+
+def test_two_agents_at_once_do_no_harm(
+    sides: Sides, pool: str, account: Path, tmp_path: Path
+) -> None:
+    # given another agent that takes no turns with the first
+    with Agent(tmp_path, account, sides.plane.url, lease="two-writers-too", name="too") as other:
+        other.wait_until_ready()
+        wait_until("both lead", lambda: sides.agent.is_leading() and other.is_leading(), WITHIN_S)
+        for target in (2, 3):
+            sides.patch(pool, f'{{"targetNodes": {target}}}')
+            sides.wait_for_targets(pool, str(target))
+            sides.scale(pool, target - 1)
+            sides.wait_for_targets(pool, str(target - 1))
+        line = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s"
+        assert sides.shell.run(line).code == 0
+
+        # then it rests: nothing more is written of it, while another is worked on
+        log, version = AuditLog(sides.cluster.folder), sides.version(pool)
+        sides.apply("worked-on", 0)
+        sides.wait_for_targets("worked-on", "0")
+        sides.shell.run("kubectl delete nodepool worked-on")
+        written = [each for each in log.requests() if each.name == pool and each.verb == "patch"]
+        assert (sides.version(pool), written) == (version, [])
+        assert sides.refusals(pool) == []
+    assert other.errors() == ""
