@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from kube.agent import Agent
-from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.kubelets import Kubelets
 from kube.plane import Plane
 from kube.proxy import Proxy
 from kube.shell import Shell
 
-WITHIN_S = 45.0
+WITHIN_S = 20.0
 MANIFEST = """\
 apiVersion: compute.coreweave.com/v1alpha1
 kind: NodePool
@@ -78,12 +77,7 @@ class Sides:
             f"kubectl get events --field-selector involvedObject.name={name},"
             "reason=CWNodePoolNodesRequestFailed -o jsonpath='{range .items[*]}{.message}{\"\\n\"}'"
         )
-        return self.shell.run(line).out.splitlines()
-
-    def version(self, name: str) -> str:
-        """The resourceVersion of the object."""
-        line = f"kubectl get nodepool {name} -o jsonpath={{.metadata.resourceVersion}}"
-        return self.shell.run(line).out
+        return [row for row in self.shell.run(line).out.splitlines() if row]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +96,7 @@ def sides(
         connection = cluster.connect("agent-in-between", token, api.port)
         url = f"nats://127.0.0.1:{bus.port}"
         folder = tmp_path_factory.mktemp("agent")
-        agent = stack.enter_context(Agent(folder, connection, url, lease="two-writers"))
+        agent = stack.enter_context(Agent(folder, connection, url))
         yield Sides(Shell(cluster), cluster, plane, agent, api, bus)
         assert agent.errors() == ""
 
@@ -110,7 +104,7 @@ def sides(
 @pytest.fixture
 def pool(sides: Sides, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a NodePool that both sides have, with one Node."""
-    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
+    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:32].strip("-")
     sides.apply(name, 1)
     sides.wait_for_targets(name, "1")
     yield name
@@ -147,19 +141,6 @@ def test_of_one_field_the_log_decides_and_the_loser_is_told(sides: Sides, pool: 
     wait_until("it is told", lambda: len(sides.refusals(pool)) == 1, WITHIN_S)
     (message,) = sides.refusals(pool)
     assert {"targetNodes", "3", "2"} <= {*re.findall(r"\w+", message)}, message
-
-
-def test_the_same_wish_from_both_is_one(sides: Sides, pool: str) -> None:
-    sides.agent.stop()
-    sides.patch(pool, '{"targetNodes": 2}')
-    sides.scale(pool, 2)
-
-    sides.agent.start()
-
-    sides.wait_for_targets(pool, "2")
-    sides.patch(pool, '{"targetNodes": 3}')
-    sides.wait_for_targets(pool, "3")
-    assert sides.refusals(pool) == []
 
 
 def test_an_agent_that_is_killed_goes_on_where_it_was(sides: Sides, pool: str) -> None:
@@ -206,63 +187,3 @@ def test_a_nodepool_deleted_while_the_bus_is_away_goes_once_it_is_back(
     sides.bus.mend()
 
     sides.wait_for_targets(pool, "")
-
-
-def test_a_nodepool_deleted_on_the_bus_goes_once_the_api_server_is_back(
-    sides: Sides, pool: str
-) -> None:
-    sides.api.cut()
-    sides.plane.do(lambda client: client.delete(pool))
-
-    sides.api.mend()
-
-    sides.wait_for_targets(pool, "")
-
-
-def test_a_cluster_restored_from_an_old_backup_is_as_the_bus_has_it(
-    sides: Sides, pool: str
-) -> None:
-    # given a backup, and what has changed since
-    sides.apply("deleted-since", 0)
-    sides.wait_for_targets("deleted-since", "0")
-    snapshot = sides.cluster.snapshot("old-backup")
-    sides.shell.run("kubectl delete nodepool deleted-since")
-    sides.apply("created-since", 0)
-    sides.wait_for_targets("created-since", "0")
-    sides.patch(pool, '{"targetNodes": 2}')
-    sides.wait_for_targets(pool, "2")
-
-    # when the cluster goes back to it
-    sides.cluster.restore(snapshot)
-
-    # then all of it comes back as the bus has it
-    sides.wait_for_targets(pool, "2")
-    sides.wait_for_targets("created-since", "0")
-    sides.wait_for_targets("deleted-since", "")
-    sides.shell.run("kubectl delete nodepool created-since")
-
-
-def test_two_agents_at_once_do_no_harm(
-    sides: Sides, pool: str, account: Path, tmp_path: Path
-) -> None:
-    # given another agent that takes no turns with the first
-    with Agent(tmp_path, account, sides.plane.url, lease="two-writers-too", name="too") as other:
-        other.wait_until_ready()
-        wait_until("both lead", lambda: sides.agent.is_leading() and other.is_leading(), WITHIN_S)
-        for target in (2, 3):
-            sides.patch(pool, f'{{"targetNodes": {target}}}')
-            sides.wait_for_targets(pool, str(target))
-            sides.scale(pool, target - 1)
-            sides.wait_for_targets(pool, str(target - 1))
-        line = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s"
-        assert sides.shell.run(line).code == 0
-
-        # then it rests: nothing more is written of it, while another is worked on
-        log, version = AuditLog(sides.cluster.folder), sides.version(pool)
-        sides.apply("worked-on", 0)
-        sides.wait_for_targets("worked-on", "0")
-        sides.shell.run("kubectl delete nodepool worked-on")
-        written = [each for each in log.requests() if each.name == pool and each.verb == "patch"]
-        assert (sides.version(pool), written) == (version, [])
-        assert sides.refusals(pool) == []
-    assert other.errors() == ""
