@@ -15,7 +15,8 @@ from kube.plane import Plane
 from kube.proxy import Proxy
 from kube.shell import Shell
 
-WITHIN_S = 20.0
+WITHIN_S = 45.0
+"""The Lease of an agent that was killed is valid for 15 s of it."""
 MANIFEST = """\
 apiVersion: compute.coreweave.com/v1alpha1
 kind: NodePool
