@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.contract import commands, events, messages, metrics
+from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.messages import Command, Event, Message, Outcome
 from nodepool.contract.services import EDGES, SERVICES
 from nodepool.engine.flow import table
@@ -729,7 +730,9 @@ def test_every_metric_that_a_readme_names_exists() -> None:
     named = _named_in_readmes(r"\b(nodepool_[a-z_]+)")
 
     # The label of the service has the same prefix.
-    assert named <= {metric.name for metric in metrics.ALL} | {metrics.SERVICE_LABEL}
+    assert named <= {metric.name for metric in (*metrics.ALL, *OF_THE_AGENT)} | {
+        metrics.SERVICE_LABEL
+    }
 
 
 def test_every_setting_that_a_readme_names_exists() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodepool.contract import metrics
+from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL, Metric
 from nodepool.contract.services import SERVICES
 from support.services import services
@@ -17,14 +18,15 @@ OF_THE_READ_MODEL = metrics.READ_MODEL_LAG, metrics.READ_MODEL_PENDING_OBJECTS
 HEAD = """\
 # Metrics
 
-Every metric, in the order of `shared/nodepool/contract/metrics.py`, from which
-`make metrics` writes this page. `/metrics` of each service shows them in Prometheus'
-[text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
+Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of `agent_metrics.py`
+beside it, from which `make metrics` writes this page. `/metrics` of each service shows them in
+Prometheus' [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
 them have the label `nodepool_service` as well.
 
 What is marked * only the replica that leads shows: it is about objects, or the log, which a sum
-over replicas would count twice.
+over replicas would count twice. "all" are the services of the control plane; the agent of a cluster
+shows what names it.
 
 | Metric | Type | Labels | Meaning | Services |
 | --- | --- | --- | --- | --- |
@@ -57,13 +59,17 @@ def _rows() -> Iterator[tuple[str, ...]]:
             where = f"{', '.join(writers)}{' *' if of_leader else ''}"
         else:
             where = "all" if metric in of_replicas() else "none"
+            where += ", agent" if metric in of_the_agent() else ""
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield f"`{metric.name}`", metric.kind, labels, metric.help, where
+    for metric in OF_THE_AGENT:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"`{metric.name}`", metric.kind, labels, metric.help, "agent"
 
 
 def _process_rows() -> Iterator[tuple[str, ...]]:
     for name, kind, meaning in PROCESS:
-        yield f"`{name}`", kind, "", meaning, "all"
+        yield f"`{name}`", kind, "", meaning, "all, agent"
 
 
 def exported_by_states() -> dict[Metric, list[str]]:
@@ -74,6 +80,11 @@ def exported_by_states() -> dict[Metric, list[str]]:
 def of_replicas() -> set[Metric]:
     """The metrics that each replica shows, whatever its state."""
     return set(_users({"host": ROOT / "shared" / "nodepool" / "host"}))
+
+
+def of_the_agent() -> set[Metric]:
+    """The metrics of each replica that the agent shows as well."""
+    return set(_users({"agent": ROOT / "services" / "agent" / "host"}))
 
 
 def _users(folders: dict[str, Path]) -> dict[Metric, list[str]]:

@@ -1,5 +1,6 @@
 """The page of every metric says what the list says."""
 
+from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import ALL
 from support.metrics_page import PAGE, PROCESS, exported_by_states, of_replicas, page
 
@@ -11,7 +12,8 @@ def test_the_page_is_that_of_the_list() -> None:
 def test_every_metric_is_on_the_page_once() -> None:
     named = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
 
-    assert named == [*(metric.name for metric in ALL), *(name for name, _, _ in PROCESS)]
+    listed = [metric.name for metric in (*ALL, *OF_THE_AGENT)]
+    assert named == [*listed, *(name for name, _, _ in PROCESS)]
 
 
 def test_every_metric_of_the_list_is_exported() -> None:

@@ -9,9 +9,10 @@ from typing import TypeVar
 from agent.host.api import Api
 from agent.host.lease import Lease
 from agent.host.settings import AgentSettings, read_agent
-from agent.host.telemetry import LAST_SYNC, NAME, OBJECTS, QUEUE, Telemetry
+from agent.host.telemetry import NAME, Telemetry
 from agent.host.term import Term
 from nodepool.contract import metrics as contract
+from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, QUEUE
 from nodepool.contract.metrics import Sample
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped

@@ -8,7 +8,13 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from agent.host.api import Counted
 from nodepool.contract import metrics as contract
-from nodepool.contract.metrics import Metric, Sample
+from nodepool.contract.agent_metrics import (
+    ACTIONS,
+    RECONCILE_SECONDS,
+    REQUEST_SECONDS,
+    REQUESTS,
+)
+from nodepool.contract.metrics import Sample
 from nodepool.host.exposition import Wanted, compressed, written
 from nodepool.host.families import Families
 from nodepool.host.health import HealthServer
@@ -18,42 +24,6 @@ from nodepool.host.settings import Settings
 NAME = "agent"
 """How the agent calls itself in logs, metrics and messages."""
 PAGE_S = 8.0
-_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
-
-REQUESTS = Metric(
-    "nodepool_agent_requests_total",
-    "counter",
-    "Requests to the API server; the code is 0 where no reply came.",
-    ("verb", "resource", "code"),
-)
-REQUEST_SECONDS = Metric(
-    "nodepool_agent_request_seconds",
-    "histogram",
-    "How long requests to the API server took, watches not counted.",
-    ("verb",),
-    _BUCKETS,
-)
-RECONCILE_SECONDS = Metric(
-    "nodepool_agent_reconcile_seconds",
-    "histogram",
-    "How long it took to compare an object and to carry out what was missing.",
-    ("kind",),
-    _BUCKETS,
-)
-ACTIONS = Metric(
-    "nodepool_agent_actions_total",
-    "counter",
-    "Actions that were carried out, or failed.",
-    ("action", "result"),
-)
-QUEUE = Metric("nodepool_agent_queue_length", "gauge", "Objects that wait to be compared.")
-OBJECTS = Metric("nodepool_agent_objects", "gauge", "Objects of the cluster known.", ("kind",))
-LAST_SYNC = Metric(
-    "nodepool_agent_last_sync_age_seconds",
-    "gauge",
-    "For how long the objects of a kind have not been listed anew.",
-    ("kind",),
-)
 
 
 class Telemetry:

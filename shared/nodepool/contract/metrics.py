@@ -56,7 +56,7 @@ CLUSTER_LABEL: Final = "nodepool_cluster"
 """The label with a NodePool's cluster; `cluster` is one that Prometheus gives to its targets."""
 _POOL = ("org", CLUSTER_LABEL, "pool")
 _OFFERING = ("zone", "instance_type")
-_QUICK = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
+QUICK = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60)
 """From a millisecond to a minute."""
 _LATE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 _SLOW = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 14_400, 86_400)
@@ -195,13 +195,13 @@ PREEMPTION_LOST_PODS = _counter(
 
 COMMANDS = _counter("commands", "Commands by outcome.", "command", "result", "reason")
 COMMAND_SECONDS = _histogram(
-    "command", "From storing a command to storing its outcome.", _QUICK, "command"
+    "command", "From storing a command to storing its outcome.", QUICK, "command"
 )
 MESSAGES_PROCESSED = _counter(
     "messages_processed", "Inputs by type and outcome.", "message", "outcome"
 )
 MESSAGES_PUBLISHED = _counter("messages_published", "Outputs stored, by type.", "message")
-MESSAGE_AGE = _histogram("message_age", "From storing an input to storing its outputs.", _QUICK)
+MESSAGE_AGE = _histogram("message_age", "From storing an input to storing its outputs.", QUICK)
 DEAD_LETTERS = _counter("dead_letters", "Inputs and objects parked on the dead-letter subject.")
 
 # A replica.
@@ -217,7 +217,7 @@ OLDEST_INPUT_AGE = _gauge(
 COMMITTED_POSITION = _gauge("committed_position", "All inputs up to this position are committed.")
 REPLAY_FAILURES = _gauge("replay_failures", "Inputs replayed with an output that cannot be folded.")
 COMMITS = _counter("commits", "Commits by result.", "result")
-COMMIT_SECONDS = _histogram("commit", "How long the bus took to store a commit.", _QUICK)
+COMMIT_SECONDS = _histogram("commit", "How long the bus took to store a commit.", QUICK)
 RECONNECTS = _counter("reconnects", "Reconnects to the bus.")
 SESSION_RESTARTS = _counter(
     "session_restarts", "Times that this replica began anew without a restart of its process."

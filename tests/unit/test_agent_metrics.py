@@ -1,0 +1,86 @@
+"""The metrics page of the agent: what is counted is there, as the list has it."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.host.api import Counted
+from agent.host.telemetry import Telemetry
+from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, OF_THE_AGENT, QUEUE
+from nodepool.contract.metrics import LEADING, Sample
+from nodepool.host.exposition import Wanted
+from nodepool.host.settings import Settings
+
+GAUGES = (
+    Sample(QUEUE, (), 3),
+    Sample(OBJECTS, ("Node",), 5),
+    Sample(LAST_SYNC, ("Node",), 1.5),
+    Sample(LEADING, (), 1),
+)
+
+
+def page(*, openmetrics: bool = False) -> str:
+    """The page of an agent that has done all there is to count."""
+    telemetry = Telemetry(Settings(log_file=os.devnull), lambda: GAUGES)
+    telemetry.requested(Counted("list", "nodes", 200), 0.03)
+    telemetry.reconciled("Node", 0.03)
+    telemetry.acted("Patch", "changed")
+    pieces = telemetry._page(Wanted(openmetrics=openmetrics))
+    telemetry.close()
+    assert pieces is not None
+    return b"".join(pieces).decode()
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_every_metric_of_the_agent_is_on_its_page_as_the_list_has_it(openmetrics: bool) -> None:
+    # when it is scraped
+    parse = openmetrics_families if openmetrics else text_string_to_metric_families
+    families = {family.name: family for family in parse(page(openmetrics=openmetrics))}
+
+    # then every metric is there once, with its type, its help text and its labels
+    for metric in OF_THE_AGENT:
+        family = families[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert {frozenset(sample.labels) - {"le"} for sample in family.samples} == {
+            frozenset({"nodepool_service", *metric.labels})
+        }
+        assert {sample.labels["nodepool_service"] for sample in family.samples} == {"agent"}
+
+
+def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
+    telemetry = Telemetry(Settings(log_file=os.devnull), lambda: ())
+    telemetry.requested(Counted("get", "leases", 200), 0.03)
+    telemetry.requested(Counted("watch", "nodes", 410), 600.0)
+    pieces = telemetry._page(Wanted())
+    telemetry.close()
+    assert pieces is not None
+
+    lines = [
+        line
+        for line in b"".join(pieces).decode().splitlines()
+        if line.startswith(("nodepool_agent_requests_total{", "nodepool_agent_request_seconds_sum"))
+    ]
+
+    assert lines == [
+        'nodepool_agent_requests_total{code="200",nodepool_service="agent",resource="leases",verb="get"} 1.0',  # noqa: E501
+        'nodepool_agent_requests_total{code="410",nodepool_service="agent",resource="nodes",verb="watch"} 1.0',  # noqa: E501
+        'nodepool_agent_request_seconds_sum{nodepool_service="agent",verb="get"} 0.03',
+    ]
+
+
+def test_prometheus_finds_nothing_to_mend_on_the_page() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("there is no promtool on PATH")
+
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=page(), capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
