@@ -32,6 +32,17 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class ListPods:
+    """Reads the Pods of a Node from the API server itself, once its scheduler knows of a cordon.
+
+    key: what that is to prove, see `agent.nodes.NodeView.proven`.
+    """
+
+    node: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """Creates an object; it does no harm where there is one of that name already."""
 
@@ -102,4 +113,4 @@ class Tell:
     component: str = "nodepool-agent"
 
 
-Action = Send | Report | Create | Patch | Delete | Evict | Tell
+Action = Send | Report | ListPods | Create | Patch | Delete | Evict | Tell

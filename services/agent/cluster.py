@@ -43,6 +43,8 @@ class NodeObject:
     taints_added: the `timeAdded` of its taints by `key:effect`, of those that have one.
     conditions: those of its status.
     deleting: whether it has a `deletionTimestamp`.
+    created: its `creationTimestamp`; None where it has none.
+    provider_id, pod_cidrs: those of its spec, which others give it.
     """
 
     name: str
@@ -55,6 +57,9 @@ class NodeObject:
     unschedulable: bool = False
     conditions: tuple[Document, ...] = ()
     deleting: bool = False
+    created: datetime | None = None
+    provider_id: str = ""
+    pod_cidrs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from agent.agreement import version_number
 from agent.bus import Document, WantedNode
 from agent.cluster import NodeObject
+from agent.node_conditions import is_ready
 from nodepool.contract.log import LogId
 from nodepool.contract.model import CORDON, LOCK_TAINT, MANAGED_TAINTS, RESERVED, Taint
 
@@ -26,6 +28,7 @@ class Managed:
 
     log: the log that says so.
     assignment: the stay of the machine; 0 where that cannot be read any more.
+    version: a position in that log at which the Node was in this stay; 0 where that is not known.
     labels, annotations: their keys.
     taints: each as `key:effect`.
     unschedulable: as the control plane has set it last; None before that.
@@ -35,6 +38,7 @@ class Managed:
 
     log: LogId
     assignment: int = 0
+    version: int = 0
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
@@ -71,6 +75,7 @@ def managed(found: NodeObject) -> Managed | None:
     return Managed(
         log=LogId(log if isinstance(log, str) else ""),
         assignment=_number(document, "assignment"),
+        version=_number(document, "version"),
         labels=_names(document, "labels"),
         annotations=_names(document, "annotations"),
         taints=_names(document, "taints"),
@@ -119,9 +124,49 @@ def taints_of(wanted: WantedNode) -> Sequence[Taint]:
     return [taint for taint in wanted.taints if taint.key != CORDON.key]
 
 
-def claim(wanted: WantedNode, log: LogId, conditions: Mapping[str, str] | None = None) -> Managed:
-    """A Node of a stay of which nothing else is made yet than what it has of conditions."""
-    return Managed(log=log, assignment=wanted.assignment, conditions=conditions or {})
+def claim(
+    wanted: WantedNode,
+    log: LogId,
+    before: Managed | None = None,
+    conditions: Mapping[str, str] | None = None,
+) -> Managed:
+    """A Node of a stay of which nothing else is made yet than what it has of conditions.
+
+    before: what is remembered of the same stay.
+    """
+    version = before.version if before is not None else 0
+    version = version or version_number(wanted.version)
+    return Managed(log, wanted.assignment, version, conditions=conditions or {})
+
+
+def is_of_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
+    """Whether what is remembered of a Node is of this stay of its machine, by the same log."""
+    return (state.log, state.assignment) == (log, wanted.assignment)
+
+
+def is_of_earlier_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
+    """Whether an object is left of an earlier stay, so that it is no part of this one.
+
+    Of another log, and of a later stay as after the log went back to a backup, that is not known.
+    """
+    return state.log == log and 0 < state.assignment < wanted.assignment
+
+
+def adopted(state: Managed | None, wanted: WantedNode, log: LogId) -> Managed:
+    """What is remembered of a Node, as far as it counts for this stay.
+
+    Of another log only the keys count: its numbers are not those of this one.
+    """
+    if state is None:
+        return claim(wanted, log)
+    if is_of_stay(state, wanted, log):
+        return state
+    return replace(
+        claim(wanted, log),
+        labels=state.labels,
+        annotations=state.annotations,
+        taints=state.taints,
+    )
 
 
 def made(
@@ -162,11 +207,29 @@ def _changes(
     return {**changes, **dict.fromkeys(gone)}
 
 
+def has_startup_taint(found: NodeObject) -> bool:
+    """Whether a kubelet of ours has registered a Node that the control plane has not taken yet."""
+    return any(taint.key == RESERVED for taint in found.taints)
+
+
+def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:
+    """The taints of a Node that are neither the control plane's nor those of Kubernetes itself."""
+    return [
+        taint
+        for taint in found.taints
+        if taint.key not in _ALWAYS
+        and _key(taint) not in state.taints
+        and not taint.key.startswith("node.kubernetes.io/")
+    ]
+
+
 def missing_taints(
     found: NodeObject, before: Managed | None, wanted: WantedNode
 ) -> list[Document] | None:
     """All taints that a Node is to have, foreign ones in their order; None where it has them."""
     own = {_key(taint): taint for taint in taints_of(wanted)}
+    if STARTUP_TAINT in found.taints and not is_ready(found):
+        own.setdefault(_key(STARTUP_TAINT), STARTUP_TAINT)
     old = frozenset(before.taints) if before is not None else frozenset()
     after = []
     for taint in found.taints:

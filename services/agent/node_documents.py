@@ -4,7 +4,7 @@ from typing import Final, get_args
 
 from agent.bus import Document, Drain, WantedNode
 from agent.cluster import NodeObject
-from agent.reading import UnreadableDocument, flag, number, part, parts, text, texts
+from agent.reading import UnreadableDocument, flag, moment, number, part, parts, text, texts
 from nodepool.contract.model import NodePhase, Taint
 
 POOL_LABEL: Final = "compute.coreweave.com/node-pool"
@@ -59,7 +59,15 @@ def node_object(document: Document) -> NodeObject:
         unschedulable=flag(spec, "unschedulable"),
         conditions=tuple(parts(status, "conditions")),
         deleting=metadata.get("deletionTimestamp") is not None,
+        created=moment(metadata, "creationTimestamp"),
+        provider_id=text(spec, "providerID"),
+        pod_cidrs=_pod_cidrs(spec),
     )
+
+
+def _pod_cidrs(spec: Document) -> tuple[str, ...]:
+    value = spec.get("podCIDRs")
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _phase(status: Document) -> NodePhase:

@@ -5,33 +5,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from agent.actions import Action, Create, Delete, Patch, Report
+from agent.actions import Action, Delete, ListPods, Patch, Report
 from agent.bus import Attempt, Document, Reported, WantedNode
 from agent.cluster import NodeObject, PodObject
 from agent.cordons import Cordon, cordon_of
+from agent.creation import created
 from agent.drains import drained, ended
 from agent.marks import (
     MANAGED,
-    STARTUP_TAINT,
     Managed,
-    annotations_of,
+    adopted,
     claim,
-    labels_of,
+    has_startup_taint,
+    is_of_earlier_stay,
+    is_of_stay,
     made,
     managed,
     metadata_patch,
     missing_taints,
-    taint_documents,
-    taints_of,
 )
-from agent.node_conditions import compared, is_ready
+from agent.node_conditions import READY, compared, is_ready, status_of
 from agent.place import Place
-from agent.reports import condition_reports, node_report
+from agent.reports import condition_reports, node_report, proves_more, without_more
 from nodepool.contract.log import LogId
 from nodepool.contract.model import NodePhase
 
 NOTHING_REPORTED: Final = Reported()
 """What a process that has just begun has reported of a Node."""
+UNREADY_S: Final = 30.0
+"""How long a Node is not ready before that is reported."""
+ABANDONED_S: Final = 1_800.0
+"""How long a Node is left alone that a kubelet of ours has registered, and nobody wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,13 @@ class NodeView:
     reported: what this process has reported of it last.
     attempt: the command that was sent last because of it.
     pool_uid: the uid of the object of its NodePool; empty where there is none.
+    is_gone: whether the log, or the mark of a deletion in the read model, says that the stay has
+      ended which the object is of. That the read model lacks it does not say so.
+    last_seen: the object as it was before it was deleted, where that is remembered.
+    proven: the key of the `ListPods` that was carried out last, whose Pods are among `pods`.
+    unready_s: for how long it is not ready, by the clock of this process.
+    is_widespread: whether most Nodes are not ready, so that it is the network or the API server.
+    unwanted_s: for how long the read model lacks it, by the clock of this process.
     """
 
     wanted: WantedNode | None
@@ -52,6 +63,12 @@ class NodeView:
     reported: Reported = NOTHING_REPORTED
     attempt: Attempt | None = None
     pool_uid: str = ""
+    is_gone: bool = False
+    last_seen: NodeObject | None = None
+    proven: str = ""
+    unready_s: float = 0.0
+    is_widespread: bool = False
+    unwanted_s: float = 0.0
 
 
 class _Both(NamedTuple):
@@ -71,22 +88,31 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     wanted, found = view.wanted, view.found
     state = managed(found) if found is not None else None
     if wanted is None or wanted.phase is NodePhase.DELETED:
-        if found is None or state is None or state.log not in ("", log):
-            return ()
-        return tuple(_removed(found, view.pods))
+        return () if found is None else tuple(_unwanted(view, found, state, log))
     if found is None:
-        return (_created(wanted, view.pool_uid, log),) if wanted.registered else ()
-    if state is not None and not _is_of_stay(state, wanted, log):
-        return (*_removed(found, view.pods), _created(wanted, view.pool_uid, log))
+        if not wanted.registered:
+            return ()
+        return (created(wanted, view.pool_uid, log, view.last_seen),)
+    if state is not None and is_of_earlier_stay(state, wanted, log):
+        return (*_removed(found, view.pods), created(wanted, view.pool_uid, log, None))
     both = _Both(wanted, found, state)
     if not wanted.registered:
         return tuple(_joining(view, both, place, log))
     return tuple(_joined(view, both, place, log, now))
 
 
-def _is_of_stay(state: Managed, wanted: WantedNode, log: LogId) -> bool:
-    """Whether an object is that of this stay of its machine, as far as it can be read."""
-    return state.assignment in (0, wanted.assignment) and state.log in ("", log)
+def _unwanted(
+    view: NodeView, found: NodeObject, state: Managed | None, log: LogId
+) -> Iterator[Action]:
+    """What ends a Node that has left, and one of ours that never came to belong to anything."""
+    if state is None:
+        is_abandoned = view.unwanted_s >= ABANDONED_S and not is_ready(found)
+        if is_abandoned and has_startup_taint(found):
+            yield from _removed(found, view.pods)
+        return
+    is_gone = view.is_gone or view.wanted is not None
+    if is_gone and state.log in ("", log):
+        yield from _removed(found, view.pods)
 
 
 def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
@@ -95,32 +121,26 @@ def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
         yield Delete("Node", found.name, found.uid)
 
 
-def _created(wanted: WantedNode, pool_uid: str, log: LogId) -> Create:
-    """A Node where there is none, which its kubelet goes on with."""
-    state, labels, taints = claim(wanted, log), {}, [STARTUP_TAINT]
-    annotations: dict[str, str] = {}
-    if wanted.registered:
-        state = made(wanted, pool_uid, state, wanted.unschedulable, wanted.cordon)
-        labels, annotations = dict(labels_of(wanted, pool_uid)), dict(annotations_of(wanted))
-        taints = list(taints_of(wanted))
-    annotations[MANAGED] = state.text()
-    spec: dict[str, object] = {"taints": taint_documents(taints, {})}
-    if wanted.registered and wanted.unschedulable:
-        spec["unschedulable"] = True
-    metadata = {"name": wanted.name, "labels": labels, "annotations": annotations}
-    document = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
-    return Create("Node", document)
-
-
 def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[Action]:
-    """A Node that joins is claimed, so that it goes even if it is never ready; then reported."""
+    """A Node that joins is claimed, so that it goes even if it is never ready; then reported.
+
+    Pods that are older than the object are left of an earlier stay of the machine.
+    """
     wanted, found, state = both
     if found.deleting:
         return
     claimed = claim(wanted, log)
-    if state is None or (state.log, state.assignment) != (log, wanted.assignment):
-        yield Patch("Node", found.name, {"metadata": {"annotations": {MANAGED: claimed.text()}}})
-    if is_ready(found):
+    if state is None or not is_of_stay(state, wanted, log):
+        metadata = {
+            "annotations": {MANAGED: claimed.text()},
+            "uid": found.uid,
+            "resourceVersion": found.version,
+        }
+        yield Patch("Node", found.name, {"metadata": metadata})
+    old = [pod for pod in view.pods if found.created is not None and pod.created < found.created]
+    if old:
+        yield from ended(old)
+    elif is_ready(found):
         event = node_report(wanted, found, claimed, view.pods, place)
         if event != view.reported.node:
             yield Report(event)
@@ -131,16 +151,14 @@ def _joined(
 ) -> Iterator[Action]:
     """What is observed comes first, then what is made; Pods end only where no other can begin."""
     wanted, found, state = both
-    before = state if state is not None else claim(wanted, log)
+    before = adopted(state, wanted, log)
     conditions = compared(wanted, found, before.conditions)
-    event = node_report(wanted, found, before, view.pods, place)
-    # A drain is answered also where nothing changes: nothing may run there that is to end.
-    if event != view.reported.node or wanted.drain != view.reported.drain:
-        yield Report(event, wanted.drain)
-    yield from condition_reports(wanted, conditions.reported, view.reported, place)
-    cordon = cordon_of(wanted, found, state, view.attempt, place, now)
+    yield from _observed(view, both, before, place)
+    sure = [each for each in conditions.reported if _is_sure(each, view)]
+    yield from condition_reports(wanted, sure, view.reported, place)
+    cordon = cordon_of(wanted, found, None if state is None else before, view.attempt, place, now)
     yield from cordon.actions
-    claimed = claim(wanted, log, conditions.agreed)
+    claimed = claim(wanted, log, before, conditions.agreed)
     after = made(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
     change = _change(both, before, after, view.pool_uid, cordon)
     if change:
@@ -150,6 +168,32 @@ def _joined(
         yield Patch("Node", found.name, status, "status")
     if found.unschedulable or not wanted.unschedulable:
         yield from drained(wanted, found, view.pods, now)
+
+
+def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Iterator[Action]:
+    """The report of a Node; that a cordon or a lock has come only with the Pods that prove it.
+
+    A Node that is not ready does not answer: what its cluster knows is not what runs there.
+    """
+    wanted, found, _ = both
+    report = node_report(wanted, found, before, view.pods, place)
+    key = f"{found.uid}.{report.assignment}.{report.cordon}.{report.lock}"
+    is_certain = not proves_more(report, view.reported) or (is_ready(found) and view.proven == key)
+    if not is_certain and is_ready(found):
+        yield ListPods(found.name, key)
+    event = report if is_certain else without_more(report, view.reported)
+    if event is None:
+        return
+    # A drain is answered also where nothing changes: nothing may run there that is to end.
+    if event != view.reported.node or wanted.drain != view.reported.drain:
+        yield Report(event, wanted.drain)
+
+
+def _is_sure(condition: Document, view: NodeView) -> bool:
+    """Whether a condition is to be reported: a silence once it lasts, and is not one of most."""
+    if condition.get("type") != READY or status_of(condition) == "True":
+        return True
+    return view.unready_s >= UNREADY_S and not view.is_widespread
 
 
 def _change(
@@ -164,6 +208,9 @@ def _change(
         spec["taints"] = taints
     if cordon.unschedulable is not None and cordon.unschedulable is not found.unschedulable:
         spec["unschedulable"] = cordon.unschedulable or None
-    if spec:
-        metadata["resourceVersion"] = found.version
+    if metadata or spec:
+        # Refused where another object has the name, or another process has written it since.
+        metadata["uid"] = found.uid
+        if spec or "annotations" in metadata:
+            metadata["resourceVersion"] = found.version
     return {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}

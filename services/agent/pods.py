@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, Literal, cast
 
@@ -54,6 +54,9 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def pod_object(document: Document) -> PodObject | None:
     """A Pod; None for one that is bound to no Node, or has ended.
 
+    One that is being deleted without any grace left has ended too, as its kubelet has confirmed or
+    nobody will any more: only a finalizer keeps the object.
+
     UnreadableDocument for what is no Pod.
     """
     spec = part(document, "spec")
@@ -62,23 +65,28 @@ def pod_object(document: Document) -> PodObject | None:
         return None
     metadata = part(document, "metadata")
     namespace = text(metadata, "namespace", "default")
-    terminating = moment(metadata, "deletionTimestamp")
+    ends = moment(metadata, "deletionTimestamp")
     grace_s = number(spec, "terminationGracePeriodSeconds", 30)
-    if terminating is not None:
+    if ends is not None:
         grace_s = number(metadata, "deletionGracePeriodSeconds", grace_s)
+        if grace_s == 0 and metadata.get("deletionGracePeriodSeconds") is not None:
+            return None
+    grace_s = max(0, min(grace_s, GRACE_MAX_S))
+    # The API server writes when the grace period ends, not when it began.
+    began = None if ends is None else max(ends, _LONG_AGO) - timedelta(seconds=grace_s)
     pod = Pod(
         name=pod_name(namespace, text(metadata, "name", None)),
         daemon_set=_is_daemon_set(metadata),
         verification=namespace == VERIFICATION,
         interruption=_interruption(part(metadata, "labels")),
-        grace_s=max(0, min(grace_s, GRACE_MAX_S)),
-        terminating=terminating is not None,
+        grace_s=grace_s,
+        terminating=ends is not None,
         gpus=_asked_for(spec, GPU),
         accelerators=_asked_for(spec, ACCELERATOR),
         tolerations=tolerations(spec),
     )
     created = moment(metadata, "creationTimestamp") or _LONG_AGO
-    return PodObject(namespace, text(metadata, "uid", None), node, pod, created, terminating)
+    return PodObject(namespace, text(metadata, "uid", None), node, pod, created, began)
 
 
 def _is_daemon_set(metadata: Document) -> bool:

@@ -40,21 +40,31 @@ def node_report(
         unschedulable=found.unschedulable,
         cordon=state.cordon,
         lock=lock_of(found, state),
-        pods=_pods(pods, is_drained_safely=wanted.drain == "safe"),
+        pods=_pods(pods, wanted),
     )
+
+
+def without_more(report: NodeReported, reported: Reported) -> NodeReported | None:
+    """A report with the numbers of the last one, which prove nothing more; None without one."""
+    last = reported.node
+    if last is None or last.assignment != report.assignment:
+        return None
+    return report.model_copy(update={"cordon": last.cordon, "lock": last.lock})
 
 
 def proves_more(report: NodeReported, reported: Reported) -> bool:
     """Whether a report says that a cordon or a lock has come that the last one did not.
 
-    The Pods in such a report must have been read after the Node: one that was bound just before
-    would be missed otherwise, and the Node taken for idle.
+    The Pods in such a report must have been read after the scheduler has seen the cordon: one that
+    was bound just before would be missed otherwise, and the Node taken for idle.
     """
     last = reported.node
     if last is None or last.assignment != report.assignment:
-        return report.unschedulable or report.lock > 0
-    is_cordoned = report.unschedulable and (last.cordon != report.cordon or not last.unschedulable)
-    return is_cordoned or (report.lock > 0 and last.lock != report.lock)
+        return (report.unschedulable and report.cordon > 0) or report.lock > 0
+    is_new = last.cordon != report.cordon or not last.unschedulable
+    return (report.unschedulable and report.cordon > 0 and is_new) or (
+        report.lock > 0 and last.lock != report.lock
+    )
 
 
 def condition_reports(
@@ -74,15 +84,23 @@ def condition_reports(
             yield Report(event)
 
 
-def _pods(pods: Sequence[PodObject], *, is_drained_safely: bool) -> tuple[Pod, ...]:
-    """The Pods that matter to a Node; where there are too many, those that it waits for."""
+def _pods(pods: Sequence[PodObject], wanted: WantedNode) -> tuple[Pod, ...]:
+    """The Pods that matter to a Node; where there are too many, those that it waits for.
+
+    A drain does not wait for the grace period of a Pod that may be interrupted; a lock does.
+    """
+    leaves_out = bool(wanted.drain) and not wanted.lock
     shown = [
-        _as_blocking(each) if is_drained_safely and each.blocked_by else each.pod
+        _as_blocking(each) if wanted.drain == "safe" and each.blocked_by else each.pod
         for each in pods
-        if not (each.pod.terminating and each.pod.interruption is PodClass.INTERRUPTABLE)
+        if not (leaves_out and _is_interrupted(each.pod))
     ]
     shown.sort(key=lambda pod: (not pod.counts_as_work, pod.tolerates(LOCK_TAINT), pod.name))
     return tuple(shown[:PODS_MAX])
+
+
+def _is_interrupted(pod: Pod) -> bool:
+    return pod.terminating and pod.interruption is PodClass.INTERRUPTABLE
 
 
 def _as_blocking(pod: PodObject) -> Pod:

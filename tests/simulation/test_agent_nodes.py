@@ -1,16 +1,19 @@
 """The agent between all services and a cluster in memory, killed before each of its actions."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
 
+from agent.marks import MANAGED, managed
+from nodepool.contract.log import LogId
 from support.agent_world import AgentWorld
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget db."
 SOFT = {"qos.coreweave.cloud__interruptable": "true"}
 GRACEFUL = {"qos.coreweave.com__graceful-interruptible": "true"}
 NO_MARKS = {"mine": "1"}
-ACTIONS_MAX = 60
+ACTIONS_MAX = 70
 """The most actions of an agent that is not killed."""
 
 
@@ -121,3 +124,148 @@ def test_an_agent_that_is_killed_anywhere_brings_it_to_the_same_end(kill_before:
     assert world.cluster.pods == {}
     assert world.node_pool("train") is None
     assert world.replay_differs() == []
+
+
+# What is merely absent, or merely late.
+
+
+def uids(world: AgentWorld) -> dict[str, str]:
+    """The uid of each Node object by its name."""
+    return {name: node["metadata"]["uid"] for name, node in world.cluster.nodes.items()}
+
+
+def test_a_read_model_that_is_emptied_and_built_anew_costs_nothing() -> None:
+    # given Nodes at work
+    world, name = with_nodes()
+    world.cluster.add_pod("work", name)
+    world.settle()
+    before = uids(world)
+
+    # when the read model shows none of them, and shows them again
+    world.shows_nodes = False
+    world.settle()
+    lost = uids(world)
+    world.shows_nodes = True
+    world.settle()
+
+    # then nothing has happened to them
+    assert lost == uids(world) == before
+    assert shown(world, name) == ("production", False, ["default/work"])
+
+
+def test_a_stay_that_ends_while_the_read_model_is_empty_ends_in_the_cluster() -> None:
+    world, _ = with_nodes()
+    world.shows_nodes = False
+
+    world.delete("train")
+    world.shows_nodes = True
+    world.settle()
+    world.shows_nodes = False
+    world.settle()
+
+    assert sorted(world.cluster.nodes) == ["foreign"]
+
+
+@pytest.mark.parametrize("shows_nodes", [True, False], ids=["as they are", "of an empty bus"])
+def test_nodes_of_another_log_stay_with_their_pods(*, shows_nodes: bool) -> None:
+    # given Nodes at work
+    world, name = with_nodes()
+    world.cluster.add_pod("work", name)
+    world.settle()
+    before = uids(world)
+
+    # when the agent reads another log, as after a move of the bus
+    world.log_id, world.shows_nodes = LogId("another log"), shows_nodes
+    world.forget()
+    world.settle()
+
+    # then each stays, and is that of the other log where that has it
+    assert uids(world) == before
+    assert sorted(world.cluster.pods) == ["default/work"]
+    found = world.cluster.node(name)
+    assert found is not None
+    state = managed(found)
+    assert state is not None
+    assert state.log == ("another log" if shows_nodes else "log")
+
+
+def test_a_log_that_is_restored_from_a_backup_keeps_the_nodes_that_it_has() -> None:
+    # given a Node whose object knows of a later stay than the log, and Pods at work
+    world, name = with_nodes()
+    world.cluster.add_pod("work", name)
+    world.settle()
+    before = uids(world)
+    annotations = world.cluster.nodes[name]["metadata"]["annotations"]
+    kept = json.loads(annotations[MANAGED])
+    annotations[MANAGED] = json.dumps({**kept, "assignment": 999, "version": 999_999})
+
+    # when it is compared
+    world.forget()
+    world.settle()
+
+    # then it is adopted
+    assert uids(world) == before
+    assert json.loads(annotations[MANAGED]) == kept | {
+        "version": json.loads(annotations[MANAGED])["version"]
+    }
+    assert shown(world, name) == ("production", False, ["default/work"])
+
+
+def test_a_pod_that_is_bound_after_a_cordon_is_not_lost() -> None:
+    # given idle Nodes, and a scheduler that does not know of a cordon yet
+    world, _ = with_nodes()
+    is_bound = False
+
+    def bind(node: str) -> None:
+        nonlocal is_bound
+        if not is_bound:
+            world.cluster.add_pod("late", node)
+            is_bound = True
+
+    world.cluster.before_list = bind
+
+    # when its NodePool is scaled down to Nodes that are idle
+    world.apply("train", 0, lifecycle={"scaleDownStrategy": "IdleOnly"})
+    world.settle()
+
+    # then the Node stays on which the Pod is, and the other one goes
+    late = world.cluster.pods["default/late"]["spec"]["nodeName"]
+    assert is_bound
+    assert sorted(world.cluster.nodes) == sorted(["foreign", late])
+    assert shown(world, late)[0] == "production"
+
+
+@pytest.mark.parametrize(("unready_s", "phase"), [(29.0, "production"), (30.0, "cordoned")])
+def test_a_node_whose_kubelet_is_silent_is_cordoned_once_that_lasts(
+    unready_s: float, phase: str
+) -> None:
+    world, name = with_nodes()
+
+    world.cluster.nodes[name]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    world.unready_s = unready_s
+    world.settle()
+    silent = shown(world, name)[0]
+    world.cluster.nodes[name]["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    world.settle()
+
+    assert (silent, shown(world, name)[0]) == (phase, "production")
+
+
+def test_a_node_that_was_deleted_by_hand_is_back_as_it_was() -> None:
+    world, name = with_nodes()
+    labels = world.cluster.nodes[name]["metadata"]["labels"]
+    labels["theirs"] = "1"
+    world.settle()
+    before = dict(labels)
+
+    del world.cluster.nodes[name]
+    world.settle()
+
+    found = world.cluster.node(name)
+    assert found is not None
+    assert before.items() <= found.labels.items()
+    assert [taint.key for taint in found.taints] == ["is_gpu", "node.coreweave.cloud/reserved"]
+    world.cluster.nodes[name]["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    world.settle()
+    assert [taint.key for taint in world.cluster.node(name).taints] == ["is_gpu"]  # type: ignore[union-attr]
+    assert shown(world, name)[0] == "production"

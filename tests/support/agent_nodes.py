@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agent.actions import Action, Report
+from agent.actions import Action, ListPods, Report
 from agent.bus import Attempt, Document, Reported, WantedNode
 from agent.cluster import NodeObject
 from agent.marks import MANAGED
@@ -38,6 +38,7 @@ def remembered(**changes: object) -> Mapping[str, str]:
     kept = {
         "log": LOG,
         "assignment": 7,
+        "version": 40,
         "labels": ["team"],
         "annotations": ["note"],
         "taints": ["is_gpu:PreferNoSchedule"],
@@ -79,10 +80,11 @@ def missing(
     attempt: Attempt | None = None,
     pool_uid: str = "",
 ) -> Sequence[Action]:
-    """What is missing, without the report of the Node itself."""
+    """What is missing, without the report of the Node itself and what that needs."""
     view = NodeView(wanted, found, (), Reported(), attempt, pool_uid)
     return [
         action
         for action in missing_for_node(view, PLACE, LOG, NOW)
-        if not (isinstance(action, Report) and isinstance(action.event, NodeReported))
+        if not isinstance(action, ListPods)
+        and not (isinstance(action, Report) and isinstance(action.event, NodeReported))
     ]

@@ -1,13 +1,15 @@
 """All services in one thread, a cluster of Kubernetes in memory, and the agent between them."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agent.actions import Action, Report, Send
 from agent.bus import Attempt, Reported
+from agent.marks import managed
 from agent.node_documents import wanted_node
 from agent.nodes import NodeView, missing_for_node
 from agent.place import Place
-from nodepool.contract.events import NodeReported
+from nodepool.contract.events import CWNodeDeleted, CWNodeRegistrationFailed, NodeReported
 from nodepool.contract.keys import node_key
 from nodepool.contract.log import LogId
 from nodepool.contract.messages import Event
@@ -17,6 +19,9 @@ from support.memory_cluster import Conflict, MemoryCluster
 from support.paths import cluster_path
 from support.publishing import publish
 from support.world_harness import WorldHarness
+
+if TYPE_CHECKING:
+    from agent.cluster import NodeObject
 
 ROUNDS_MAX = 60
 """The most comparisons until nothing new happens."""
@@ -32,6 +37,9 @@ class AgentWorld(WorldHarness):
     cluster: the cluster.
     kill_before: the number of the action before which the agent is killed once; 0 for never.
     done: how many actions were carried out.
+    shows_nodes: whether the read model has any Node; not while it is built anew.
+    log_id: which log the agent takes that of the services for.
+    unready_s: for how long Nodes count as not ready that are not.
     """
 
     def __init__(self, kill_before: int = 0) -> None:
@@ -39,6 +47,10 @@ class AgentWorld(WorldHarness):
         self.cluster = MemoryCluster()
         self.kill_before = kill_before
         self.done = 0
+        self.shows_nodes = True
+        self.log_id = LogId("log")
+        self.unready_s = 0.0
+        self.last_seen: dict[str, NodeObject] = {}
         self.reported: dict[str, Reported] = {}
         self.attempts: dict[str, Attempt] = {}
 
@@ -56,12 +68,17 @@ class AgentWorld(WorldHarness):
                 for name in sorted({*self.cluster.nodes, *self._names()}):
                     self._compare(name)
             except Killed:
-                self.reported, self.attempts = {}, {}
+                self.forget()
                 continue
             self.run_until_idle()
             if before == self._both_sides():
                 return
         raise AssertionError("the agent does not come to rest")
+
+    def forget(self) -> None:
+        """The agent is another process, which knows nothing of what the last one did."""
+        self.reported, self.attempts, self.last_seen = {}, {}, {}
+        self.cluster.proven.clear()
 
     def end_grace(self) -> None:
         """Every grace period ends."""
@@ -69,16 +86,21 @@ class AgentWorld(WorldHarness):
         self.settle()
 
     def _compare(self, name: str) -> None:
-        document = self.document("nodes", node_key(ORG, CLUSTER, name))
+        document = self._read(name)
         view = NodeView(
             wanted=None if document is None else wanted_node(document, name),
             found=self.cluster.node(name),
             pods=self.cluster.pods_of(name),
             reported=self.reported.get(name, Reported()),
             attempt=self._attempt(name),
+            is_gone=self._is_gone(name),
+            proven=self.cluster.proven.get(name, ""),
+            last_seen=self.last_seen.get(name),
+            unready_s=self.unready_s,
         )
+        self._remember(name)
         place = Place(ORG, CLUSTER, ZONE)
-        for action in missing_for_node(view, place, LogId("log"), self.world.log.clock):
+        for action in missing_for_node(view, place, self.log_id, self.world.log.clock):
             self.done += 1
             if self.done == self.kill_before:
                 raise Killed
@@ -86,6 +108,26 @@ class AgentWorld(WorldHarness):
                 self._carry_out(name, action)
             except Conflict:
                 return
+
+    def _read(self, name: str) -> Document | None:
+        return self.document("nodes", node_key(ORG, CLUSTER, name)) if self.shows_nodes else None
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether the log says that the stay has ended which an object is of."""
+        found = self.cluster.node(name)
+        state = managed(found) if found is not None else None
+        if state is None or state.log != self.log_id:
+            return False
+        return any(
+            isinstance(event := each.data, CWNodeDeleted | CWNodeRegistrationFailed)
+            and (event.node, event.assignment) == (name, state.assignment)
+            for each in self.envelopes()
+        )
+
+    def _remember(self, name: str) -> None:
+        found = self.cluster.node(name)
+        if found is not None:
+            self.last_seen[name] = found
 
     def _carry_out(self, name: str, action: Action) -> None:
         self.cluster.carry_out(action)
@@ -124,5 +166,6 @@ class AgentWorld(WorldHarness):
         return [key.rpartition("/")[2] for key in self.documents("nodes")]
 
     def _both_sides(self) -> tuple[str, str, int, dict[str, Document]]:
-        found = (repr(self.cluster.nodes), repr(self.cluster.pods), len(self.cluster.told))
+        cluster = self.cluster
+        found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods), len(cluster.told))
         return (*found, dict(self.documents("nodes")))

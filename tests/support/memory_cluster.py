@@ -1,11 +1,11 @@
 """A cluster of Kubernetes in memory: Nodes, Pods, budgets, and the requests of an agent to it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent.actions import Action, Create, Delete, Evict, Patch, Report, Send, Tell
+from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, Report, Send, Tell
 from agent.cluster import NodeObject, PodObject
 from agent.node_documents import node_object
 from agent.pods import pod_object
@@ -28,6 +28,8 @@ class MemoryCluster:
     hanging: the Pods that a finalizer holds.
     sent, reported, told: the commands by id, the events, and the Events by their key.
     refused: the evictions that a budget has refused, by Pod.
+    proven: the key of the last list of the Pods of a Node, by Node.
+    before_list: called with the Node right before its Pods are listed.
     """
 
     def __init__(self) -> None:
@@ -39,6 +41,8 @@ class MemoryCluster:
         self.reported: list[object] = []
         self.told: dict[tuple[str, str, str], Tell] = {}
         self.refused: dict[str, str] = {}
+        self.proven: dict[str, str] = {}
+        self.before_list: Callable[[str], None] = lambda _node: None
         self.version = 0
 
     def add_node(self, name: str, **metadata: object) -> Json:
@@ -80,6 +84,9 @@ class MemoryCluster:
         match action:
             case Send() | Report() | Tell():
                 self._record(action)
+            case ListPods(node=node, key=key):
+                self.before_list(node)
+                self.proven[node] = key
             case Create(document=document):
                 self._create(document)
             case Patch():
@@ -144,7 +151,10 @@ class MemoryCluster:
             return
         patch = deepcopy(dict(action.patch))
         version = patch.get("metadata", {}).get("resourceVersion")  # type: ignore[attr-defined]
-        if version is not None and version != document["metadata"]["resourceVersion"]:
+        uid = patch.get("metadata", {}).get("uid", document["metadata"]["uid"])  # type: ignore[attr-defined]
+        if version not in (None, document["metadata"]["resourceVersion"]):
+            raise Conflict(action.name)
+        if uid != document["metadata"]["uid"]:
             raise Conflict(action.name)
         if action.subresource == "status":
             status = document.setdefault("status", {})

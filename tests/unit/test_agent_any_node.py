@@ -84,6 +84,8 @@ WANTEDS = st.builds(
     st.lists(st.sampled_from(["plain", "soft", "guarded", "held"]), unique=True),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.0, 60.0]),
 )
 def test_any_state_ends_with_nothing_missing_and_foreign_keys_as_they_were(
     wanted: WantedNode | None,
@@ -99,6 +101,8 @@ def test_any_state_ends_with_nothing_missing_and_foreign_keys_as_they_were(
     pods: list[str],
     accepts: bool,  # Drawn, as all here.
     believes: bool,
+    is_gone: bool,
+    unready_s: float,
 ) -> None:
     # given any state of both sides
     cluster, kept = MemoryCluster(), None
@@ -119,24 +123,50 @@ def test_any_state_ends_with_nothing_missing_and_foreign_keys_as_they_were(
     is_same_object = cluster.nodes.get("n1", {}).get("metadata", {}).get("uid")
 
     # when the agent compares and acts until nothing new is missing
-    rounds = settle(cluster, wanted, accepts=accepts, believes=believes)
+    rounds = settle(
+        cluster,
+        wanted,
+        accepts=accepts,
+        believes=believes,
+        is_gone=is_gone,
+        unready_s=unready_s,
+    )
 
     # then that comes soon, and what is foreign is as it was
-    assert rounds <= 6
+    assert rounds <= 7
     found = cluster.node("n1")
+    if is_same_object is not None and wanted is None and not is_gone:
+        assert found is not None
+        assert found.uid == is_same_object
+        assert sorted(cluster.pods) == sorted(f"default/{name}" for name in pods)
     if found is not None and found.uid == is_same_object:
         assert foreign_of(found, wanted, kept) == foreign
 
 
 def settle(
-    cluster: MemoryCluster, wanted: WantedNode | None, *, accepts: bool, believes: bool
+    cluster: MemoryCluster,
+    wanted: WantedNode | None,
+    *,
+    accepts: bool,
+    believes: bool,
+    is_gone: bool,
+    unready_s: float,
 ) -> int:
     """How many rounds have something new to do."""
     reported, attempt = Reported(), None
     for round in range(10):
-        view = NodeView(wanted, cluster.node("n1"), cluster.pods_of("n1"), reported, attempt)
+        view = NodeView(
+            wanted,
+            cluster.node("n1"),
+            cluster.pods_of("n1"),
+            reported,
+            attempt,
+            is_gone=is_gone,
+            proven=cluster.proven.get("n1", ""),
+            unready_s=unready_s,
+        )
         actions = missing_for_node(view, PLACE, LOG, NOW)
-        before = json.dumps([cluster.nodes, cluster.pods]), len(cluster.told)
+        before = json.dumps([cluster.nodes, cluster.pods, cluster.proven]), len(cluster.told)
         new = False
         for action in actions:
             cluster.carry_out(action)
@@ -158,7 +188,10 @@ def settle(
                         version=f"{wanted.version}9",
                     )
         repeats = all(isinstance(each, Evict | Tell | Delete) for each in actions)
-        if not new and before == (json.dumps([cluster.nodes, cluster.pods]), len(cluster.told)):
+        if not new and before == (
+            json.dumps([cluster.nodes, cluster.pods, cluster.proven]),
+            len(cluster.told),
+        ):
             assert repeats, actions
             return round
     raise AssertionError(actions)

@@ -14,6 +14,7 @@ from support.agent_nodes import CORDONED, FOUND, NOW, WANTED, missing, remembere
 def test_a_cordon_of_the_bus_is_one_patch_with_its_number() -> None:
     metadata = {
         "annotations": {MANAGED: remembered(unschedulable=True, cordon=1)[MANAGED]},
+        "uid": "uid-1",
         "resourceVersion": "5",
     }
     assert missing(CORDONED, FOUND) == [
@@ -56,7 +57,9 @@ def test_a_refused_uncordon_is_told_and_set_back() -> None:
     text = "uncordon of Node n1 by hand: n1 is leaving its NodePool; it is cordoned again"
     assert tell == Tell("Node", "n1", "uid-1", "Warning", "UncordonRefused", text, id, NOW)
     assert patch == Patch(
-        "Node", "n1", {"metadata": {"resourceVersion": "5"}, "spec": {"unschedulable": True}}
+        "Node",
+        "n1",
+        {"metadata": {"uid": "uid-1", "resourceVersion": "5"}, "spec": {"unschedulable": True}},
     )
 
 
@@ -75,7 +78,13 @@ def test_the_same_cordon_from_both_sides_is_one() -> None:
     assert patch == Patch(
         "Node",
         "n1",
-        {"metadata": {"annotations": {MANAGED: remembered(unschedulable=True, cordon=1)[MANAGED]}}},
+        {
+            "metadata": {
+                "annotations": {MANAGED: remembered(unschedulable=True, cordon=1)[MANAGED]},
+                "uid": "uid-1",
+                "resourceVersion": "5",
+            }
+        },
     )
 
 

@@ -1,17 +1,24 @@
 """What is missing of a Node: its marks, its cordon, its object."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from agent.actions import Create, Delete, Patch, Report
+from agent.actions import Action, Create, Delete, ListPods, Patch, Report
 from agent.bus import Reported
-from agent.marks import MANAGED, POOL_UID, managed
+from agent.marks import MANAGED, POOL_UID, STARTUP_TAINT, managed
 from agent.nodes import NodeView, missing_for_node
-from nodepool.contract.events import NodeReported
-from nodepool.contract.model import CORDON, GPU_TAINT, LOCK_TAINT, NodePhase, Taint
+from nodepool.contract.events import NodeConditionReported, NodeReported
+from nodepool.contract.model import (
+    CORDON,
+    GPU_TAINT,
+    LOCK_TAINT,
+    RESERVED,
+    NodePhase,
+    Taint,
+)
 from support.agent_nodes import (
     CORDONED,
     FOUND,
@@ -25,6 +32,10 @@ from support.agent_nodes import (
     remembered,
 )
 from support.memory_cluster import MemoryCluster
+
+TYPE_LABEL, H100 = "node.kubernetes.io/instance-type", "gd-8xh100ib-i128"
+CLAIMED = '{"assignment":7,"log":"log-1","version":40}'
+AS_READ = {"uid": "uid-1", "resourceVersion": "5"}
 
 
 def test_a_node_that_is_as_it_is_to_be_needs_nothing() -> None:
@@ -55,7 +66,7 @@ def test_a_managed_label_that_was_set_by_hand_is_set_back_and_a_foreign_one_stay
     found = replace(FOUND, labels={"team": "red", "mine": "1"})
 
     assert missing(WANTED, found) == [
-        Patch("Node", "n1", {"metadata": {"labels": {"team": "blue"}}})
+        Patch("Node", "n1", {"metadata": {"labels": {"team": "blue"}, "uid": "uid-1"}})
     ]
 
 
@@ -71,7 +82,13 @@ def test_a_label_that_the_bus_no_longer_lists_is_removed() -> None:
     assert patch == Patch(
         "Node",
         "n1",
-        {"metadata": {"labels": {"old": None}, "annotations": {MANAGED: remembered()[MANAGED]}}},
+        {
+            "metadata": {
+                "labels": {"old": None},
+                "annotations": {MANAGED: remembered()[MANAGED]},
+                **AS_READ,
+            }
+        },
     )
 
 
@@ -105,7 +122,11 @@ def test_foreign_taints_keep_their_order_and_their_moment() -> None:
         {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"},
     ]
     assert missing(WANTED, found) == [
-        Patch("Node", "n1", {"metadata": {"resourceVersion": "5"}, "spec": {"taints": taints}})
+        Patch(
+            "Node",
+            "n1",
+            {"metadata": {"uid": "uid-1", "resourceVersion": "5"}, "spec": {"taints": taints}},
+        )
     ]
 
 
@@ -118,7 +139,7 @@ def test_the_taint_of_a_cordon_is_left_to_kubernetes() -> None:
 def test_a_startup_taint_goes_with_the_first_patch() -> None:
     # given a Node as its kubelet has registered it, claimed for this stay
     startup = Taint(key="node.coreweave.cloud/reserved", effect="NoSchedule")
-    claimed = {MANAGED: json.dumps({"assignment": 7, "log": LOG})}
+    claimed = {MANAGED: json.dumps({"assignment": 7, "log": LOG, "version": 40})}
     found = replace(FOUND, labels={}, annotations=claimed, taints=(startup,))
 
     # when it is registered
@@ -132,6 +153,7 @@ def test_a_startup_taint_goes_with_the_first_patch() -> None:
             "metadata": {
                 "labels": {"team": "blue"},
                 "annotations": remembered(),
+                "uid": "uid-1",
                 "resourceVersion": "5",
             },
             "spec": {"taints": [{"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}]},
@@ -151,7 +173,8 @@ def test_a_lock_is_written_with_its_taint_and_reported_only_with_it() -> None:
     locks = []
     for taints in ((GPU_TAINT, LOCK_TAINT), (GPU_TAINT,)):
         found = replace(FOUND, taints=taints, annotations=remembered(lock=33))
-        report = missing_for_node(NodeView(wanted, found), PLACE, LOG, NOW)[0]
+        view = NodeView(wanted, found, proven="uid-1.7.0.33")
+        report = missing_for_node(view, PLACE, LOG, NOW)[0]
         assert isinstance(report, Report)
         assert isinstance(report.event, NodeReported)
         locks.append(report.event.lock)
@@ -170,7 +193,11 @@ def test_a_large_template_is_patched_only_where_it_differs() -> None:
     )
 
     assert missing(wanted, found) == [
-        Patch("Node", "n1", {"metadata": {"annotations": {"example.com/note-7": "x" * 500}}})
+        Patch(
+            "Node",
+            "n1",
+            {"metadata": {"annotations": {"example.com/note-7": "x" * 500}, **AS_READ}},
+        )
     ]
 
 
@@ -180,9 +207,7 @@ def test_a_large_template_is_patched_only_where_it_differs() -> None:
 def test_a_node_is_claimed_and_not_reported_before_its_kubelet_is_ready() -> None:
     wanted = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
     found = replace(FOUND, annotations={}, conditions=({"type": "Ready", "status": "False"},))
-    claim = Patch(
-        "Node", "n1", {"metadata": {"annotations": {MANAGED: '{"assignment":7,"log":"log-1"}'}}}
-    )
+    claim = Patch("Node", "n1", {"metadata": {"annotations": {MANAGED: CLAIMED}, **AS_READ}})
 
     assert missing_for_node(NodeView(wanted, found), PLACE, LOG, NOW) == (claim,)
     ready = replace(found, conditions=(READY,))
@@ -195,29 +220,182 @@ def test_a_node_that_is_not_ready_is_not_reported_before_it_is_registered(
 ) -> None:
     conditions = () if status is None else ({"type": "Ready", "status": status},)
     wanted = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
-    claimed = {MANAGED: '{"assignment":7,"log":"log-1"}'}
+    claimed = {MANAGED: CLAIMED}
     found = replace(FOUND, annotations=claimed, conditions=conditions)
 
     assert missing_for_node(NodeView(wanted, found), PLACE, LOG, NOW) == ()
 
 
 def test_a_registered_node_that_was_deleted_by_hand_is_created_with_all_it_has() -> None:
-    wanted = replace(CORDONED, taints=(GPU_TAINT, CORDON))
+    labels = {**CORDONED.labels, TYPE_LABEL: H100}
+    wanted = replace(CORDONED, taints=(GPU_TAINT, CORDON), labels=labels)
 
     metadata = {
         "name": "n1",
-        "labels": {"team": "blue"},
-        "annotations": remembered(unschedulable=True, cordon=1),
+        "labels": {
+            "kubernetes.io/hostname": "n1",
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            TYPE_LABEL: H100,
+            "team": "blue",
+        },
+        "annotations": remembered(unschedulable=True, cordon=1, labels=[TYPE_LABEL, "team"]),
     }
-    taints = [{"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}]
+    taints = [
+        {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"},
+        {"key": "node.coreweave.cloud/reserved", "effect": "NoSchedule", "value": "booting"},
+    ]
     spec = {"taints": taints, "unschedulable": True}
     assert missing(wanted, None) == [
         Create("Node", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
     ]
 
 
+def test_a_node_that_is_created_again_gets_back_what_others_had_given_it() -> None:
+    # given a Node as it was seen last, with marks of others and of Kubernetes itself
+    mine = Taint(key="mine", effect="NoExecute")
+    not_ready = Taint(key="node.kubernetes.io/not-ready", effect="NoExecute")
+    last_seen = replace(
+        FOUND,
+        labels={"team": "blue", "theirs": "1"},
+        annotations={**remembered(), "kubelet": "x"},
+        taints=(GPU_TAINT, mine, not_ready),
+        provider_id="their://1",
+        pod_cidrs=("10.0.0.0/24",),
+    )
+
+    # when it was deleted by hand
+    view = NodeView(WANTED, None, last_seen=last_seen)
+    [create] = missing_for_node(view, PLACE, LOG, NOW)
+
+    # then it is back with all that cannot be made anew
+    assert isinstance(create, Create)
+    cluster = MemoryCluster()
+    cluster.carry_out(create)
+    found = cluster.node("n1")
+    assert found is not None
+    assert found.labels == {
+        "kubernetes.io/hostname": "n1",
+        "kubernetes.io/os": "linux",
+        "team": "blue",
+        "theirs": "1",
+    }
+    assert found.annotations == {**remembered(), "kubelet": "x"}
+    assert found.taints == (GPU_TAINT, STARTUP_TAINT, mine)
+    assert (found.provider_id, found.pod_cidrs) == ("their://1", ("10.0.0.0/24",))
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown", None])
+def test_a_node_that_was_created_again_takes_pods_once_it_is_ready(ready: str | None) -> None:
+    conditions = () if ready is None else ({"type": "Ready", "status": ready},)
+    found = replace(FOUND, taints=(GPU_TAINT, STARTUP_TAINT), conditions=conditions)
+
+    patches = [each for each in missing(WANTED, found) if isinstance(each, Patch)]
+
+    taints = [{"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}]
+    expected = [Patch("Node", "n1", {"metadata": AS_READ, "spec": {"taints": taints}})]
+    assert patches == (expected if ready == "True" else [])
+
+
 def test_a_node_that_is_not_registered_is_not_created() -> None:
     assert missing(replace(WANTED, registered=False), None) == []
+
+
+# A new stay.
+
+
+def test_pods_of_an_earlier_stay_end_before_a_node_is_reported() -> None:
+    # given a machine that has come back, with a Pod that is older than its Node
+    cluster = MemoryCluster()
+    node = cluster.add_node("n1", annotations={MANAGED: CLAIMED})
+    node["metadata"]["creationTimestamp"] = "2026-01-01T00:00:10Z"
+    old, new = cluster.add_pod("old", "n1"), cluster.add_pod("new", "n1")
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z"
+    new["metadata"]["creationTimestamp"] = "2026-01-01T00:00:10Z"
+    cluster.hanging.add("default/old")
+    wanted = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
+
+    def step() -> Sequence[Action]:
+        view = NodeView(wanted, cluster.node("n1"), cluster.pods_of("n1"))
+        return missing_for_node(view, PLACE, LOG, NOW)
+
+    # when it is compared
+    first = step()
+    for action in first:
+        cluster.carry_out(action)
+
+    # then that Pod ends at once, and does not count although a finalizer keeps its object
+    assert first == (Delete("Pod", "old", old["metadata"]["uid"], "default", grace_s=0),)
+    [report] = step()
+    assert isinstance(report, Report)
+    assert isinstance(report.event, NodeReported)
+    assert [pod.name for pod in report.event.pods] == ["default/new"]
+
+
+# Cordons that are in force.
+
+
+def test_the_number_of_a_cordon_is_reported_with_pods_that_were_listed_after_it() -> None:
+    # given a Node that has just been cordoned, as reported before that
+    found = replace(FOUND, unschedulable=True, annotations=remembered(unschedulable=True, cordon=1))
+    view = NodeView(CORDONED, found, reported=Reported(REPORT))
+
+    # when it is compared before its Pods are listed, and after that
+    before = missing_for_node(view, PLACE, LOG, NOW)
+    after = missing_for_node(replace(view, proven="uid-1.7.1.0"), PLACE, LOG, NOW)
+
+    # then only the list proves it
+    cordoned = REPORT.model_copy(update={"unschedulable": True})
+    assert before == (ListPods("n1", "uid-1.7.1.0"), Report(cordoned))
+    assert after == (Report(cordoned.model_copy(update={"cordon": 1})),)
+    other = replace(view, proven="uid-1.7.2.0")
+    assert missing_for_node(other, PLACE, LOG, NOW) == before
+
+
+def test_a_process_that_has_reported_nothing_yet_proves_a_cordon_first() -> None:
+    found = replace(FOUND, unschedulable=True, annotations=remembered(unschedulable=True, cordon=1))
+
+    view = NodeView(CORDONED, found)
+
+    assert missing_for_node(view, PLACE, LOG, NOW) == (ListPods("n1", "uid-1.7.1.0"),)
+
+
+def test_a_node_that_is_not_ready_does_not_answer_a_cordon() -> None:
+    found = replace(
+        FOUND,
+        unschedulable=True,
+        annotations=remembered(unschedulable=True, cordon=1),
+        conditions=({"type": "Ready", "status": "Unknown"},),
+    )
+    view = NodeView(CORDONED, found, reported=Reported(REPORT), proven="uid-1.7.1.0")
+
+    reported = REPORT.model_copy(update={"unschedulable": True})
+    assert missing_for_node(view, PLACE, LOG, NOW) == (Report(reported),)
+
+
+@pytest.mark.parametrize(
+    ("unready_s", "is_widespread", "said"),
+    [(29.9, False, []), (30.0, False, ["Unknown"]), (600.0, True, [])],
+)
+def test_a_silence_is_reported_once_it_lasts_and_is_not_one_of_most_nodes(
+    unready_s: float, is_widespread: bool, said: list[str]
+) -> None:
+    found = replace(FOUND, conditions=({"type": "Ready", "status": "Unknown"},))
+    view = NodeView(
+        WANTED,
+        found,
+        reported=Reported(REPORT),
+        unready_s=unready_s,
+        is_widespread=is_widespread,
+    )
+
+    actions = missing_for_node(view, PLACE, LOG, NOW)
+
+    assert [
+        each.event.status
+        for each in actions
+        if isinstance(each, Report) and isinstance(each.event, NodeConditionReported)
+    ] == said
 
 
 # Leaving.
@@ -226,7 +404,7 @@ def test_a_node_that_is_not_registered_is_not_created() -> None:
 def test_a_node_that_has_left_goes_with_its_pods_and_without_grace() -> None:
     cluster = MemoryCluster()
     pod = cluster.add_pod("a", "n1")
-    view = NodeView(None, FOUND, cluster.pods_of("n1"))
+    view = NodeView(None, FOUND, cluster.pods_of("n1"), is_gone=True)
 
     assert missing_for_node(view, PLACE, LOG, NOW) == (
         Delete("Pod", "a", pod["metadata"]["uid"], "default", grace_s=0),
@@ -234,25 +412,56 @@ def test_a_node_that_has_left_goes_with_its_pods_and_without_grace() -> None:
     )
 
 
+def test_a_node_that_the_read_model_lacks_is_not_deleted_for_that() -> None:
+    view = NodeView(None, FOUND, unwanted_s=1_000_000)
+
+    assert missing_for_node(view, PLACE, LOG, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("unwanted_s", "ready", "key", "goes"),
+    [
+        (1_800.0, "Unknown", RESERVED, True),
+        (1_799.0, "Unknown", RESERVED, False),
+        (1_800.0, "True", RESERVED, False),
+        (1_800.0, "Unknown", "foreign", False),
+    ],
+)
+def test_a_node_that_a_kubelet_of_ours_has_registered_for_nobody_goes_in_the_end(
+    unwanted_s: float, ready: str, key: str, goes: bool
+) -> None:
+    found = replace(
+        FOUND,
+        annotations={},
+        taints=(Taint(key=key, effect="NoExecute"),),
+        conditions=({"type": "Ready", "status": ready},),
+    )
+
+    actions = missing_for_node(NodeView(None, found, unwanted_s=unwanted_s), PLACE, LOG, NOW)
+
+    assert actions == ((Delete("Node", "n1", "uid-1"),) if goes else ())
+
+
 def test_a_foreign_node_is_not_touched() -> None:
     assert missing(None, replace(FOUND, annotations={})) == []
 
 
 def test_a_node_of_another_log_is_not_deleted() -> None:
-    assert missing(None, replace(FOUND, annotations=remembered(log="log-0"))) == []
+    view = NodeView(None, replace(FOUND, annotations=remembered(log="log-0")), is_gone=True)
+
+    assert missing_for_node(view, PLACE, LOG, NOW) == ()
 
 
 def test_a_node_that_is_being_deleted_is_not_deleted_again() -> None:
-    assert missing(None, replace(FOUND, deleting=True)) == []
+    view = NodeView(None, replace(FOUND, deleting=True), is_gone=True)
+
+    assert missing_for_node(view, PLACE, LOG, NOW) == ()
 
 
-@pytest.mark.parametrize("stale", [{"assignment": 6}, {"log": "log-0"}])
 @pytest.mark.parametrize("registered", [True, False])
-def test_an_object_of_another_stay_is_replaced(
-    stale: Mapping[str, object], *, registered: bool
-) -> None:
+def test_an_object_of_an_earlier_stay_is_replaced(*, registered: bool) -> None:
     # given a machine that has come back, and the object of its last stay, as from a backup of etcd
-    found = replace(FOUND, annotations=remembered(**stale))
+    found = replace(FOUND, annotations=remembered(assignment=6))
     wanted = replace(WANTED, registered=registered)
 
     # when it is compared
@@ -270,10 +479,37 @@ def test_an_object_of_another_stay_is_replaced(
     assert (state.log, state.assignment) == (LOG, 7)
 
 
+@pytest.mark.parametrize("other", [{"log": "log-0"}, {"assignment": 8}])
+def test_an_object_of_another_log_or_of_a_log_that_was_restored_is_adopted(
+    other: Mapping[str, object],
+) -> None:
+    # given a Node that the bus wants, with the numbers of another log and a Pod at work
+    old = remembered(**other, labels=["old", "team"], cordon=5, lock=9, unschedulable=True)
+    found = replace(FOUND, labels={"team": "blue", "old": "1"}, annotations=old)
+    cluster = MemoryCluster()
+    cluster.add_pod("work", "n1")
+    view = NodeView(replace(WANTED, cordon=5), found, cluster.pods_of("n1"))
+
+    # when it is compared
+    report, patch = missing_for_node(view, PLACE, LOG, NOW)
+
+    # then it keeps its Pods, and only the keys count of what was remembered
+    assert isinstance(report, Report)
+    assert isinstance(report.event, NodeReported)
+    assert (report.event.cordon, report.event.lock) == (0, 0)
+    assert [pod.name for pod in report.event.pods] == ["default/work"]
+    new = {"labels": {"old": None}, "annotations": {MANAGED: remembered(cordon=5)[MANAGED]}}
+    assert patch == Patch("Node", "n1", {"metadata": {**new, **AS_READ}})
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"assignment":"x"}'])
 def test_an_annotation_that_cannot_be_read_is_written_again(text: str) -> None:
     found = replace(FOUND, annotations={"note": "x", MANAGED: text})
 
     assert missing(WANTED, found) == [
-        Patch("Node", "n1", {"metadata": {"annotations": {MANAGED: remembered()[MANAGED]}}})
+        Patch(
+            "Node",
+            "n1",
+            {"metadata": {"annotations": {MANAGED: remembered()[MANAGED]}, **AS_READ}},
+        )
     ]

@@ -111,6 +111,21 @@ def test_a_terminating_pod_has_the_grace_period_of_its_deletion() -> None:
     assert (read(deleted, spec).grace_s, read(deleted, spec).terminating) == (5, True)
 
 
+def test_the_deletion_of_a_pod_began_its_grace_period_before_it_ends() -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 45}
+
+    pod = pod_object(document(deleted))
+
+    assert pod is not None
+    assert pod.terminating_since == datetime(2026, 1, 1, 0, 0, 15, tzinfo=UTC)
+
+
+def test_a_pod_that_is_being_deleted_without_any_grace_left_has_ended() -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 0}
+
+    assert pod_object(document({**deleted, "finalizers": ["example.com/held"]})) is None
+
+
 @pytest.mark.parametrize(("given_s", "kept_s"), [(-1, 0), (10**9, 86_400), (None, 30)])
 def test_a_grace_period_is_bounded(given_s: int | None, kept_s: int) -> None:
     assert read({}, {"terminationGracePeriodSeconds": given_s}).grace_s == kept_s

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.bus import Document, Reported, WantedNode
+from agent.bus import Document, Drain, Reported, WantedNode
 from agent.cluster import NodeObject
 from agent.marks import Managed
 from agent.node_conditions import Compared, compared
@@ -20,6 +20,7 @@ from support.memory_cluster import MemoryCluster
 PLACE = Place("acme", "prod", "z")
 WANTED = WantedNode("n1", "z", "p", 7, "9", NodePhase.PRODUCTION, registered=True)
 FOUND = NodeObject("n1", "u", "5")
+BOTH = ["hard", "soft"]
 
 
 def condition(type: str, status: str, **rest: str) -> Document:
@@ -159,19 +160,31 @@ def test_a_node_with_more_pods_than_a_report_holds_shows_those_that_it_waits_for
     ]
 
 
-def test_of_pods_that_terminate_only_those_are_shown_that_are_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("drain", "lock", "shown"),
+    [("safe", 0, ["hard"]), ("forced", 0, ["hard"]), ("", 0, BOTH), ("safe", 9, BOTH)],
+)
+def test_a_drain_does_not_wait_for_the_grace_of_what_may_be_interrupted_and_a_lock_does(
+    drain: Drain, lock: int, shown: list[str]
+) -> None:
     cluster = MemoryCluster()
     for name, labels in (("soft", {"qos.coreweave.cloud__interruptable": "true"}), ("hard", {})):
         pod = cluster.add_pod(name, "n1", **labels)
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
-    assert [(pod.name, pod.terminating) for pod in report(cluster).pods] == [("default/hard", True)]
+    wanted = replace(WANTED, drain=drain, lock=lock)
+    state = Managed(LogId("log"), 7)
+    found = node_report(wanted, FOUND, state, cluster.pods_of("n1"), PLACE).pods
+    assert [(pod.name, pod.terminating) for pod in found] == [
+        (f"default/{name}", True) for name in shown
+    ]
 
 
 @pytest.mark.parametrize(
     ("last", "unschedulable", "cordon", "lock", "more"),
     [
         (None, False, 0, 0, False),
+        (None, True, 0, 0, False),
         (None, True, 1, 0, True),
         ((False, 0, 0), True, 1, 0, True),
         ((True, 1, 0), True, 1, 0, False),

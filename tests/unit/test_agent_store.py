@@ -130,3 +130,23 @@ def test_an_event_of_what_is_known_already_changes_nothing() -> None:
     kind.listed(4, a=one(1))
 
     assert kind.changes == [("a", None, "one")]
+
+
+def test_a_list_of_some_adds_what_has_not_been_seen_and_takes_nothing_away() -> None:
+    kind = Kind()
+    kind.listed(3, a=one(1), b=one(2, uid="v"))
+    kind.store.remove("b", "v")
+
+    kind.store.add({"b": one(2, uid="v"), "c": one(9, "late", uid="w")}, 10)
+
+    assert kind.items == {"a": "one", "c": "late"}
+
+
+def test_a_list_of_some_that_is_older_than_what_was_seen_adds_nothing() -> None:
+    kind = Kind()
+    kind.listed(3)
+    kind.store.apply("a", "u", 9, None)
+
+    kind.store.add({"a": one(5)}, 8)
+
+    assert kind.items == {}

@@ -14,7 +14,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from agent.bus import Document
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
-REQUEST_S: Final = 5.0
+REQUEST_S: Final = 3.0
 """How long a request may take that changes something: less than what is left of a Lease that was
 renewed in time, so that none is still on its way when another replica begins."""
 LIST_S: Final = 30.0

@@ -102,10 +102,27 @@ class Cache(Generic[T]):
 
     async def _list(self) -> None:
         self.store.begin_list()
+        found, version = await self._all(self._selector)
+        self._position = version
+        self.store.replace(found, _number(version))
+        self.listed_at = time.monotonic()
+        self.fault = ""
+        self._listed()
+
+    async def read(self, selector: str) -> None:
+        """Takes the objects of a field selector as the API server has them now.
+
+        Afterwards none of them is missing here, whether the watch has shown it already or not.
+        """
+        found, version = await self._all({"fieldSelector": selector})
+        self.store.add(found, _number(version))
+
+    async def _all(self, selector: Mapping[str, str]) -> tuple[dict[str, Kept[T]], str]:
+        """All objects of a selector by key, and the version at which they were read."""
         found: dict[str, Kept[T]] = {}
         following, version = "", ""
         while True:
-            params = {"limit": str(PAGE), **self._selector}
+            params = {"limit": str(PAGE), **selector}
             if following:
                 params["continue"] = following
             page = await self._page(params)
@@ -120,12 +137,7 @@ class Cache(Generic[T]):
             version = version or str(metadata.get("resourceVersion") or "")
             following = str(metadata.get("continue") or "")
             if not following:
-                break
-        self._position = version
-        self.store.replace(found, _number(version))
-        self.listed_at = time.monotonic()
-        self.fault = ""
-        self._listed()
+                return found, version
 
     async def _page(self, params: Mapping[str, str]) -> Document:
         resource = self.resource

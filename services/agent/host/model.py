@@ -12,7 +12,7 @@ from agent.pool_documents import wanted_pool
 
 Wake = Callable[[Key], None]
 GONE_MAX: Final = 100_000
-"""Of how many Nodes it is remembered that they were deleted; of more, the oldest are forgotten."""
+"""Of how many Nodes it is remembered when they were deleted; of more, the oldest are forgotten."""
 _NOTHING = Reported()
 
 
@@ -28,7 +28,7 @@ class BusModel:
         self.nodes: dict[str, WantedNode] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._reported: dict[str, Reported] = {}
-        self._gone: dict[str, None] = {}
+        self._gone: dict[str, int] = {}
         self._wake = wake
 
     def clear(self) -> None:
@@ -50,9 +50,19 @@ class BusModel:
         if self.log is not None:
             self.log = replace(self.log, end=max(self.log.end, position))
 
-    def is_gone(self, node: str) -> bool:
-        """Whether the read model says that a Node was deleted, and does not merely lack it."""
-        return node in self._gone
+    def is_gone(self, node: str, version: int) -> bool:
+        """Whether the read model says that a Node was deleted after this position of the log.
+
+        That it lacks a Node does not say so: it may just be built anew.
+        """
+        return self._gone.get(node, -1) >= version
+
+    def note_gone(self, node: str, version: int) -> None:
+        """The read model has the mark that a Node was deleted at this position of the log."""
+        self._gone.pop(node, None)
+        self._gone[node] = version
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
 
     def members(self, pool: str) -> Collection[str]:
         """The names of the Nodes of a NodePool."""
@@ -96,12 +106,7 @@ class BusModel:
             members.pop(name, None)
             if not members:
                 self._members.pop(old.pool, None)
-        if document is None:
-            self._gone[name] = None
-            if len(self._gone) > GONE_MAX:
-                del self._gone[next(iter(self._gone))]
-        else:
-            self._gone.pop(name, None)
+        if document is not None:
             new = self.nodes[name] = wanted_node(document, name)
             self._members.setdefault(new.pool, {})[name] = None
         self._wake(node_key(name))

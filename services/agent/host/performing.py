@@ -1,22 +1,23 @@
 """Carrying out one action: one request to the API server, or one message on the bus."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final, assert_never
 
-from agent.actions import Action, Create, Delete, Evict, Patch, Report, Send, Tell
+from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, Report, Send, Tell
 from agent.bus import Document, Reported
 from agent.events import event_document
-from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource
+from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import Key
 from agent.host.pacing import Pacing
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import EVENTS, NODE_POOLS, NODES, PODS, ClusterView
+from agent.host.work import Work
 from nodepool.contract.events import NodeReported
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
@@ -41,7 +42,7 @@ class Result(Enum):
 class Performer:
     """Carries out actions, one at a time for each key.
 
-    holds: whether this replica may act; it is asked right before each request.
+    work: says whether this replica may act, right before each action.
 
     Raises Failure, Unreachable, or an error of the bus.
     """
@@ -54,17 +55,19 @@ class Performer:
         view: ClusterView,
         pacing: Pacing,
         telemetry: Telemetry,
-        woken_at: Callable[[Key, float], None],
+        work: Work,
     ) -> None:
         self._api, self._bus, self._commander = api, bus, commander
         self._view, self._pacing, self._telemetry = view, pacing, telemetry
-        self._woken_at = woken_at
+        self._woken_at, self._may = work.wake_at, work.may
         self._clock = asyncio.get_running_loop().time
 
     async def perform(self, key: Key, action: Action) -> Result:
         """Carries out an action for what is compared under this key."""
         result = "failed"
         try:
+            if not self._may():
+                raise Unreachable("the Lease is not held any more")
             done = await self._perform(key, action)
             result = done.name.lower()
             return done
@@ -78,6 +81,8 @@ class Performer:
                 return Result.SENT
             case Report():
                 return await self._report(action)
+            case ListPods():
+                return await self._list_pods(key, action)
             case Create():
                 return await self._create(action)
             case Patch():
@@ -106,6 +111,16 @@ class Performer:
         else:
             conditions = {**before.conditions, event.type: event}
             model.note_reported(event.node, replace(before, conditions=conditions))
+        return Result.CHANGED
+
+    async def _list_pods(self, key: Key, action: ListPods) -> Result:
+        now, memory = self._clock(), self._view.memory
+        due = memory.list_at(action.node, action.key, now)
+        if now < due:
+            self._woken_at(key, due)
+            return Result.SENT
+        await self._view.list_pods(action.node)
+        memory.listed(action.node, action.key)
         return Result.CHANGED
 
     async def _create(self, action: Create) -> Result:
@@ -171,7 +186,7 @@ class Performer:
             return Result.SENT
         try:
             path = PODS.path(action.name, action.namespace, "eviction")
-            await self._api.send("create", PODS, path, _eviction(action))
+            await self._api.send("create", PODS, path, _eviction(action), params=MANAGER)
         except Failure as failure:
             if TERMINATING in failure.causes:
                 return await self._delete(_deletion(action))
@@ -195,7 +210,7 @@ class Performer:
             return
         try:
             path = EVENTS.path(namespace=str(metadata["namespace"]))
-            await self._api.send("create", EVENTS, path, document)
+            await self._api.send("create", EVENTS, path, document, params=MANAGER)
         except Failure as failure:
             is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
             if failure.reason != "AlreadyExists" and not is_going:

@@ -8,9 +8,10 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Evict, Tell
+from agent.actions import Action, Evict, ListPods, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
+from agent.cluster import NodeObject
 from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import Key
@@ -19,7 +20,8 @@ from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
-from agent.nodes import NodeView, missing_for_node
+from agent.marks import managed
+from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
 from agent.place import Place
 from agent.pools import missing_for_pool
 from nodepool.nats.errors import InDoubt, ServerRefusal
@@ -27,8 +29,10 @@ from nodepool.nats.errors import InDoubt, ServerRefusal
 ROUNDS_MAX: Final = 10
 """After so many comparisons in a row, each of which found something missing, a pause follows."""
 NOT_ALLOWED: Final = (401, 403)
-ABSENT_S: Final = 60.0
-"""How long a Node that the read model lacks is left alone: one that is made anew may come back."""
+ABSENT_S: Final = 30.0
+"""The pause before the log is asked again about a Node that the read model lacks."""
+WIDESPREAD_S: Final = 10.0
+"""The pause before a Node is compared again that is not ready, while most are not."""
 FORBIDDEN_S: Final = 5.0
 """The pause before an action is tried again that this account may not do."""
 
@@ -79,25 +83,81 @@ class Reconciler:
         attempt = self._commander.attempt(key, self._clock())
         if key.kind == "NodePool":
             return await self._missing_for_pool(key, attempt)
-        model, log = self._bus.model, self._log
+        return await self._missing_for_node(key, attempt)
+
+    async def _missing_for_node(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
+        model, memory, found = self._bus.model, self._view.memory, self._found(key)
+        is_gone = False
+        if found is not None and key.name not in model.nodes:
+            is_gone = await self._is_gone(key, found)
+            found = self._found(key)
+        wanted, now = model.nodes.get(key.name), self._clock()
+        if wanted is None and found is None:
+            self._forget(key)
+            model.forget(key.name)
+            memory.forget(key.name)
+            return ()
         node = NodeView(
-            wanted=model.nodes.get(key.name),
-            found=self._view.nodes.store.get(key.name),
+            wanted=wanted,
+            found=found,
             pods=self._view.pods_of(key.name),
             reported=model.reported(key.name),
             attempt=attempt,
             pool_uid=self._pool_uid(key.name),
+            is_gone=is_gone,
+            last_seen=memory.last_seen(key.name),
+            proven=memory.proven(key.name),
+            unready_s=self._unready_s(key, now),
+            is_widespread=memory.is_widespread,
+            unwanted_s=self._unwanted_s(key, now),
         )
-        if node.wanted is None and node.found is None:
-            self._forget(key)
-            model.forget(key.name)
-            return ()
-        if node.wanted is None and not model.is_gone(key.name):
-            due = self._bus.synced_at + ABSENT_S
-            if self._clock() < due:
-                self._work.wake_at(key, due)
-                return ()
-        return missing_for_node(node, self._place, log.id, datetime.now(UTC))
+        actions = missing_for_node(node, self._place, self._log.id, datetime.now(UTC))
+        if not any(isinstance(each, ListPods) for each in actions):
+            memory.forget_list(key.name)
+        return actions
+
+    def _found(self, key: Key) -> NodeObject | None:
+        return self._view.nodes.store.get(key.name)
+
+    async def _is_gone(self, key: Key, found: NodeObject) -> bool:
+        """Whether the read model or the log says that the stay has ended which an object is of."""
+        state, log = managed(found), self._log
+        if state is None or state.log not in ("", log.id):
+            return False
+        if self._bus.model.is_gone(key.name, state.version):
+            return True
+        if not state.assignment or not state.log:
+            return False
+        ended = self._bus.departures.has_ended
+        if await ended(key.name, state.assignment, state.version, self._oldest):
+            return True
+        self._work.wake_at(key, self._clock() + ABSENT_S)
+        return False
+
+    def _oldest(self) -> int:
+        """The first position that matters to any Node that the read model lacks."""
+        nodes, log = self._bus.model.nodes, self._log.id
+        objects = (each for name, each in self._view.nodes.store.items() if name not in nodes)
+        states = (state for each in objects if (state := managed(each)) and state.log == log)
+        return min((state.version for state in states), default=self._log.end)
+
+    def _unready_s(self, key: Key, now: float) -> float:
+        """For how long a Node is not ready; it is compared again once that counts."""
+        since = self._view.memory.unready_since(key.name)
+        if since is None:
+            return 0.0
+        due = now + WIDESPREAD_S if self._view.memory.is_widespread else since + UNREADY_S
+        if due > now:
+            self._work.wake_at(key, due)
+        return now - since
+
+    def _unwanted_s(self, key: Key, now: float) -> float:
+        """For how long the read model lacks a Node; it is compared again once that counts."""
+        is_wanted = key.name in self._bus.model.nodes
+        since = self._view.memory.unwanted_since(key.name, now, is_wanted=is_wanted)
+        if not is_wanted and since + ABANDONED_S > now:
+            self._work.wake_at(key, since + ABANDONED_S)
+        return now - since
 
     async def _missing_for_pool(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
         model, found = self._bus.model, self._view.pools.store.get(key.name)

@@ -11,6 +11,7 @@ from nats.errors import Error as NatsError
 
 from agent.bus import Document, Log
 from agent.host.commander import Commander
+from agent.host.departures import Departures
 from agent.host.model import BusModel
 from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
@@ -64,7 +65,7 @@ class Bus:
 
     model: what the bus says.
     fault: why that is not known as it is now, as one line; empty while it is.
-    synced_at: when all of it was read last, by the clock of the event loop.
+    departures: which stays of Nodes have ended.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Bus:
         self._commander = commander
         self._resync = resync
         self._following = following
-        self.synced_at = float("-inf")
+        self.departures = Departures(settings.place)
         self._connection: Connection | None = None
 
     @property
@@ -185,6 +186,7 @@ class Bus:
             outcomes = PendingOutcomes(heard, CommandAccepted)
             sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
             self._commander.begin(connection, sender, (place.org, place.cluster))
+            self.departures.begin(connection, log.id)
             self.model.log = log
             await all_of(
                 outcomes.listen(),
@@ -213,7 +215,7 @@ class Bus:
             while reader.pending:
                 self._take(bucket, await reader.next(LOOK_S), take)
         await self._catch_up()
-        self.fault, self.synced_at = "", asyncio.get_running_loop().time()
+        self.fault = ""
         self._telemetry.log.info(
             "read model read", nodepools=len(self.model.pools), nodes=len(self.model.nodes)
         )
@@ -270,9 +272,11 @@ class Bus:
         prefix = len(f"$KV.{bucket}.{place.org}.{place.cluster}.")
         for entry in entries:
             name, document = entry.subject[prefix:], document_of(entry)
-            written = stored_object(entry.headers, entry.position).log
-            if log is not None and written not in ("", log.id):
+            written = stored_object(entry.headers, entry.position)
+            if log is not None and written.log not in ("", log.id):
                 document = None
+            elif bucket == "nodes" and written.deleted and written.log:
+                self.model.note_gone(name, written.version)
             try:
                 take(name, document)
             except ValueError as error:

@@ -69,6 +69,17 @@ class Store(Generic[T]):
         self._gone = {} if not self._written else self._gone
         self._written.clear()
 
+    def add(self, listed: Mapping[str, Kept[T]], version: int) -> None:
+        """Takes a list of some objects of this version, where nothing as new has come yet.
+
+        What is not in it stays until a watch says that it is gone.
+        """
+        if version <= self._newest:
+            return
+        for key, kept in listed.items():
+            if kept.uid not in self._gone:
+                self.put(key, kept)
+
     def apply(self, key: str, uid: str, version: int, kept: Kept[T] | None) -> None:
         """Takes an event of a watch; None where it says that there is no such object now."""
         self._newest = max(self._newest, version)

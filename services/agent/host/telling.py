@@ -132,10 +132,12 @@ class Telling:
         return "" if node is None else node.uid
 
     def _tell_of(self, event: ObjectEvent) -> Tell:
+        # Of a Node that is not there, kubelets give its name, and `kubectl describe` shows that.
+        absent = event.name if event.kind == "Node" else ""
         return Tell(
             kind="Node" if event.kind == "Node" else "NodePool",
             name=event.name,
-            uid=self._uid(event),
+            uid=self._uid(event) or absent,
             severity=event.severity,
             reason=event.reason,
             message=event.message,

@@ -32,7 +32,7 @@ class Term:
     ) -> None:
         place, log = settings.place, telemetry.log
         self._lease, self._telemetry = lease, telemetry
-        self.work = Work()
+        self.work = Work(lambda: lease.held)
         pacing, model = Pacing(), BusModel(self.work.wake)
         commander = Commander(model, self.work.wake, self._unanswered, self.work.wake_at)
         self.view = ClusterView(api, model, pacing, self.work.wake, self.resync, log)
@@ -46,7 +46,13 @@ class Term:
             following=self._telling.follow,
         )
         self._performer = Performer(
-            api, self.bus, commander, self.view, pacing, telemetry, self.work.wake_at
+            api,
+            self.bus,
+            commander,
+            self.view,
+            pacing,
+            telemetry,
+            self.work,
         )
         self._reconciler = Reconciler(
             place, self.work, self.bus, commander, self.view, self._performer, telemetry
@@ -70,9 +76,7 @@ class Term:
         """Works until the Lease is lost, or until `stop` is set."""
         stopping = asyncio.create_task(stop.wait())
         keeping = asyncio.create_task(self._lease.keep(lambda: self._telling.told))
-        working = asyncio.create_task(
-            self.work.run(self._reconciler.reconcile, lambda: self._lease.held)
-        )
+        working = asyncio.create_task(self.work.run(self._reconciler.reconcile))
         others = [
             asyncio.create_task(each)
             for each in (self.bus.run(), self.view.run(), self._resync_for_ever())

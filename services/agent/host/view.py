@@ -11,9 +11,10 @@ from agent.host.api import Api, Resource
 from agent.host.cache import Cache
 from agent.host.keys import Key, node_key, pool_key
 from agent.host.model import BusModel, Wake
+from agent.host.node_memory import NodeMemory
 from agent.host.pacing import Pacing
 from agent.host.sharing import shared_node, shared_pod
-from agent.marks import MANAGED
+from agent.marks import MANAGED, has_startup_taint
 from agent.pool_documents import pool_object
 from nodepool.contract.model import API_VERSION
 from nodepool.host.logs import Logger
@@ -22,7 +23,8 @@ NODE_POOLS: Final = Resource(f"apis/{API_VERSION}", "nodepools", "NodePool")
 NODES: Final = Resource("api/v1", "nodes", "Node")
 PODS: Final = Resource("api/v1", "pods", "Pod")
 EVENTS: Final = Resource("api/v1", "events", "Event")
-_RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 """The Pods that are bound to a Node and have not ended: the API server leaves out all others."""
 
 
@@ -30,6 +32,7 @@ class ClusterView:
     """One cluster, as three caches have it.
 
     pools, nodes, pods: the objects of each kind.
+    memory: what is remembered of the Nodes.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class ClusterView:
     ) -> None:
         """`wake` is called with what is to be compared, `resync` where that may be anything."""
         self._model, self._pacing, self._wake = model, pacing, wake
+        self._clock = asyncio.get_running_loop().time
+        self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
         self.pools: Cache[PoolObject] = Cache(
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
@@ -83,6 +88,10 @@ class ClusterView:
             if cache.resource.kind == kind:
                 cache.store.remove(key, uid)
 
+    async def list_pods(self, node: str) -> None:
+        """Reads the Pods of a Node from the API server, so that `pods_of` lacks none of them."""
+        await self.pods.read(f"spec.nodeName={node},{_NOT_ENDED}")
+
     def pods_of(self, node: str) -> list[PodObject]:
         """The Pods that are bound to a Node, each with what its eviction was refused for."""
         found = (self.pods.store.get(key) for key in sorted(self._pods_of.get(node, ())))
@@ -107,7 +116,7 @@ class ClusterView:
         yield from (pool_key(name) for name in names)
         yield from (node_key(name) for name in self._model.nodes)
         for name, found in self.nodes.store.items():
-            if name not in self._model.nodes and MANAGED in found.annotations:
+            if name not in self._model.nodes and _has_marks(found):
                 yield node_key(name)
 
     def _pool_changed(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
@@ -117,6 +126,7 @@ class ClusterView:
                 self._wake(node_key(name))
 
     def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
+        self.memory.changed(key, old, new, self._clock())
         if not self._is_ours(key, old, new):
             return
         if old is not None and new is not None and _shown(old) == _shown(new):
@@ -126,7 +136,7 @@ class ClusterView:
     def _is_ours(self, name: str, *objects: NodeObject | None) -> bool:
         """Whether a Node is one of the bus: any other costs nothing."""
         return name in self._model.nodes or any(
-            node is not None and MANAGED in node.annotations for node in objects
+            node is not None and _has_marks(node) for node in objects
         )
 
     def _pod_changed(self, key: str, old: PodObject | None, new: PodObject | None) -> None:
@@ -145,6 +155,11 @@ class ClusterView:
         for name in {pod.node for pod in (old, new) if pod is not None}:
             if self._is_ours(name, self.nodes.store.get(name)):
                 self._wake(node_key(name))
+
+
+def _has_marks(node: NodeObject) -> bool:
+    """Whether the control plane has taken a Node, or a kubelet of ours has registered it."""
+    return MANAGED in node.annotations or has_startup_taint(node)
 
 
 def _shown(node: NodeObject) -> tuple[object, ...]:

@@ -16,9 +16,13 @@ ENDING_S: Final = 5.0
 
 
 class Work:
-    """The queue of keys, with the clock of the event loop."""
+    """The queue of keys, with the clock of the event loop.
 
-    def __init__(self) -> None:
+    may: whether this replica may act.
+    """
+
+    def __init__(self, may: Callable[[], bool]) -> None:
+        self.may = may
         self.queue: WorkQueue[Key] = WorkQueue()
         self._woken = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
@@ -40,10 +44,10 @@ class Work:
         self._woken.set()
         return pause_s
 
-    async def run(self, work_on: Callable[[Key], Awaitable[None]], may: Callable[[], bool]) -> None:
-        """Hands out keys for ever, while `may` holds."""
+    async def run(self, work_on: Callable[[Key], Awaitable[None]]) -> None:
+        """Hands out keys for ever, while this replica may act."""
         while True:
-            while may() and len(self._tasks) < AT_ONCE:
+            while self.may() and len(self._tasks) < AT_ONCE:
                 key = self.queue.take(self._clock())
                 if key is None:
                     break
