@@ -178,11 +178,8 @@ def test_no_pod_that_was_bound_around_a_cordon_is_lost(workloads: Workloads, rou
 
     # then either no Pod had a Node, or the Node stays with all that have
     def is_decided() -> bool:
-        found = workloads.plane.node(node)
-        return found is None or "cordon" not in str(found["status"]) or is_active()
-
-    def is_active() -> bool:
-        return workloads.condition(node, "CWActive").startswith("True")
+        is_active = workloads.condition(node, "CWActive").startswith("True")
+        return is_active or workloads.plane.node(node) is None
 
     wait_until("it is decided", is_decided, WITHIN_S)
     bound = [name for name in names if has_node(workloads, name)]
@@ -207,7 +204,7 @@ def test_a_pod_that_a_finalizer_keeps_neither_holds_a_node_nor_the_next_stay(
     (node,) = workloads.nodes("safe-held", 1, **IDLE_ONLY)
     workloads.run("held", node, finalizers=HELD)
     workloads.wait_for_condition(node, "CWActive", "True: .*held")
-    now = ("--now", "--force", "--wait=false")
+    now = ("--grace-period=0", "--force", "--wait=false")
     workloads.cluster.kubectl("delete", "pod", "held", *now)
 
     # when its NodePool is scaled down to Nodes that are idle
