@@ -84,7 +84,7 @@ def agreement_of(found: PoolObject) -> Agreement | None:
     One that was copied from another object with the rest of its manifest is not its own.
     """
     try:
-        value = json.loads(found.annotations.get(AGREED, ""))
+        value = json.loads(found.annotations.get(AGREED, found.agreed))
     except (ValueError, RecursionError):
         return None
     agreement = _read(value)

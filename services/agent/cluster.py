@@ -18,6 +18,7 @@ class PoolObject:
     labels, annotations, finalizers: those of its metadata.
     deleting: whether it has a `deletionTimestamp`.
     created: its `creationTimestamp`.
+    agreed: the last agreement that was seen on it, for where its annotation is gone; else empty.
     """
 
     name: str
@@ -31,6 +32,7 @@ class PoolObject:
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
     created: str = ""
+    agreed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

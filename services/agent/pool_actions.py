@@ -174,6 +174,14 @@ def is_of_same_base(attempt: Attempt, id: str) -> bool:
     return len(parts) >= 4 and attempt.id.startswith(f"{uid}.") and parts[-2] == base
 
 
+def deletion_id(found: PoolObject, uid: str | None) -> str:
+    """The id of the command that deletes the NodePool because its object is.
+
+    uid: of the NodePool that both sides agreed on; None where they have not.
+    """
+    return f"{found.uid}.delete.{uid or 'any'}"
+
+
 def send_deletion(found: PoolObject, uid: str | None, place: Place, id: str) -> Send:
     """Deletes the NodePool of this uid on the bus; the one of this name where None is known."""
     command = DeleteNodePool(org=place.org, cluster=place.cluster, pool=found.name, uid=uid)

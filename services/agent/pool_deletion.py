@@ -1,45 +1,76 @@
-"""What is missing for a NodePool whose object is being deleted?"""
+"""What is missing for a NodePool whose object is being deleted, or was?"""
 
 from collections.abc import Sequence
 from typing import Final
 
-from agent.actions import Action
+from agent.actions import Action, Send
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
-from agent.pool_actions import release, send_deletion, tell_failure
+from agent.pool_actions import (
+    deletion_id,
+    record_refusal,
+    recorded_refusal,
+    release,
+    send_deletion,
+    tell_failure,
+)
+from agent.pool_view import PoolView
 from nodepool.contract.model import FINALIZER
 
 GONE: Final = ("NotFound", "Conflict")
 """Why a deletion is refused where there is no NodePool of its uid any more."""
 
 
-def deletion(
-    wanted: WantedPool | None,
-    found: PoolObject,
-    attempt: Attempt | None,
-    log: Log,
-    place: Place,
-    was_deleted: bool,
-) -> Sequence[Action]:
+def deletion(view: PoolView) -> Sequence[Action]:
     """The actions that end the NodePool on the bus first, and then let the object go.
 
-    attempt: the command that was sent last; it has an outcome, which the read model shows.
-    was_deleted: whether the bus has deleted the NodePool that both sides agreed on.
+    The command that was sent last has an outcome, and the read model shows it.
     """
-    if FINALIZER not in found.finalizers or (wanted is not None and wanted.deleting):
+    wanted, found, attempt = view.wanted, view.found, view.attempt
+    if FINALIZER not in found.finalizers:
         return ()
-    agreement = agreement_of(found)
-    uid = agreement.uid if agreement is not None and agreement.log == log.id else None
-    is_another = wanted is not None and uid not in (None, wanted.uid)
-    if was_deleted or is_another:
+    if view.facts.is_leaving:
         return (release(found),)
-    id = f"{found.uid}.delete"
+    if wanted is not None and wanted.deleting:
+        return ()
+    uid = view.agreement.uid if view.agreement is not None else None
+    is_another = wanted is not None and uid not in (None, wanted.uid)
+    if view.was_deleted or is_another:
+        return (release(found),)
+    id = deletion_id(found, uid)
     if attempt is None or attempt.id != id:
+        recorded = recorded_refusal(found)
+        if recorded is not None and recorded.id == id:
+            return ()
         uid = uid or (wanted.uid if wanted is not None else None)
-        return (send_deletion(found, uid, place, id),)
+        return (send_deletion(found, uid, view.place, id),)
     if attempt.outcome == "accepted" or attempt.reason in GONE:
         # Where there is one of its name now, it is another that was created since.
         return (release(found),)
-    return (tell_failure(found, f"{attempt.field}: {attempt.message}".removeprefix(": ")),)
+    return _refused(found, attempt)
+
+
+def _refused(found: PoolObject, attempt: Attempt) -> Sequence[Action]:
+    """Tells why the bus does not delete it, once."""
+    recorded = recorded_refusal(found)
+    if recorded is not None and recorded.id == attempt.id:
+        return ()
+    why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
+    return tell_failure(found, why), record_refusal(found, attempt)
+
+
+def removal(
+    wanted: WantedPool, removed: PoolObject, attempt: Attempt | None, log: Log, place: Place
+) -> Send | None:
+    """Deletes what the bus still has after its object was deleted past the agent; None where not.
+
+    A NodePool of another uid has never had this object, and gets one of its own.
+    """
+    agreement = agreement_of(removed)
+    if agreement is None or (agreement.log, agreement.uid) != (log.id, wanted.uid):
+        return None
+    id = deletion_id(removed, wanted.uid)
+    is_sent = attempt is not None and attempt.id == id
+    return None if is_sent else send_deletion(removed, wanted.uid, place, id)

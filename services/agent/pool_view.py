@@ -18,6 +18,22 @@ from nodepool.contract.model import NodePoolSpec, spec_document
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What is asked for only where it matters.
+
+    deleted: the position of the newest event in the log that says that the NodePool of this name
+      was deleted, read after the read model was; 0 where there is none.
+    removed: the last object of this name, as it was when a watch said that it was deleted; None
+      where none was, or where there is another one.
+    is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
+    """
+
+    deleted: int = 0
+    removed: PoolObject | None = None
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PoolView:
     """The arguments of `missing_for_pool`, where there is an object."""
 
@@ -26,7 +42,7 @@ class PoolView:
     attempt: Attempt | None
     log: Log
     place: Place
-    deleted: int | None
+    facts: Facts
 
     @property
     def agreement(self) -> Agreement | None:
@@ -40,9 +56,7 @@ class PoolView:
         agreement = self.agreement
         if self.wanted is not None or agreement is None:
             return False
-        if self.deleted is None:
-            return agreement.version <= self.log.end
-        return self.deleted > agreement.version
+        return self.facts.deleted > agreement.version
 
     def base(self, wanted: WantedPool, spec: NodePoolSpec) -> Agreement | None:
         """The agreement, if it is on this NodePool of the bus and of this history of the log."""

@@ -10,8 +10,10 @@ from typing import Final
 from agent import pool_actions
 from agent.actions import Action, Send
 from agent.agreement import (
+    AGREED,
     Agreement,
     Differences,
+    Fields,
     SpecFault,
     agreement_of,
     differences,
@@ -25,14 +27,15 @@ from agent.bus import Attempt, Document, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
 from agent.pool_actions import apply_id, is_of_same_base, recorded_refusal
-from agent.pool_deletion import deletion
-from agent.pool_view import PoolView
+from agent.pool_deletion import deletion, removal
+from agent.pool_view import Facts, PoolView
 from agent.status import invalid_status, shown_status, status_patches
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
 
 IMMUTABLE: Final = frozenset(("instanceType", "computeClass"))
 """The fields that the API server refuses to change, so that another object is needed."""
+NO_FACTS: Final = Facts()
 ON_BUS: Final = "it was changed on the bus as well, and the log decides"
 
 
@@ -43,7 +46,7 @@ def missing_for_pool(
     attempt: Attempt | None,
     log: Log,
     place: Place,
-    deleted: int | None = None,
+    facts: Facts = NO_FACTS,
 ) -> Sequence[Action]:
     """The actions that bring both sides of a NodePool together, in their order; few at a time.
 
@@ -52,16 +55,14 @@ def missing_for_pool(
     is waited for a change.
 
     attempt: the command that was sent last for this NodePool.
-    deleted: the position of the newest event in the log that says that the NodePool of this name
-      was deleted, read after `wanted` was; 0 where there is none; None where it is not known, and
-      a read model without the NodePool has to do as proof.
     """
     if found is None:
         is_awaited = attempt is not None and _is_pending(attempt)
-        if wanted is None or wanted.deleting or is_awaited:
+        if wanted is None or wanted.deleting or is_awaited or facts.is_leaving:
             return ()
-        return (pool_actions.create(wanted, log),)
-    view = _Comparison(wanted, found, attempt, log, place, deleted)
+        sent = facts.removed and removal(wanted, facts.removed, attempt, log, place)
+        return (sent or pool_actions.create(wanted, log),)
+    view = _Comparison(wanted, found, attempt, log, place, facts)
     return tuple(view.missing())
 
 
@@ -78,8 +79,7 @@ class _Comparison(PoolView):
         if self.attempt is not None and _is_pending(self.attempt):
             yield from self._status()
         elif found.deleting:
-            args = (wanted, found, self.attempt, self.log, self.place, self.was_deleted)
-            yield from deletion(*args) or self._status()
+            yield from deletion(self) or self._status()
         elif wanted is None:
             yield from self._without_bus()
         elif wanted.deleting:
@@ -162,10 +162,19 @@ class _Comparison(PoolView):
             yield from self._follow(wanted, spec, diff)
         elif diff.cluster:
             yield from self._lead(wanted, spec, diff)
-        elif agreement is None or not agreement.object or agreement.fields != digests(theirs):
+        elif self._is_unwritten(agreement, digests(theirs)):
             yield pool_actions.agree(wanted, self.found, self.log)
         else:
             yield from self._status()
+
+    def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
+        """Whether the object itself does not say yet that both sides agree on these fields."""
+        found = self.found
+        if agreement is None or AGREED not in found.annotations:
+            return True
+        if FINALIZER not in found.finalizers:
+            return True
+        return not agreement.object or agreement.fields != fields
 
     def _base_fields(
         self, agreement: Agreement | None, spec: NodePoolSpec

@@ -29,7 +29,8 @@ def shown_status(
     """The status of the read model as the object shows it.
 
     A condition claims the object's generation only where it was judged for the spec that the object
-    has: what waits for a condition ignores those of an older generation.
+    has: what waits for a condition ignores those of an older generation. The deletion of an object
+    is a generation of its own, in which its spec counts no more.
 
     agreed_generation: the object's generation when both sides agreed last; 0 where they have not.
     is_same_spec: whether the object has the spec that the bus has.
@@ -37,6 +38,8 @@ def shown_status(
     older = min(agreed_generation, found.generation - 1)
 
     def generation(observed: object) -> int:
+        if found.deleting:
+            return found.generation
         return found.generation if is_same_spec and observed == wanted.generation else older
 
     status: dict[str, object] = {

@@ -9,11 +9,13 @@ from kube.cluster import Cluster
 from kube.declared import ACCOUNT, AGENT, node_pool, without_skew
 from kube.manifests import rendered
 
+DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"
 NEEDED = (
     *(("", f"{verb} nodepools") for verb in ("get", "list", "watch", "create", "update", "patch")),
     ("", "delete nodepools"),
     *(("", f"{verb} nodepools/status") for verb in ("get", "update", "patch")),
     ("", "update nodepools/finalizers"),
+    ("", f"get {DEFINITION}"),
     *(("", f"{verb} nodes") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     ("", "patch nodes/status"),
     *(("any", f"{verb} pods") for verb in ("get", "list", "watch", "delete")),
@@ -46,6 +48,9 @@ NOT_GRANTED = (
     ("kube-system", "update leases/kube-scheduler"),
     ("kube-system", "delete leases/nodepool-agent"),
     ("", "get namespaces"),
+    ("", "list customresourcedefinitions.apiextensions.k8s.io"),
+    ("", "get customresourcedefinitions.apiextensions.k8s.io/others.example.com"),
+    ("", f"patch {DEFINITION}"),
     ("", "patch customresourcedefinitions.apiextensions.k8s.io"),
     ("", "update validatingadmissionpolicies.admissionregistration.k8s.io"),
     ("", "escalate clusterroles.rbac.authorization.k8s.io"),
@@ -59,7 +64,8 @@ def is_allowed(cluster: Cluster, namespace: str, request: str) -> bool:
     """Whether the agent may do it; `any` is each namespace."""
     verb, _, resource = request.partition(" ")
     kind, slash, more = resource.partition("/")
-    what = [kind, f"--subresource={more}"] if slash and kind != "leases" else [resource]
+    is_named = kind == "leases" or kind.startswith("customresourcedefinitions")
+    what = [kind, f"--subresource={more}"] if slash and not is_named else [resource]
     where = {"": [], "any": ["--all-namespaces"]}.get(namespace, ["--namespace", namespace])
     done = cluster.run("auth", "can-i", verb, *what, *where, "--as", ACCOUNT)
     assert done.stdout in ("yes\n", "no\n"), done.stderr
@@ -90,6 +96,7 @@ def granted() -> Iterator[tuple[str, str, str]]:
 
 def test_all_that_is_granted_is_in_the_list_of_what_it_needs() -> None:
     needed = {request.removesuffix("/nodepool-agent") for _, request in NEEDED}
+    needed = {request.split(".")[0] if "." in request else request for request in needed}
 
     assert {f"{verb} {resource}" for _, resource, verb in granted()} == needed
 

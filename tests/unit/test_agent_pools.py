@@ -11,6 +11,7 @@ from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
 from agent.pool_actions import REFUSED
+from agent.pool_view import Facts
 from agent.pools import missing_for_pool
 from agent.status import shown_status
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
@@ -50,9 +51,12 @@ def missing(
     found: PoolObject | None,
     attempt: Attempt | None = None,
     log: Log = LOG,
-    deleted: int | None = 0,
+    deleted: int = 0,
+    removed: PoolObject | None = None,
+    is_leaving: bool = False,
 ) -> list[Action]:
-    return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, deleted))
+    facts = Facts(deleted, removed, is_leaving)
+    return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, facts))
 
 
 def patched(wanted: WantedPool, found: PoolObject, log: Log = LOG, **spec: object) -> Patch:
@@ -450,14 +454,6 @@ def test_a_pool_that_a_restored_log_has_never_known_is_created_again() -> None:
     assert send.command.create_only
 
 
-def test_without_proof_of_the_deletion_the_end_of_the_log_decides() -> None:
-    found = in_cluster(on_bus())
-
-    assert told(missing(None, found, deleted=None)) == ["NodePool pool was deleted on the bus"]
-    older = Log(LOG.id, end=5, start=5)
-    assert isinstance(sent(missing(None, found, log=older, deleted=None)), Send)
-
-
 def test_an_object_of_another_log_is_created_there() -> None:
     found = in_cluster(on_bus(), log=Log(LogId("old"), 100))
 
@@ -499,7 +495,7 @@ def test_an_agreement_that_was_copied_with_a_manifest_counts_for_nothing() -> No
     original = in_cluster(on_bus())
     copy = replace(original, name="copy", uid="copy-uid")
 
-    (send,) = missing_for_pool("copy", None, copy, None, LOG, PLACE, 50)
+    (send,) = missing_for_pool("copy", None, copy, None, LOG, PLACE, Facts(deleted=50))
 
     assert isinstance(send, Send)
     assert isinstance(send.command, ApplyNodePool)
@@ -512,7 +508,7 @@ def test_an_object_that_is_deleted_deletes_the_pool_that_it_stands_for() -> None
     send = sent(missing(wanted, found))
 
     command = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="pool", uid="bus-uid")
-    assert send == Send("uid.delete", command)
+    assert send == Send("uid.delete.bus-uid", command)
     assert missing(None, found, accepted(send), deleted=0) == [released(found)]
 
 
@@ -561,3 +557,67 @@ def test_a_pool_created_again_in_a_restored_log_is_not_waited_for() -> None:
 
     assert missing(wanted, found, log=log) == []
     assert missing(wanted, found, attempt, log) == [patched(wanted, found)]
+
+
+def test_an_object_that_lost_its_annotation_is_compared_with_what_is_remembered() -> None:
+    wanted = on_bus()
+    agreement = in_cluster(wanted).annotations[AGREED]
+    found = replace(in_cluster(), generation=2, agreed=agreement)
+    edited = replace(found, spec=spec(targetNodes=9))
+
+    # What only the cluster has changed is sent; where nothing is, it is written again.
+    assert isinstance(sent(missing(wanted, edited)).command, ApplyNodePool)
+    assert missing(wanted, found) == [patched(wanted, found)]
+
+
+def test_an_object_that_was_deleted_past_the_agent_deletes_its_pool() -> None:
+    wanted = on_bus()
+    removed = in_cluster(wanted)
+
+    send = sent(missing(wanted, None, removed=removed))
+
+    command = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="pool", uid="bus-uid")
+    assert send == Send("uid.delete.bus-uid", command)
+    # Where the bus refuses that, it is created again, and so is one of another uid.
+    attempt = refused(send, "Forbidden", "", "no")
+    for actions in (
+        missing(wanted, None, attempt, removed=removed),
+        missing(replace(wanted, uid="other"), None, removed=removed),
+        missing(wanted, None, removed=in_cluster(wanted, log=Log(LogId("old"), 100))),
+        missing(wanted, None, removed=in_cluster()),
+    ):
+        assert [type(action) for action in actions] == [Create]
+
+
+def test_a_deletion_that_the_bus_refuses_is_told_once() -> None:
+    wanted = on_bus()
+    found = replace(_shown(wanted, in_cluster(wanted)), deleting=True)
+    attempt = refused(sent(missing(wanted, found)), "Forbidden", "", "it is kept")
+
+    actions = missing(wanted, found, attempt)
+
+    assert told(actions) == ["it is kept"]
+    (patch,) = actions[1:]
+    assert isinstance(patch, Patch)
+    metadata = patch.patch["metadata"]
+    assert isinstance(metadata, Mapping)
+    recorded = replace(found, annotations={**found.annotations, **metadata["annotations"]})
+    assert missing(wanted, recorded, attempt) == []
+    assert missing(wanted, recorded) == []
+
+
+def test_objects_that_go_with_their_kind_are_let_go_and_their_pools_stay() -> None:
+    wanted = on_bus()
+    found = replace(in_cluster(wanted), deleting=True)
+
+    assert missing(wanted, found, is_leaving=True) == [released(found)]
+    assert missing(wanted, None, removed=found, is_leaving=True) == []
+
+
+def test_conditions_of_an_object_that_is_being_deleted_are_of_its_generation() -> None:
+    wanted = replace(on_bus(), status={"conditions": [{"type": "NodesRemoved"}]})
+    found = replace(in_cluster(wanted, targetNodes=9), generation=4, deleting=True)
+
+    status = shown_status(wanted, found, 3, is_same_spec=False)
+
+    assert status["conditions"] == [{"type": "NodesRemoved", "observedGeneration": 4}]

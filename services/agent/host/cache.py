@@ -30,6 +30,7 @@ class Cache(Generic[T]):
 
     fault: why they are not known as they are now, as one line; empty while they are.
     listed_at: when they were listed last, by Python's monotonic clock; 0 before.
+    on_deleted: called with an object of which a watch says that it was deleted, as it was then.
 
     After an end of the connection they are listed again, and not only watched on: the cluster may
     have been restored from a backup meanwhile, whose versions mean something else.
@@ -59,6 +60,7 @@ class Cache(Generic[T]):
         self._log = log
         self._selector = {"fieldSelector": selector} if selector else {}
         self._listed = listed
+        self.on_deleted: Callable[[T], None] | None = None
         self._position: str | None = None
 
     async def run(self) -> None:
@@ -171,6 +173,8 @@ class Cache(Generic[T]):
             read = self._kept(item)
             if read is not None:
                 key, kept, uid = read
+                if kind == "DELETED" and kept is not None and self.on_deleted is not None:
+                    self.on_deleted(kept.value)
                 self.store.apply(key, uid, _version_of(item), None if kind == "DELETED" else kept)
         self._position = str(_metadata(item).get("resourceVersion") or self._position)
 

@@ -8,6 +8,7 @@ from typing import Final
 from nats.errors import Error as NatsError
 
 from agent.actions import Send
+from agent.agreement import version_number
 from agent.bus import Attempt, WantedPool
 from agent.host.keys import Key
 from agent.host.model import BusModel
@@ -31,6 +32,9 @@ from nodepool.nats.streams import STREAM
 
 SHOWN_S: Final = 2.0
 """After so long a Node of the read model counts as showing what a command has changed of it."""
+CAUGHT_UP_S: Final = 10.0
+"""After so long a NodePool of the read model counts as showing what a command has changed of it
+besides its spec."""
 IN_FLIGHT_MAX: Final = 64
 """How many commands may be without an outcome."""
 _PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
@@ -43,7 +47,8 @@ class _Sent:
 
     accepted: what the log said of the NodePool when the outcome was there.
     version: that of the Node in the read model when the command was sent.
-    shown_at: when it counts as shown at the latest, for a Node.
+    shown_at: when it counts as shown, whatever the version; where the spec of a NodePool was
+      changed, its generation counts.
     """
 
     attempt: Attempt
@@ -143,8 +148,9 @@ class Commander:
                 sent.shown_at = now
             case CommandAccepted(result=result):
                 sent.attempt = replace(sent.attempt, outcome="accepted")
-                sent.shown_at = now if result == "unchanged" else now + SHOWN_S
-        if key.kind == "Node":
+                wait_s = SHOWN_S if key.kind == "Node" else CAUGHT_UP_S
+                sent.shown_at = now if result == "unchanged" else now + wait_s
+        if sent.shown_at > now:
             self._woken_at(key, sent.shown_at)
         self._woken(key)
 
@@ -176,7 +182,11 @@ class Commander:
         wanted, accepted = self._model.pools.get(key.name), sent.accepted
         if wanted is None:
             return accepted is None or accepted.state != "stored"
-        return not is_outdated({"metadata": _metadata(wanted)}, accepted)
+        if is_outdated({"metadata": _metadata(wanted)}, accepted):
+            return False
+        # Labels change without a generation of their own.
+        is_behind = accepted is not None and version_number(wanted.version) < accepted.position
+        return not is_behind or now >= sent.shown_at
 
 
 def _metadata(pool: WantedPool) -> dict[str, object]:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Evict, ListPods, Tell
+from agent.actions import Action, Evict, ListPods, Send, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject
@@ -23,7 +24,9 @@ from agent.host.work import Work
 from agent.marks import managed
 from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
 from agent.place import Place
+from agent.pool_view import Facts
 from agent.pools import missing_for_pool
+from nodepool.contract.commands import DeleteNodePool
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
@@ -160,19 +163,27 @@ class Reconciler:
         return now - since
 
     async def _missing_for_pool(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
-        model, found = self._bus.model, self._view.pools.store.get(key.name)
+        model, found = self._bus.model, self._view.pool(key.name)
         if found is not None:
             agreement = agreement_of(found)
             if agreement is not None and agreement.version > self._log.end:
                 model.note_end(await self._bus.end_of_log())
-        wanted, deleted = model.pools.get(key.name), None
+        wanted, deleted = model.pools.get(key.name), 0
         if wanted is None and found is not None:
             deleted = await self._bus.deletion_of(key.name)
-            wanted, found = model.pools.get(key.name), self._view.pools.store.get(key.name)
+            wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
+            self._view.forget_pool(key.name)
             return ()
-        return missing_for_pool(key.name, wanted, found, attempt, self._log, self._place, deleted)
+        facts = Facts(deleted, self._view.removed_pool(key.name))
+        args = (key.name, wanted, found, attempt, self._log, self._place)
+        actions = missing_for_pool(*args, facts)
+        if any(_is_deletion(action) for action in actions):
+            item = found or facts.removed
+            if item is not None and await self._view.kind.is_leaving(item):
+                actions = missing_for_pool(*args, replace(facts, is_leaving=True))
+        return actions
 
     @property
     def _log(self) -> Log:
@@ -246,3 +257,7 @@ class Reconciler:
         self._telemetry.log.warning(
             "not done", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
         )
+
+
+def _is_deletion(action: Action) -> bool:
+    return isinstance(action, Send) and isinstance(action.command, DeleteNodePool)

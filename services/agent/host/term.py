@@ -55,7 +55,13 @@ class Term:
             self.work,
         )
         self._reconciler = Reconciler(
-            place, self.work, self.bus, commander, self.view, self._performer, telemetry
+            place,
+            self.work,
+            self.bus,
+            commander,
+            self.view,
+            self._performer,
+            telemetry,
         )
 
     def resync(self) -> None:

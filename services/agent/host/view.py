@@ -5,11 +5,13 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
+from agent.agreement import AGREED, version_number
 from agent.bus import Document
 from agent.cluster import NodeObject, PodObject, PoolObject
 from agent.host.api import Api, Resource
 from agent.host.cache import Cache
 from agent.host.keys import Key, node_key, pool_key
+from agent.host.kind import PoolKind
 from agent.host.model import BusModel, Wake
 from agent.host.node_memory import NodeMemory
 from agent.host.pacing import Pacing
@@ -31,6 +33,7 @@ _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 class ClusterView:
     """One cluster, as three caches have it.
 
+    kind: how the cluster defines NodePools.
     pools, nodes, pods: the objects of each kind.
     memory: what is remembered of the Nodes.
     """
@@ -49,9 +52,13 @@ class ClusterView:
         self._clock = asyncio.get_running_loop().time
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
+        self.kind = PoolKind(api)
+        self._agreed: dict[str, str] = {}
+        self._removed: dict[str, PoolObject] = {}
         self.pools: Cache[PoolObject] = Cache(
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
         )
+        self.pools.on_deleted = self._pool_deleted
         self.nodes: Cache[NodeObject] = Cache(
             api, NODES, shared_node, self._node_changed, log=log, listed=resync
         )
@@ -102,6 +109,19 @@ class ClusterView:
             if pod is not None
         ]
 
+    def pool(self, name: str) -> PoolObject | None:
+        """The object of a NodePool, with the last agreement that was seen on it."""
+        found = self.pools.store.get(name)
+        return found and replace(found, agreed=self._agreed.get(name, ""))
+
+    def removed_pool(self, name: str) -> PoolObject | None:
+        """The last object of this name as it was deleted; None where there is one, or was none."""
+        return self._removed.get(name)
+
+    def forget_pool(self, name: str) -> None:
+        """There is no such NodePool any more, on either side."""
+        self._removed.pop(name, None)
+
     def pool_uid(self, pool: str) -> str:
         """The uid of the object of a NodePool; empty where there is none."""
         found = self.pools.store.get(pool)
@@ -120,10 +140,26 @@ class ClusterView:
                 yield node_key(name)
 
     def _pool_changed(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
+        self._remember_agreement(key, old, new)
+        if new is not None:
+            self._removed.pop(key, None)
         self._wake(pool_key(key))
         if (old and old.uid) != (new and new.uid):
             for name in self._model.members(key):
                 self._wake(node_key(name))
+
+    def _remember_agreement(self, key: str, old: PoolObject | None, new: PoolObject | None) -> None:
+        """Keeps what was agreed on an object, unless a backup of the cluster was restored since."""
+        if new is not None and AGREED in new.annotations:
+            self._agreed[key] = new.annotations[AGREED]
+        elif not _is_later(old, new):
+            self._agreed.pop(key, None)
+
+    def _pool_deleted(self, deleted: PoolObject) -> None:
+        found = self.pools.store.get(deleted.name)
+        if found is None or found.uid == deleted.uid:
+            agreed = self._agreed.get(deleted.name, "")
+            self._removed[deleted.name] = replace(deleted, agreed=agreed)
 
     def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
         self.memory.changed(key, old, new, self._clock())
@@ -160,6 +196,13 @@ class ClusterView:
 def _has_marks(node: NodeObject) -> bool:
     """Whether the control plane has taken a Node, or a kubelet of ours has registered it."""
     return MANAGED in node.annotations or has_startup_taint(node)
+
+
+def _is_later(old: PoolObject | None, new: PoolObject | None) -> bool:
+    """Whether both are one object, and the second is how it was afterwards."""
+    if old is None or new is None or old.uid != new.uid:
+        return False
+    return version_number(old.version) < version_number(new.version)
 
 
 def _shown(node: NodeObject) -> tuple[object, ...]:

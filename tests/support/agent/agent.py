@@ -1,15 +1,17 @@
 """An agent in memory: what it knows of both sides, and one action of it at a time."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.agreement import AGREED
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.events import event_name
 from agent.place import Place
 from agent.pool_documents import pool_object, wanted_pool
+from agent.pool_view import Facts
 from agent.pools import missing_for_pool
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
@@ -76,6 +78,8 @@ class MemoryAgent:
 
     compare: computes what is missing.
     pools, objects: what it knows of either side.
+    removed: the objects that were deleted while it looked, and have no successor.
+    agreed: the agreement that it has seen on each object last, by the uid of that.
     seen, start: the end of the log when it read the bus last.
     attempts: the commands that it has sent, with the end of the log at their outcome.
     plan: what it has begun to carry out, with the name of the NodePool.
@@ -88,6 +92,8 @@ class MemoryAgent:
     objects: dict[str, PoolObject] = field(default_factory=dict)
     seen: int = 0
     start: int = 0
+    removed: dict[str, PoolObject] = field(default_factory=dict)
+    agreed: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, tuple[Attempt, int]] = field(default_factory=dict)
     plan: list[tuple[str, Action]] = field(default_factory=list)
     carried_out: int = 0
@@ -95,7 +101,8 @@ class MemoryAgent:
 
     def restart(self) -> None:
         """It loses all that it knows, and reads both sides."""
-        self.attempts.clear()
+        for known in (self.attempts, self.objects, self.removed, self.agreed):
+            known.clear()
         self.plan.clear()
         self.look()
 
@@ -111,7 +118,13 @@ class MemoryAgent:
 
     def look_at_cluster(self) -> None:
         """Reads the cluster."""
-        self.objects = self.sides.objects()
+        before, self.objects = self.objects, self.sides.objects()
+        for name, found in self.objects.items():
+            self.removed.pop(name, None)
+            if AGREED in found.annotations:
+                self.agreed[found.uid] = found.annotations[AGREED]
+            self.objects[name] = replace(found, agreed=self.agreed.get(found.uid, ""))
+        self.removed |= {name: before[name] for name in before.keys() - self.objects.keys()}
 
     def missing(self, name: str) -> list[Action]:
         """What it finds missing for a NodePool."""
@@ -124,7 +137,7 @@ class MemoryAgent:
                 self._attempt(name),
                 log,
                 PLACE,
-                self.sides.deleted(name),
+                Facts(self.sides.deleted(name), self.removed.get(name)),
             )
         )
 

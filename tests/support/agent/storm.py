@@ -126,10 +126,21 @@ class Storm:
         item = self.sides.api.objects.get(name)
         self.sides.api.delete(name)
         self._note(f"cluster deletes {name}")
+        if item is not None and "deletionTimestamp" in item["metadata"]:
+            return  # It was deleted before, and what the bus has made since is another wish.
         # One that was never shared is deleted alone, whatever the bus has under its name.
         is_shared = item is not None and FINALIZER in item["metadata"].get("finalizers", ())
         self.deleted[name] = is_shared or name not in self.sides.pools()
         self.ever_deleted.add(name)
+
+    def cluster_remove(self, name: str) -> None:
+        """A person deletes a NodePool in the cluster, and does not wait for the agent."""
+        self.sides.api.patch(name, {"metadata": {"finalizers": None}})
+        self._note(f"cluster removes {name}")
+        # The agent may be away, and then makes a new object for what the bus has.
+        self.deleted.pop(name, None)
+        self.ever_deleted.add(name)
+        self.sides.api.delete(name)
 
     def forget_agreement(self, name: str) -> None:
         """A person removes the annotations of the agent."""
@@ -252,6 +263,7 @@ class Storm:
             (self.bus_apply, 4),
             (self.bus_scale, 3),
             (self.bus_delete, 1),
+            (self.cluster_remove, 0.3),
             (self.forget_agreement, 0.3),
         ]
         act = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]
@@ -289,6 +301,8 @@ class Storm:
     def check_status(self) -> None:
         """No condition claims to be about a newer spec than it was judged for."""
         for name, found in self.sides.objects().items():
+            if found.deleting:
+                continue  # Its spec counts no more.
             spec = read_spec(found.spec)
             for condition in self._conditions(found):
                 if condition["type"] != "Validated" or not isinstance(spec, NodePoolSpec):
