@@ -56,4 +56,5 @@ def _tainted(event: NodeUpdated | CWNodeRegistered) -> tuple[Taint, ...]:
     if event.labels["node.coreweave.cloud/state"] != PRODUCTION:
         return event.taints
     kind, *rest = event.taints
-    return (kind, reserved_taint(event.labels[RESERVED]), *rest)
+    own = reserved_taint(event.labels[RESERVED])
+    return event.taints if own in rest else (kind, own, *rest)

@@ -165,12 +165,13 @@ def reserved(template: NodeTemplate, standing: Standing) -> str:
 def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -> tuple[Taint, ...]:
     """The taints of a Node that come before those of its NodePool.
 
-    That of its kind, that of its reservation outside production, and that of a cordon.
+    That of its kind, that of its reservation where that is not its organisation, and that of a
+    cordon.
     """
     gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
     managed = [GPU_TAINT if gpu else CPU_TAINT]
-    if standing.state != PRODUCTION:
-        managed.append(reserved_taint(standing.state))
+    if standing.state != PRODUCTION or standing.reserved:
+        managed.append(reserved_taint(reserved(template, standing)))
     if standing.unschedulable:
         managed.append(CORDON)
     return tuple(managed)

@@ -39,6 +39,22 @@ def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harn
     assert "unschedulable" not in harness.node("n1")["spec"]
 
 
+def test_a_node_of_the_control_plane_takes_no_pods_of_users(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    taken = taints(world, "n1")
+    world.create_pod("train")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    value = sha256(b"control-plane").hexdigest()[:10]
+    taint = {"key": RESERVED, "value": value, "effect": "NoExecute"}
+    assert taint in taken
+    assert taint not in taints(world, "n1")
+    assert world.pod_changes("train") == ["job Pending", "job Running n1"]
+
+
 def test_a_node_that_is_not_in_production_is_reserved_for_its_state(world: WorldHarness) -> None:
     world.given_data_center(boot_s=300)
     world.apply("train", 1)

@@ -35,15 +35,16 @@ class Workloads:
         self.cluster, self.plane = cluster, plane
         self._pools: list[str] = []
         self._pods: list[tuple[str, str]] = []
+        self._held: list[tuple[str, str]] = []
 
     def clean(self) -> None:
         """Deletes all of them, whatever runs."""
-        for namespace, name in self._pods:
+        for namespace, name in self._held:
             self.release(name, namespace)
         if self._pods:
             for namespace in {namespace for namespace, _ in self._pods}:
                 names = [name for of, name in self._pods if of == namespace]
-                now = ("--now", "--force", "--wait=false", "--ignore-not-found")
+                now = ("--grace-period=0", "--force", "--wait=false", "--ignore-not-found")
                 self.cluster.run("delete", "pod", "-n", namespace, *names, *now)
         if self._pools:
             self.cluster.kubectl(
@@ -167,6 +168,8 @@ class Workloads:
         if node:
             spec["nodeSelector"] = {"kubernetes.io/hostname": node}
         self._pods.append((namespace, name))
+        if finalizers:
+            self._held.append((namespace, name))
         self.apply(
             {
                 "apiVersion": "v1",
@@ -238,6 +241,11 @@ class Workloads:
     def delete(self, name: str, namespace: str = "default") -> None:
         """Deletes a Pod as a user does."""
         self.cluster.kubectl("delete", "pod", name, "-n", namespace, "--wait=false")
+
+    def kill(self, name: str, namespace: str = "default") -> None:
+        """Deletes a Pod at once, whatever runs."""
+        now = ("--grace-period=0", "--force", "--wait=false")
+        self.cluster.kubectl("delete", "pod", name, "-n", namespace, *now)
 
     def release(self, name: str, namespace: str = "default") -> None:
         """Takes the finalizers of a Pod away."""
