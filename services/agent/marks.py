@@ -11,6 +11,7 @@ from agent.cluster import NodeObject
 from agent.node_conditions import is_ready
 from nodepool.contract.log import LogId
 from nodepool.contract.model import CORDON, LOCK_TAINT, MANAGED_TAINTS, RESERVED, Taint
+from nodepool.contract.pods import reserved_taint
 
 MANAGED: Final = "compute.coreweave.com/managed"
 """The annotation of a Node that remembers what the control plane owns of it."""
@@ -18,6 +19,8 @@ POOL_UID: Final = "compute.coreweave.com/node-pool-uid"
 """The label of a Node with the uid of its NodePool."""
 STARTUP_TAINT: Final = Taint(key=RESERVED, value="booting", effect="NoSchedule")
 """Keeps Pods away from a Node until it has its own taints."""
+STARTUP_TAINTS: Final = frozenset((STARTUP_TAINT, reserved_taint("onboard")))
+"""The taints with which the kubelet of a machine of the control plane registers its Node."""
 
 _ALWAYS: Final = frozenset(taint.key for taint in MANAGED_TAINTS) - {CORDON.key}
 
@@ -208,8 +211,11 @@ def _changes(
 
 
 def has_startup_taint(found: NodeObject) -> bool:
-    """Whether a kubelet of ours has registered a Node that the control plane has not taken yet."""
-    return any(taint.key == RESERVED for taint in found.taints)
+    """Whether a kubelet of ours has registered a Node that the control plane has not taken yet.
+
+    A Node that is reserved for something else, such as the control plane, is somebody else's.
+    """
+    return not STARTUP_TAINTS.isdisjoint(found.taints)
 
 
 def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:

@@ -19,6 +19,7 @@ from nodepool.contract.model import (
     NodePhase,
     Taint,
 )
+from nodepool.contract.pods import reserved_taint
 from support.agent_nodes import (
     CORDONED,
     FOUND,
@@ -419,21 +420,23 @@ def test_a_node_that_the_read_model_lacks_is_not_deleted_for_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unwanted_s", "ready", "key", "goes"),
+    ("unwanted_s", "ready", "taint", "goes"),
     [
-        (1_800.0, "Unknown", RESERVED, True),
-        (1_799.0, "Unknown", RESERVED, False),
-        (1_800.0, "True", RESERVED, False),
-        (1_800.0, "Unknown", "foreign", False),
+        (1_800.0, "Unknown", STARTUP_TAINT, True),
+        (1_800.0, "Unknown", reserved_taint("onboard"), True),
+        (1_799.0, "Unknown", STARTUP_TAINT, False),
+        (1_800.0, "True", STARTUP_TAINT, False),
+        (1_800.0, "Unknown", reserved_taint("control-plane"), False),
+        (1_800.0, "Unknown", Taint(key="foreign", effect="NoExecute"), False),
     ],
 )
 def test_a_node_that_a_kubelet_of_ours_has_registered_for_nobody_goes_in_the_end(
-    unwanted_s: float, ready: str, key: str, goes: bool
+    unwanted_s: float, ready: str, taint: Taint, goes: bool
 ) -> None:
     found = replace(
         FOUND,
         annotations={},
-        taints=(Taint(key=key, effect="NoExecute"),),
+        taints=(taint,),
         conditions=({"type": "Ready", "status": ready},),
     )
 

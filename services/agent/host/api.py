@@ -189,15 +189,25 @@ async def _events(response: httpx2.Response) -> AsyncIterator[Document]:
     async for piece in response.aiter_bytes():
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            yield json.loads(line)
+            yield _event(line)
         if len(rest) > LINE_MAX:
             raise Unreachable(f"a watch sent a line of more than {LINE_MAX} bytes")
+
+
+def _event(line: bytes) -> Document:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise Unreachable("a watch sent a line that is no JSON object")
+    return event
 
 
 def _document(response: httpx2.Response) -> Document:
     try:
         document = json.loads(response.content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         document = {"message": response.text[:200]}
     if not isinstance(document, dict):
         document = {}
