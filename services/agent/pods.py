@@ -163,7 +163,8 @@ def _quantity(container: Document, resource: str) -> int:
         return 0
     if isinstance(found, int):
         return max(0, int(found))
-    match = _QUANTITY.fullmatch(found) if isinstance(found, str) else None
-    if match is None:
-        raise UnreadableDocument(resource, "a whole quantity", found)
-    return int(match[1]) * _SUFFIXES[match[2] or ""]
+    if not isinstance(found, str):
+        raise UnreadableDocument(resource, "a quantity", found)
+    match = _QUANTITY.fullmatch(found)
+    # Written in another way, such as `1e3`: a Pod that runs is not to be overlooked because of it.
+    return GPUS_MAX if match is None else int(match[1]) * _SUFFIXES[match[2] or ""]

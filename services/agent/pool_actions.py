@@ -218,7 +218,8 @@ def tell_failure(found: PoolObject, message: str) -> Tell:
 
 
 def _tell(found: PoolObject, severity: Severity, reason: str, message: str) -> Tell:
-    key = f"{found.generation}.{digest([reason, message])}"
+    # With its uid: of an object that is made again under its name, nothing has been told yet.
+    key = f"{found.generation}.{digest([found.uid, reason, message])}"
     return Tell("NodePool", found.name, found.uid, severity, reason, message, key)
 
 

@@ -121,7 +121,7 @@ On the bus, with its quotas, its capacity and its preemptions:
   {nodepool} get quotas
   {nodepool} get capacity
   {nodepool} preempt NODE          a Node of the NodePool batch: kubectl get nodes shows them
-  {nodepool} fleet break NODE --fault kubelet
+  {nodepool} fleet break NODE --fault gpu-lost
 Logs are in {folder}. Ctrl-C stops everything and keeps nothing."""
 
 

@@ -15,7 +15,6 @@ from nodepool.contract.model import (
     CORDON,
     GPU_TAINT,
     LOCK_TAINT,
-    RESERVED,
     NodePhase,
     Taint,
 )

@@ -141,6 +141,7 @@ def container(count: object, kind: str = "requests", **rest: object) -> Mapping[
         ({"containers": [container("4"), container("2")]}, 6),
         ({"containers": [container("8", "limits")]}, 8),
         ({"containers": [container("1k")]}, 1_000),
+        ({"containers": [container("1e3")]}, 1_024),
         ({"containers": [container("9999999")]}, 1_024),
         ({"containers": [container("1")], "initContainers": [container("8")]}, 8),
         (
@@ -202,8 +203,8 @@ def test_a_toleration_that_ends_or_is_of_something_else_is_none(
             "deletionTimestamp: must be a moment as RFC 3339 writes it, not str",
         ),
         (
-            document(spec={"containers": [container("many")]}),
-            "nvidia.com/gpu: must be a whole quantity, not str",
+            document(spec={"containers": [container(["1"])]}),
+            "nvidia.com/gpu: must be a quantity, not list",
         ),
     ],
 )

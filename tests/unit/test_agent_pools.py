@@ -9,6 +9,7 @@ from agent.actions import Action, Create, Delete, Patch, Send, Tell
 from agent.agreement import AGREED, agreed
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
+from agent.events import event_name
 from agent.place import Place
 from agent.pool_actions import REFUSED
 from agent.pool_view import Facts
@@ -93,6 +94,18 @@ def refused(send: Send, reason: str, field: str, message: str) -> Attempt:
 
 def _shown(wanted: WantedPool, found: PoolObject) -> PoolObject:
     return replace(found, status=shown_status(wanted, found, 1, is_same_spec=True))
+
+
+def test_what_is_told_of_an_object_made_again_is_an_event_of_its_own() -> None:
+    wanted, fault = on_bus(), {"targetNodes": -1}
+    tells = [
+        missing(wanted, replace(in_cluster(wanted), uid=uid, spec=fault))[0]
+        for uid in ("uid", "uid-2", "uid")
+    ]
+
+    first, second, again = (event_name(tell) for tell in tells if isinstance(tell, Tell))
+
+    assert first == again != second
 
 
 def test_nothing_is_missing_where_both_sides_agree() -> None:
