@@ -22,6 +22,7 @@ from nodepool.contract.commands import DrainNode, UncordonNode
 
 PREFER_IDLE: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
 LABEL = "kubernetes.io/hostname"
+OVER = "False OverTarget: NodePool has 1 Node and wants 0;"
 
 
 # What makes a Node active.
@@ -126,7 +127,7 @@ def test_a_scale_down_awaits_a_pod_without_a_label_and_names_it(workloads: Workl
     workloads.wait_for_verdict(
         "pods-blocking",
         "AtTarget",
-        rf"False OverTarget: NodePool has 1 Node and wants 0; .*{node}.*default/training.*",
+        rf"{OVER} waits for {node}, active with Pods default/training since \S+Z\.",
     )
     assert not workloads.is_terminating("training")
     workloads.delete("training")
@@ -146,7 +147,7 @@ def test_idle_only_lets_an_interruptable_pod_run_and_takes_the_idle_node(
     workloads.wait_for_verdict(
         "pods-idle-only",
         "AtTarget",
-        rf"False OverTarget: NodePool has 1 Node and wants 0; .*{busy}.*default/long-lived.*",
+        rf"{OVER} waits for {busy}, active since \S+Z \(.*default/long-lived.*\)\.",
     )
     assert not workloads.is_terminating("long-lived")
     workloads.delete("long-lived")
@@ -176,7 +177,7 @@ def test_a_budget_blocks_a_scale_down_until_it_allows_it(workloads: Workloads) -
     workloads.wait_for_verdict(
         "pods-budget",
         "AtTarget",
-        rf"False OverTarget: NodePool has 1 Node and wants 0; .*{node}.*default/guarded.*",
+        rf"{OVER} waits for {node}, active with Pods default/guarded since \S+Z\.",
     )
     assert not workloads.is_terminating("guarded")
 
