@@ -11,10 +11,9 @@ from kube.manifests import rendered
 
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"
 NEEDED = (
-    *(("", f"{verb} nodepools") for verb in ("get", "list", "watch", "create", "update", "patch")),
+    *(("", f"{verb} nodepools") for verb in ("get", "list", "watch", "create", "patch")),
     ("", "delete nodepools"),
-    *(("", f"{verb} nodepools/status") for verb in ("get", "update", "patch")),
-    ("", "update nodepools/finalizers"),
+    *(("", f"{verb} nodepools/status") for verb in ("get", "patch")),
     ("", f"get {DEFINITION}"),
     *(("", f"{verb} nodes") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     ("", "patch nodes/status"),
@@ -22,9 +21,13 @@ NEEDED = (
     ("any", "create pods/eviction"),
     ("any", "create events"),
     ("kube-system", "create leases"),
-    *(("kube-system", f"{verb} leases/nodepool-agent") for verb in ("get", "update", "patch")),
+    *(("kube-system", f"{verb} leases/nodepool-agent") for verb in ("get", "update")),
 )
 NOT_GRANTED = (
+    ("", "update nodepools"),
+    ("", "update nodepools/status"),
+    ("", "update nodepools/finalizers"),
+    ("kube-system", "patch leases/nodepool-agent"),
     ("", "update nodes"),
     ("", "deletecollection nodes"),
     ("", "deletecollection nodepools"),
