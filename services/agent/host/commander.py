@@ -94,13 +94,18 @@ class Commander:
             task.cancel()
         self._sent.clear()
 
-    def attempt(self, key: Key, now: float) -> Attempt | None:
-        """The last command about an object; None where there is none."""
+    def attempt(self, key: Key, now: float, deleted: int = 0) -> Attempt | None:
+        """The last command about an object; None where there is none.
+
+        deleted: where the log says last that a NodePool of this name was deleted; 0 where it does
+          not, or was not asked.
+        """
         sent = self._sent.get(key)
         if sent is None:
             return None
         return replace(
-            sent.attempt, is_shown=bool(sent.attempt.outcome) and self._shows(key, sent, now)
+            sent.attempt,
+            is_shown=bool(sent.attempt.outcome) and self._shows(key, sent, now, deleted),
         )
 
     def forget(self, key: Key) -> None:
@@ -175,13 +180,16 @@ class Commander:
             self._connection, STREAM, f"np.evt.{service}.{path}.{name}"
         )
 
-    def _shows(self, key: Key, sent: _Sent, now: float) -> bool:
+    def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":
             node = self._model.nodes.get(key.name)
             return now >= sent.shown_at or node is None or node.version != sent.version
         wanted, accepted = self._model.pools.get(key.name), sent.accepted
         if wanted is None:
-            return accepted is None or accepted.state != "stored"
+            # One that is not there was not created yet, or was deleted since.
+            if accepted is None or accepted.state != "stored":
+                return True
+            return deleted > accepted.position
         if is_outdated({"metadata": _metadata(wanted)}, accepted):
             return False
         # Labels change without a generation of their own.

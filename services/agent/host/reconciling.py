@@ -83,10 +83,9 @@ class Reconciler:
         self._telemetry.reconciled(key.kind, time.monotonic() - began)
 
     async def _missing(self, key: Key) -> Sequence[Action]:
-        attempt = self._commander.attempt(key, self._clock())
         if key.kind == "NodePool":
-            return await self._missing_for_pool(key, attempt)
-        return await self._missing_for_node(key, attempt)
+            return await self._missing_for_pool(key)
+        return await self._missing_for_node(key, self._commander.attempt(key, self._clock()))
 
     async def _missing_for_node(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
         model, memory, found = self._bus.model, self._view.memory, self._found(key)
@@ -162,7 +161,7 @@ class Reconciler:
             self._work.wake_at(key, since + ABANDONED_S)
         return now - since
 
-    async def _missing_for_pool(self, key: Key, attempt: Attempt | None) -> Sequence[Action]:
+    async def _missing_for_pool(self, key: Key) -> Sequence[Action]:
         model, found = self._bus.model, self._view.pool(key.name)
         if found is not None:
             agreement = agreement_of(found)
@@ -176,6 +175,7 @@ class Reconciler:
             self._forget(key)
             self._view.forget_pool(key.name)
             return ()
+        attempt = self._commander.attempt(key, self._clock(), deleted)
         facts = Facts(deleted, self._view.removed_pool(key.name))
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
