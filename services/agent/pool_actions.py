@@ -168,10 +168,14 @@ def apply_id(found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, l
 
 
 def is_of_same_base(attempt: Attempt, id: str) -> bool:
-    """Whether a command was sent of the same object after the same agreement as this id."""
-    uid, _, base, _ = id.rsplit(".", 3)
-    parts = attempt.id.split(".")
-    return len(parts) >= 4 and attempt.id.startswith(f"{uid}.") and parts[-2] == base
+    """Whether a command was sent of the same object, as it was or before, after the same agreement.
+
+    One of a later generation was sent of what a restored backup of the cluster does not know.
+    """
+    (uid, generation, base, _), sent = id.rsplit(".", 3), attempt.id.rsplit(".", 3)
+    if len(sent) < 4 or (sent[0], sent[2]) != (uid, base):
+        return False
+    return int(sent[1]) <= int(generation)
 
 
 def deletion_id(found: PoolObject, uid: str | None) -> str:

@@ -497,6 +497,16 @@ def test_an_object_from_an_old_backup_is_set_to_what_the_bus_has_now() -> None:
     assert missing(wanted, found) == [patched(wanted, found, targetNodes=8, nodeLabels={"a": "x"})]
 
 
+def test_an_object_from_an_old_backup_is_no_edit_of_what_was_sent_since() -> None:
+    before = on_bus()
+    edited = replace(in_cluster(before, targetNodes=8), generation=2)
+    attempt = accepted(sent(missing(before, edited)))
+    wanted = replace(on_bus(targetNodes=8), generation=2, version="20")
+    found = in_cluster(before)
+
+    assert missing(wanted, found, attempt) == [patched(wanted, found, targetNodes=8)]
+
+
 def test_another_pool_of_the_same_name_is_followed_and_nobody_is_told() -> None:
     wanted = replace(on_bus(targetNodes=4), uid="other")
     found = in_cluster(on_bus())
