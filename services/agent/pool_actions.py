@@ -1,7 +1,7 @@
 """The actions on a NodePool object: it is set to what the bus says, told, sent, or let go."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from agent.actions import Action, Create, Delete, Patch, Send, Tell
@@ -201,8 +201,8 @@ def tell_lost(
     """
     for name in sorted(names):
         field = name if name == LABELS else f"spec.{name}"
-        value, other = _shown(lost.get(name)), _shown(holds.get(name))
-        message = f"{field}: {value} is not taken, {other} holds: {why}"
+        value, other = _different(lost.get(name), holds.get(name))
+        message = f"{field}: {_shown(value)} is not taken, {_shown(other)} holds: {why}"
         yield _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
 
@@ -225,6 +225,17 @@ def _tell(found: PoolObject, severity: Severity, reason: str, message: str) -> T
     # With its uid: of an object that is made again under its name, nothing has been told yet.
     key = f"{found.generation}.{digest([found.uid, reason, message])}"
     return Tell("NodePool", found.name, found.uid, severity, reason, message, key)
+
+
+def _different(one: object, other: object) -> tuple[object, object]:
+    """Two values, of two objects only what differs: all of them would hide it in a message."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return one, other
+    return (
+        {key: value for key, value in one.items() if key not in other or other[key] != value}
+        or None,
+        {key: value for key, value in other.items() if key not in one or one[key] != value} or None,
+    )
 
 
 def _shown(value: object) -> str:

@@ -274,6 +274,20 @@ def test_an_object_of_another_type_is_replaced_because_that_cannot_change() -> N
     assert missing(wanted, bare)[1:] == [Delete("NodePool", "pool", "uid", version="6")]
 
 
+def test_of_labels_that_both_sides_have_changed_those_are_told_that_differ() -> None:
+    # given many labels, of which each side has set two since they agreed
+    many = {f"label-{number}": "set" for number in range(50)}
+    wanted = on_bus(nodeLabels=many | {"bus": "1", "label-7": "bus"})
+    found = in_cluster(
+        on_bus(nodeLabels=many), nodeLabels=many | {"cluster": "1", "label-7": "cluster"}
+    )
+
+    assert told(missing(wanted, found)) == [
+        'spec.nodeLabels: {"cluster": "1", "label-7": "cluster"} is not taken,'
+        f' {{"bus": "1", "label-7": "bus"}} holds: {DECIDES}'
+    ]
+
+
 def test_a_change_on_the_bus_alone_is_patched_with_its_agreement_and_not_told() -> None:
     before, wanted = on_bus(), replace(on_bus(targetNodes=4), generation=2, version="20")
     found = in_cluster(before)

@@ -1,0 +1,33 @@
+"""A cluster and a control plane for each test: these leave much behind, or break it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kube.cluster import Cluster, missing, started
+from kube.kubelets import Kubelets
+from kube.plane import CLUSTER, H100, ORG, Plane
+from kube.plane import started as plane_started
+
+MACHINES = 320
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A real Kubernetes; without one the test is skipped, and the summary of the run names it."""
+    if reason := missing():
+        pytest.skip(reason)
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
+    """A real control plane with machines, whose kubelets are at work."""
+    folder = tmp_path / "plane"
+    folder.mkdir()
+    connection = cluster.folder / "kubelets.kubeconfig"
+    with plane_started(folder) as plane, Kubelets(plane.url, connection, ORG, CLUSTER):
+        plane.stock(H100, MACHINES, MACHINES)
+        yield plane

@@ -1,0 +1,330 @@
+"""What people do in a cluster and on the bus while its parts are killed, drawn from a seed."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from kube.agent import Agent
+from kube.cluster import Cluster
+from kube.components import API_SERVER, ETCD
+from kube.plane import H100, Plane
+from nodepool.client import ClientError
+from nodepool.contract.commands import CordonNode, DrainNode, UncordonNode
+
+POOLS_MAX, TARGET_MAX = 6, 3
+NOTE = "note"
+"""The annotation of Nodes that people on both sides set to values of their own in the spec."""
+ACTIONS: Mapping[str, int] = {
+    "create": 3,
+    "create_on_bus": 2,
+    "delete": 1,
+    "delete_on_bus": 1,
+    "scale": 6,
+    "scale_on_bus": 6,
+    "label": 6,
+    "note": 5,
+    "note_on_bus": 5,
+    "cordon": 4,
+    "cordon_on_bus": 2,
+    "drain_on_bus": 1,
+    "delete_node": 1,
+    "create_pod": 6,
+    "delete_pod": 3,
+}
+"""What happens, and how likely each of it is."""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, labels: {{{label}}}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 1
+  containers: [{{name: only, image: none}}]
+"""
+QOS = ("", 'qos.coreweave.cloud/interruptable: "true"')
+
+
+@dataclass
+class Deeds:
+    """What was certainly done, so that it can be looked for afterwards.
+
+    created, deleted: names of NodePools.
+    labels: of each NodePool, the labels of Nodes that kubectl has added, one key for each.
+    notes: of each NodePool, the last note that kubectl has set, and the end of the log before that.
+    pods: the Node of each Pod.
+    """
+
+    created: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    labels: dict[str, set[str]] = field(default_factory=dict)
+    notes: dict[str, tuple[str, int]] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class Load:
+    """People at work, one deed after the other; what fails is left."""
+
+    def __init__(self, seed: int, cluster: Cluster, plane: Plane) -> None:
+        self.deeds = Deeds()
+        self._random = Random(seed)
+        self._cluster, self._plane = cluster, plane
+        self._number = 0
+
+    def act(self) -> None:
+        """One deed."""
+        self._number += 1
+        (name,) = self._random.choices([*ACTIONS], [*ACTIONS.values()])
+        done = False
+        with suppress(ClientError):  # Refused, or without an outcome: nothing is expected of it.
+            done = getattr(self, f"_{name}")()
+        result = name if done else f"{name}, failed"
+        self.deeds.counts[result] = self.deeds.counts.get(result, 0) + 1
+
+    def _pool(self) -> str:
+        living = sorted(self.deeds.created - self.deeds.deleted)
+        return self._random.choice(living) if living else ""
+
+    def _node(self) -> tuple[str, str]:
+        nodes = self._plane.do(lambda client: client.list("nodes"))
+        found = sorted(each.key for each in nodes if each.document is not None)
+        if not found:
+            return "", ""
+        name = self._random.choice(found)
+        document: Any = self._plane.node(name) or {}
+        labels = document.get("metadata", {}).get("labels", {})
+        return name, str(labels.get("compute.coreweave.com/node-pool", ""))
+
+    def _kubectl(self, *arguments: str, given: str | None = None) -> bool:
+        timeout = ("--request-timeout=5s", *arguments)
+        return self._cluster.run(*timeout, given=given).returncode == 0
+
+    def _manifest(self, name: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "compute.coreweave.com/v1alpha1",
+            "kind": "NodePool",
+            "metadata": {"name": name},
+            "spec": {"instanceType": H100, "targetNodes": self._random.randint(0, TARGET_MAX)},
+        }
+
+    def _has_room(self) -> bool:
+        return len(self.deeds.created - self.deeds.deleted) < POOLS_MAX
+
+    def _create(self) -> bool:
+        name = f"storm-{self._number}"
+        manifest = json.dumps(self._manifest(name))
+        if not self._has_room() or not self._kubectl("create", "-f", "-", given=manifest):
+            return False
+        self.deeds.created.add(name)
+        return True
+
+    def _create_on_bus(self) -> bool:
+        name = f"storm-{self._number}"
+        if not self._has_room():
+            return False
+        self._plane.do(lambda client: client.apply(self._manifest(name)))
+        self.deeds.created.add(name)
+        return True
+
+    def _delete(self) -> bool:
+        name = self._pool()
+        if not name or self._has_room():
+            return False
+        done = self._kubectl("delete", "nodepool", name, "--wait=false")
+        # Where it is not certain, nothing more is done with it either.
+        self.deeds.deleted.add(name)
+        return done
+
+    def _delete_on_bus(self) -> bool:
+        name = self._pool()
+        if not name or self._has_room():
+            return False
+        self.deeds.deleted.add(name)
+        self._plane.do(lambda client: client.delete(name))
+        return True
+
+    def _patch(self, name: str, spec: Mapping[str, object]) -> bool:
+        patch = json.dumps({"spec": spec})
+        return bool(name) and self._kubectl("patch", "nodepool", name, "--type=merge", "-p", patch)
+
+    def _scale(self) -> bool:
+        return self._patch(self._pool(), {"targetNodes": self._random.randint(0, TARGET_MAX)})
+
+    def _scale_on_bus(self) -> bool:
+        name, target = self._pool(), self._random.randint(0, TARGET_MAX)
+        if not name:
+            return False
+        self._plane.do(lambda client: client.scale(name, target))
+        return True
+
+    def _label(self) -> bool:
+        name, key = self._pool(), f"label-{self._number}"
+        if not self._patch(name, {"nodeLabels": {key: "set"}}):
+            return False
+        self.deeds.labels.setdefault(name, set()).add(key)
+        return True
+
+    def _note(self) -> bool:
+        name, value = self._pool(), f"kubectl-{self._number}"
+        try:
+            end = self._plane.do(lambda client: client.newest_position())
+        except ClientError:
+            return False
+        if not self._patch(name, {"nodeAnnotations": {NOTE: value}}):
+            # Nobody knows what became of it.
+            self.deeds.notes.pop(name, None)
+            return False
+        self.deeds.notes[name] = (value, end)
+        return True
+
+    def _note_on_bus(self) -> bool:
+        name, value = self._pool(), f"bus-{self._number}"
+        found: Any = self._plane.pool(name) if name else None
+        if found is None:
+            return False
+        metadata = {"name": name, "resourceVersion": found["metadata"]["resourceVersion"]}
+        if labels := found["metadata"].get("labels"):
+            metadata["labels"] = labels
+        spec = {**found["spec"], "nodeAnnotations": {NOTE: value}}
+        manifest = {**self._manifest(name), "metadata": metadata, "spec": spec}
+        self._plane.do(lambda client: client.apply(manifest))
+        return True
+
+    def _cordon(self) -> bool:
+        node, _ = self._node()
+        verb = self._random.choice(("cordon", "uncordon"))
+        return bool(node) and self._kubectl(verb, node)
+
+    def _cordon_on_bus(self) -> bool:
+        return self._command(self._random.choice((CordonNode, UncordonNode)))
+
+    def _drain_on_bus(self) -> bool:
+        return self._command(DrainNode)
+
+    def _command(self, kind: Callable[..., Any]) -> bool:
+        node, pool = self._node()
+        if not node:
+            return False
+        work = lambda client: client.send(kind(**client.fields_of(pool), node=node))  # noqa: E731
+        self._plane.do(work)
+        return True
+
+    def _delete_node(self) -> bool:
+        node, _ = self._node()
+        return bool(node) and self._kubectl("delete", "node", node, "--wait=false")
+
+    def _create_pod(self) -> bool:
+        name, label = f"storm-{self._number}", self._random.choice(QOS)
+        node, _ = self._node()
+        if not node:
+            return False
+        self.deeds.pods[name] = node
+        return self._kubectl(
+            "create", "-f", "-", given=POD.format(name=name, node=node, label=label)
+        )
+
+    def _delete_pod(self) -> bool:
+        if not self.deeds.pods:
+            return False
+        name = self._random.choice(sorted(self.deeds.pods))
+        return self._kubectl("delete", "pod", name, "--wait=false", "--ignore-not-found")
+
+
+class Chaos:
+    """Kills agents, the API server, etcd and the bus, in a thread of its own, until it ends.
+
+    counts: how often each kind of fault happened.
+    """
+
+    def __init__(
+        self, seed: int, cluster: Cluster, plane: Plane, agents: tuple[Agent, ...]
+    ) -> None:
+        self.counts: dict[str, int] = {}
+        self._random = Random(seed)
+        self._cluster, self._plane, self._agents = cluster, plane, agents
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> "Chaos":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "each fault ends by itself"
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        faults: tuple[tuple[Callable[[], None], int], ...] = (
+            (self._kill_leader, 8),
+            (self._kill_any, 3),
+            (self._stop_agent, 2),
+            (self._restart_bus, 2),
+            (self._kill_service, 2),
+            (self._restart_api_server, 2),
+            (self._freeze_api_server, 1),
+            (self._restart_etcd, 1),
+        )
+        try:
+            while not self._ended.wait(self._random.uniform(0.2, 4)):
+                (fault,) = self._random.choices(
+                    [each for each, _ in faults], [weight for _, weight in faults]
+                )
+                name = fault.__name__.strip("_")
+                self.counts[name] = self.counts.get(name, 0) + 1
+                fault()
+        except BaseException as error:  # The test shows it where the storm ends.
+            self._error = error
+
+    def _again(self, agent: Agent) -> None:
+        agent.kill()
+        self._ended.wait(self._random.uniform(0, 2))
+        agent.start()
+
+    def _kill_leader(self) -> None:
+        for agent in self._agents:
+            try:
+                if agent.is_leading():
+                    return self._again(agent)
+            except OSError:
+                continue  # It has no page yet.
+        return None
+
+    def _kill_any(self) -> None:
+        self._again(self._random.choice(self._agents))
+
+    def _stop_agent(self) -> None:
+        """Longer than its Lease lasts, at times."""
+        agent = self._random.choice(self._agents)
+        os.kill(agent.pid, signal.SIGSTOP)
+        self._ended.wait(self._random.uniform(1, 18))
+        os.kill(agent.pid, signal.SIGCONT)
+
+    def _restart_bus(self) -> None:
+        self._plane.processes.kill_server()
+
+    def _kill_service(self) -> None:
+        self._plane.processes.kill(self._random.choice(self._plane.processes.names))
+
+    def _restart_api_server(self) -> None:
+        self._cluster.kill(API_SERVER)
+        self._cluster.start(API_SERVER)
+
+    def _freeze_api_server(self) -> None:
+        pid = self._cluster.parts[API_SERVER].pid
+        os.kill(pid, signal.SIGSTOP)
+        self._ended.wait(self._random.uniform(1, 8))
+        os.kill(pid, signal.SIGCONT)
+
+    def _restart_etcd(self) -> None:
+        self._cluster.kill(ETCD)
+        self._cluster.start(ETCD)
