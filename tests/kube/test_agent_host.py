@@ -257,6 +257,7 @@ rules:
 - {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
 - {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
 - {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
+- {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
 """
 WITH_PODS = ROLE.format(pods=", pods, pods/eviction")
 WITHOUT_PODS = ROLE.format(pods="")

@@ -340,9 +340,11 @@ rules:
 - {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
 - {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
 - {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
+- {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
 """
 WITH_PODS = ROLE.format(pods=", pods, pods/eviction")
 WITHOUT_PODS = ROLE.format(pods="")
+WITHOUT_KIND = WITH_PODS.rpartition("- ")[0]
 
 
 @pytest.fixture
@@ -394,6 +396,34 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
         cluster.kubectl("wait", f"pod/{pod}", "--for=delete", "--timeout=60s")
         agent.wait_until_ready()
         cluster.kubectl("delete", "nodepool", pool, "--timeout=60s")
+
+
+def test_without_the_right_to_read_the_kind_a_deletion_waits_and_readiness_says_why(
+    cluster: Cluster, plane: Plane, lesser: Path, tmp_path: Path
+) -> None:
+    pool = "faults-kind"
+    with agent_at_work(tmp_path, lesser, plane.url) as agent:
+        # given a NodePool that is deleted, by a rule that needs to know whether its kind is
+        takes_up(cluster, plane, pool, 0)
+        cluster.kubectl("apply", "-f", "-", given=WITHOUT_KIND)
+        wait_until("it may not", lambda: not may_read_kind(cluster), WITHIN_S)
+        cluster.kubectl("delete", "nodepool", pool, "--wait=false")
+
+        # then it waits, and says for what
+        wait_until("it says so", lambda: "customresourcedef" in agent.obstacle(), WITHIN_S)
+        assert target_on_bus(plane, pool) == 0
+
+        # and is done once that is granted
+        cluster.kubectl("apply", "-f", "-", given=WITH_PODS)
+        cluster.kubectl("wait", f"nodepool/{pool}", "--for=delete", "--timeout=50s")
+        agent.wait_until_ready()
+        assert plane.pool(pool) is None
+
+
+def may_read_kind(cluster: Cluster) -> bool:
+    """Whether the account may read the definition of NodePools."""
+    user = f"--as=system:serviceaccount:{NAMESPACE}:{LESSER}"
+    return cluster.run("auth", "can-i", "get", "customresourcedefinitions", user).returncode == 0
 
 
 def evictions(audit: AuditLog) -> list[int]:

@@ -12,7 +12,7 @@ from nats.errors import Error as NatsError
 from agent.actions import Action, Evict, ListPods, Send, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
-from agent.cluster import NodeObject
+from agent.cluster import NodeObject, PoolObject
 from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import Key
@@ -181,9 +181,21 @@ class Reconciler:
         actions = missing_for_pool(*args, facts)
         if any(_is_deletion(action) for action in actions):
             item = found or facts.removed
-            if item is not None and await self._view.kind.is_leaving(item):
+            if item is not None and await self._is_leaving(item):
                 actions = missing_for_pool(*args, replace(facts, is_leaving=True))
         return actions
+
+    async def _is_leaving(self, item: PoolObject) -> bool:
+        """Whether an object goes with its kind; nothing is deleted where that cannot be read."""
+        tried = "get the kind NodePool"
+        try:
+            is_leaving = await self._view.kind.is_leaving(item)
+        except Failure as failure:
+            if failure.code in NOT_ALLOWED:
+                self.forbidden[tried] = failure.message
+            raise
+        self.forbidden.pop(tried, None)
+        return is_leaving
 
     @property
     def _log(self) -> Log:

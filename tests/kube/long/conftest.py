@@ -11,6 +11,8 @@ from kube.plane import CLUSTER, H100, ORG, Plane
 from kube.plane import started as plane_started
 
 MACHINES = 320
+LEASE_S = 40
+"""As Kubernetes has it, so that no Node is taken for silent on a machine with much to do."""
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def cluster() -> Iterator[Cluster]:
     """A real Kubernetes; without one the test is skipped, and the summary of the run names it."""
     if reason := missing():
         pytest.skip(reason)
-    with started() as cluster:
+    with started(LEASE_S) as cluster:
         yield cluster
 
 
