@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 from kube.cluster import Cluster, wait_until
 from kube.plane import CLUSTER, ORG, ZONE
+from nodepool.contract.model import FINALIZER
 from nodepool.local.ports import HOST
 from support.ports import free_port
 
@@ -27,6 +28,12 @@ ACCOUNT = "nodepool-agent"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 """As whom the API server knows the agent."""
 BINDING = "nodepool-agent-of-tests"
+TRIED = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata: {name: tried}
+spec: {instanceType: gd-8xh100ib-i128, targetNodes: 0}
+"""
 READY_S = 60.0
 END_S = 20.0
 PAGE_S = 5.0
@@ -179,10 +186,18 @@ def declare(cluster: Cluster) -> Path:
     # A Deployment of it would only be Pods that kwok plays.
     cluster.run("scale", "deployment", ACCOUNT, "-n", NAMESPACE, "--replicas=0")
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    # The part of the API server that runs mutating policies learns of a kind some time later.
+    wait_until("NodePools can be created", lambda: _is_served(cluster), READY_S)
     if not whole:
         bind(cluster)
     token = cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, "--duration=24h").strip()
     return cluster.connect(ACCOUNT, token)
+
+
+def _is_served(cluster: Cluster) -> bool:
+    """Whether a NodePool could be created, and would have what the mutating policy adds."""
+    try_it = ("create", "--dry-run=server", "-o", "jsonpath={.metadata.finalizers}", "-f", "-")
+    return FINALIZER in cluster.run(*try_it, given=TRIED).stdout
 
 
 def bind(cluster: Cluster) -> None:
