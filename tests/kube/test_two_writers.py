@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube.agent import Agent
+from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.kubelets import Kubelets
 from kube.plane import Plane
@@ -16,7 +17,6 @@ from kube.proxy import Proxy
 from kube.shell import Shell
 
 WITHIN_S = 45.0
-"""The Lease of an agent that was killed is valid for 15 s of it."""
 MANIFEST = """\
 apiVersion: compute.coreweave.com/v1alpha1
 kind: NodePool
@@ -51,6 +51,13 @@ class Sides:
         )
         assert printed.code == 0, printed.error
 
+    def delete(self, name: str) -> None:
+        """Deletes a NodePool with kubectl where there is one, and waits until both sides have."""
+        line = f"kubectl delete nodepool {name} --ignore-not-found --wait=false"
+        printed = self.shell.run(line)
+        assert printed.code == 0, printed.error
+        self.wait_for_targets(name, "")
+
     def scale(self, name: str, target: int) -> None:
         """Scales a NodePool with a command on the bus."""
         self.plane.do(lambda client: client.scale(name, target))
@@ -72,6 +79,12 @@ class Sides:
             WITHIN_S,
         )
 
+    def wait_until_agreed(self, name: str) -> None:
+        """Returns once the object says that the bus has it as it is now."""
+        line = f"kubectl wait --for=condition=Validated nodepool/{name} --timeout={WITHIN_S:.0f}s"
+        printed = self.shell.run(line)
+        assert printed.code == 0, printed.error
+
     def refusals(self, name: str) -> list[str]:
         """The messages that tell people in the cluster that a wish of theirs was not taken."""
         line = (
@@ -79,6 +92,11 @@ class Sides:
             "reason=CWNodePoolNodesRequestFailed -o jsonpath='{range .items[*]}{.message}{\"\\n\"}'"
         )
         return [row for row in self.shell.run(line).out.splitlines() if row]
+
+    def version(self, name: str) -> str:
+        """The resourceVersion of the object."""
+        line = f"kubectl get nodepool {name} -o jsonpath={{.metadata.resourceVersion}}"
+        return self.shell.run(line).out
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +123,18 @@ def sides(
 @pytest.fixture
 def pool(sides: Sides, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a NodePool that both sides have, with one Node."""
-    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:32].strip("-")
+    words = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_")).strip("-")
+    name = f"{words[:20].rstrip('-')}-{words[-12:].lstrip('-')}"
     sides.apply(name, 1)
     sides.wait_for_targets(name, "1")
+    sides.wait_until_agreed(name)
     yield name
-    sides.shell.run(f"kubectl delete nodepool {name} --ignore-not-found")
+    # Where a test has failed it may have left either side away.
+    sides.api.mend()
+    sides.bus.mend()
+    if not sides.agent.is_running():
+        sides.agent.start()
+    sides.delete(name)
 
 
 def test_different_fields_changed_at_once_are_both_kept(sides: Sides, pool: str) -> None:
@@ -142,6 +167,21 @@ def test_of_one_field_the_log_decides_and_the_loser_is_told(sides: Sides, pool: 
     wait_until("it is told", lambda: len(sides.refusals(pool)) == 1, WITHIN_S)
     (message,) = sides.refusals(pool)
     assert {"targetNodes", "3", "2"} <= {*re.findall(r"\w+", message)}, message
+
+
+def test_the_same_wish_from_both_is_one(sides: Sides, pool: str) -> None:
+    sides.agent.stop()
+    sides.patch(pool, '{"targetNodes": 2}')
+    sides.scale(pool, 2)
+
+    sides.agent.start()
+
+    sides.wait_for_targets(pool, "2")
+    # Before that, another change in the cluster would be one beside that of the bus.
+    sides.wait_until_agreed(pool)
+    sides.patch(pool, '{"targetNodes": 3}')
+    sides.wait_for_targets(pool, "3")
+    assert sides.refusals(pool) == []
 
 
 def test_an_agent_that_is_killed_goes_on_where_it_was(sides: Sides, pool: str) -> None:
@@ -188,3 +228,68 @@ def test_a_nodepool_deleted_while_the_bus_is_away_goes_once_it_is_back(
     sides.bus.mend()
 
     sides.wait_for_targets(pool, "")
+
+
+def test_a_nodepool_deleted_on_the_bus_goes_once_the_api_server_is_back(
+    sides: Sides, pool: str
+) -> None:
+    sides.api.cut()
+    sides.plane.do(lambda client: client.delete(pool))
+
+    sides.api.mend()
+
+    sides.wait_for_targets(pool, "")
+
+
+def test_a_cluster_restored_from_an_old_backup_is_as_the_bus_has_it(
+    sides: Sides, pool: str
+) -> None:
+    # given a backup, and what has changed since
+    sides.apply("deleted-since", 0)
+    sides.wait_for_targets("deleted-since", "0")
+    sides.wait_until_agreed("deleted-since")
+    snapshot = sides.cluster.snapshot("backup-of-two-writers")
+    sides.delete("deleted-since")
+    sides.apply("created-since", 0)
+    sides.wait_for_targets("created-since", "0")
+    sides.patch(pool, '{"targetNodes": 2}')
+    sides.wait_for_targets(pool, "2")
+
+    # when the cluster goes back to it
+    sides.cluster.restore(snapshot)
+
+    # then all of it comes back as the bus has it
+    sides.wait_for_targets(pool, "2")
+    sides.wait_for_targets("created-since", "0")
+    sides.wait_for_targets("deleted-since", "")
+    sides.delete("created-since")
+    assert sides.refusals(pool) == []
+
+
+def test_two_agents_at_once_do_no_harm(sides: Sides, pool: str, tmp_path: Path) -> None:
+    # given another agent that takes no turns with the first, which its account would not allow
+    connection, url = sides.cluster.kubeconfig, sides.plane.url
+    with Agent(tmp_path, connection, url, lease="another", name="another") as other:
+        other.wait_until_ready()
+        wait_until("both lead", lambda: sides.agent.is_leading() and other.is_leading(), WITHIN_S)
+        for target in (2, 3):
+            sides.patch(pool, f'{{"targetNodes": {target}}}')
+            sides.wait_for_targets(pool, str(target))
+            sides.scale(pool, target - 1)
+            sides.wait_for_targets(pool, str(target - 1))
+        line = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s"
+        assert sides.shell.run(line).code == 0
+
+        # then it comes to rest: nothing more is written of it, while another is worked on
+        def rests() -> bool:
+            log, version = AuditLog(sides.cluster.folder), sides.version(pool)
+            sides.apply("worked-on", 0)
+            sides.wait_for_targets("worked-on", "0")
+            sides.delete("worked-on")
+            written = [each for each in log.requests() if (each.verb, each.name) == ("patch", pool)]
+            return (sides.version(pool), written) == (version, [])
+
+        # The second may still write what the first has just written.
+        wait_until("nothing more is written", rests, WITHIN_S)
+        assert sides.refusals(pool) == []
+    assert other.errors() == ""
