@@ -44,6 +44,20 @@ def node_report(
     )
 
 
+def is_minor(report: NodeReported, reported: Reported) -> bool:
+    """Whether a report says only that other Pods run on a Node in use, and may come later.
+
+    Nothing waits for that: the Node is as active as before, neither cordoned nor locked.
+    """
+    last = reported.node
+    if last is None or report.unschedulable or report.lock:
+        return False
+    is_active = any(pod.counts_as_work for pod in report.pods)
+    was_active = any(pod.counts_as_work for pod in last.pods)
+    is_same = report.model_copy(update={"pods": last.pods}) == last
+    return is_same and is_active is was_active
+
+
 def without_more(report: NodeReported, reported: Reported) -> NodeReported | None:
     """A report with the numbers of the last one, which prove nothing more; None without one."""
     last = reported.node

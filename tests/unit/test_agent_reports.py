@@ -10,11 +10,11 @@ from agent.cluster import NodeObject
 from agent.marks import Managed
 from agent.node_conditions import Compared, compared
 from agent.place import Place
-from agent.reports import condition_reports, node_report, proves_more
+from agent.reports import condition_reports, is_minor, node_report, proves_more
 from nodepool.contract.events import NodeReported
 from nodepool.contract.log import LogId
 from nodepool.contract.model import LOCK_TAINT, NodePhase
-from nodepool.contract.pods import PODS_MAX
+from nodepool.contract.pods import PODS_MAX, Pod
 from support.memory_cluster import MemoryCluster
 
 PLACE = Place("acme", "prod", "z")
@@ -212,3 +212,34 @@ def test_a_report_proves_more_where_a_cordon_or_a_lock_has_come(
         )
 
     assert proves_more(now, Reported(before)) is more
+
+
+USED = NodeReported(
+    org="acme",
+    cluster="prod",
+    pool="p",
+    node="n1",
+    zone="z",
+    assignment=7,
+    unschedulable=False,
+    pods=(Pod(name="default/a"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "minor"),
+    [
+        pytest.param({"pods": (Pod(name="default/b"),)}, True, id="another Pod"),
+        pytest.param({"pods": ()}, False, id="no Pod any more"),
+        pytest.param({"unschedulable": True, "cordon": 1}, False, id="a cordon"),
+        pytest.param({"lock": 5}, False, id="a lock"),
+        pytest.param({"assignment": 8}, False, id="another stay"),
+    ],
+)
+def test_only_that_other_pods_run_on_a_node_in_use_may_be_reported_later(
+    change: Mapping[str, object], minor: bool
+) -> None:
+    report = USED.model_copy(update=dict(change))
+
+    assert is_minor(report, Reported(node=USED)) is minor
+    assert not is_minor(report, Reported())

@@ -1,4 +1,4 @@
-"""What was asked for and is not to be asked for again at once: evictions, and Events; pure."""
+"""What is not to be done again at once: evictions, Events and reports of Pods; pure."""
 
 from typing import Final
 
@@ -6,6 +6,9 @@ REFUSED_S: Final = 5.0
 """The pause before a Pod is evicted again that a PodDisruptionBudget protects."""
 TAKEN_S: Final = 30.0
 """The pause before a Pod is evicted again whose eviction was accepted."""
+REPORT_S: Final = 2.0
+"""The pause between two reports of a Node on which other Pods run, and nothing else is new."""
+NODES_MAX: Final = 20_000
 PODS_MAX: Final = 20_000
 TOLD_MAX: Final = 4_096
 """Of how many Pods, and of how many Events, it is remembered; of more, the oldest are forgotten."""
@@ -16,6 +19,7 @@ class Pacing:
 
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, str]] = {}
+        self._reports: dict[str, float] = {}
         self._told: dict[str, None] = {}
 
     def may_evict(self, uid: str, now: float) -> bool:
@@ -40,6 +44,21 @@ class Pacing:
     def forget(self, uid: str) -> None:
         """There is no such Pod any more."""
         self._evicted.pop(uid, None)
+
+    def may_report(self, node: str, now: float) -> bool:
+        """Whether a Node may be reported again for its Pods alone."""
+        return now >= self.report_at(node)
+
+    def report_at(self, node: str) -> float:
+        """When a Node may be reported again for its Pods alone."""
+        return self._reports.get(node, float("-inf"))
+
+    def reported(self, node: str, now: float) -> None:
+        """A Node was reported."""
+        self._reports.pop(node, None)
+        self._reports[node] = now + REPORT_S
+        if len(self._reports) > NODES_MAX:
+            del self._reports[next(iter(self._reports))]
 
     def is_told(self, name: str) -> bool:
         """Whether the Event of this name was recorded."""

@@ -18,6 +18,7 @@ from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import EVENTS, NODE_POOLS, NODES, PODS, ClusterView
 from agent.host.work import Work
+from agent.reports import is_minor
 from nodepool.contract.events import NodeReported
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
@@ -80,7 +81,7 @@ class Performer:
                 self._commander.send(key, action)
                 return Result.SENT
             case Report():
-                return await self._report(action)
+                return await self._report(key, action)
             case ListPods():
                 return await self._list_pods(key, action)
             case Create():
@@ -97,10 +98,15 @@ class Performer:
             case never:
                 assert_never(never)
 
-    async def _report(self, action: Report) -> Result:
-        event, model = action.event, self._bus.model
-        await self._bus.publish(event)
+    async def _report(self, key: Key, action: Report) -> Result:
+        event, model, now = action.event, self._bus.model, self._clock()
         before = model.reported(event.node)
+        if isinstance(event, NodeReported):
+            if is_minor(event, before) and not self._pacing.may_report(event.node, now):
+                self._woken_at(key, self._pacing.report_at(event.node))
+                return Result.SENT
+            self._pacing.reported(event.node, now)
+        await self._bus.publish(event)
         if isinstance(event, NodeReported):
             # Another stay of the machine begins with nothing reported of its conditions.
             is_other = before.node is not None and before.node.assignment != event.assignment
@@ -165,10 +171,10 @@ class Performer:
                 "delete", resource, resource.path(action.name, action.namespace), body
             )
         except Failure as failure:
-            result = _stale(failure, "NotFound", "Conflict")
-            if failure.reason == "NotFound":
-                self._view.removed(action.kind, key, action.uid)
-            return result
+            if failure.reason != "NotFound":
+                return _stale(failure, "Conflict")
+            self._view.removed(action.kind, key, action.uid)
+            return Result.CHANGED
         metadata = document.get("metadata")
         # A Status, or an object without what it would wait for, says that it is gone.
         if document.get("kind") == action.kind and isinstance(metadata, Mapping):

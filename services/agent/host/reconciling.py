@@ -9,7 +9,7 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Evict, ListPods, Send, Tell
+from agent.actions import Action, Delete, Evict, ListPods, Send, Tell
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
@@ -216,11 +216,16 @@ class Reconciler:
     async def _carry_out(self, key: Key, actions: Sequence[Action]) -> Result | None:
         """The results of all actions as one: stale before changed before sent; None for none.
 
-        A Pod that cannot be evicted does not keep what follows from being done.
+        A Pod that cannot be ended keeps nothing that follows from being done, and no other failure
+        keeps Pods from being ended: a drain may have little time.
         """
         worst: Result | None = None
         failed: Failure | None = None
+        is_stopped = False
         for action in actions:
+            is_of_pod = _ends_pod(action)
+            if is_stopped and not is_of_pod:
+                continue
             tried = f"{type(action).__name__} {getattr(action, 'kind', '')}"
             try:
                 result = await self._performer.perform(key, action)
@@ -231,12 +236,11 @@ class Reconciler:
                         # What is done is not to depend on whether it can be told.
                         self._telemetry.log.warning("not told", cause=failure.message)
                         continue
-                if not isinstance(action, Evict):
-                    raise
-                failed = failure
+                is_stopped = is_stopped or not is_of_pod
+                failed = failed or failure
                 continue
             self.forbidden.pop(tried, None)
-            if result is Result.STALE and not isinstance(action, Evict):
+            if result is Result.STALE and not is_of_pod:
                 return result
             if worst is not Result.CHANGED:
                 worst = result
@@ -269,6 +273,10 @@ class Reconciler:
         self._telemetry.log.warning(
             "not done", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
         )
+
+
+def _ends_pod(action: Action) -> bool:
+    return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
 
 
 def _is_deletion(action: Action) -> bool:

@@ -1,0 +1,14 @@
+"""What the agent does not do again at once, by a clock that the test drives."""
+
+from agent.host.pacing import REPORT_S, Pacing
+
+
+def test_a_node_on_which_only_other_pods_run_is_reported_again_after_a_pause() -> None:
+    pacing = Pacing()
+    before = pacing.may_report("n1", 0.0)
+
+    pacing.reported("n1", 0.0)
+
+    moments = (REPORT_S / 2, REPORT_S)
+    assert [before, *(pacing.may_report("n1", now) for now in moments)] == [True, False, True]
+    assert pacing.may_report("n2", 0.0)
