@@ -13,7 +13,7 @@ OWN: Final = ("CWRegistered", "CWActive", "CWNodeRemoval", "PhaseState", "Pendin
 PROBLEMS: Final = tuple(sorted(BY_TYPE.keys() - {READY}))
 """The conditions that others may put on a Node as well, such as a node problem detector."""
 
-_SAID: Final = ("status", "reason", "message")
+_COMPARED: Final = ("status", "reason", "message")
 _KUBELET: Final = frozenset(
     {READY, "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
 )
@@ -111,4 +111,4 @@ def _same(found: Document | None, wanted: Document) -> bool:
     """Whether two conditions say the same; when one began is written in more ways than one."""
     if found is None:
         return False
-    return all(found.get(name, "") == wanted.get(name, "") for name in _SAID)
+    return all(found.get(name, "") == wanted.get(name, "") for name in _COMPARED)

@@ -17,6 +17,7 @@ from urllib.request import urlopen
 from kube.cluster import Cluster, wait_until
 from kube.plane import CLUSTER, ORG, ZONE
 from nodepool.contract.model import FINALIZER
+from nodepool.local.guard import Guard
 from nodepool.local.ports import HOST
 from support.ports import free_port
 
@@ -62,6 +63,7 @@ class Agent:
         self.log = folder / f"{name}.log"
         self._errors = folder / f"{name}.err"
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -105,6 +107,7 @@ class Agent:
                 # Ctrl-C at the terminal is for this process, which then stops it itself.
                 start_new_session=True,
             )
+        self._guard = Guard(self._process.pid)
 
     def stop(self) -> int:
         """Ends it with SIGTERM; its exit code."""
@@ -124,7 +127,9 @@ class Agent:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        self._process = None
+        if self._guard is not None:
+            self._guard.dismiss()
+        self._process = self._guard = None
         return code
 
     def is_running(self) -> bool:

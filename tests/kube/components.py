@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nodepool.local.guard import Guard
 from nodepool.local.ports import HOST
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nodepool" / "kubernetes"
@@ -80,6 +81,7 @@ class Process:
         self._folder = folder
         self.log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     @property
     def is_running(self) -> bool:
@@ -106,6 +108,8 @@ class Process:
                 # Ctrl-C at the terminal is for the test, which then stops this itself.
                 start_new_session=True,
             )
+        self._dismiss()
+        self._guard = Guard(self._process.pid)
 
     def stop(self) -> None:
         """Ends it with SIGTERM, and returns once it has ended: its port is free then."""
@@ -116,12 +120,19 @@ class Process:
             self._process.wait(self._end_s)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._dismiss()
 
     def kill(self) -> None:
         """Ends it with SIGKILL, and returns once it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        if self._guard is not None:
+            self._guard.dismiss()
+        self._guard = None
 
 
 def flags(part: str, ports: Mapping[str, int], lease_s: int) -> Sequence[str]:

@@ -24,11 +24,14 @@ class ControlPlane:
         self._folder = folder
         self._names = [f"{name}.{number}" for name in SERVICES for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._lifeline = -1, -1
         self._stopping = threading.Event()
         self._supervisors: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self.server.start()
+        # Services end with this process, however it ends: then nothing holds the other end open.
+        self._lifeline = os.pipe()
         for name in self._names:
             self._start(name)
             supervisor = threading.Thread(target=self._supervise, args=(name,), daemon=True)
@@ -50,6 +53,8 @@ class ControlPlane:
         for process in self._processes.values():
             process.kill()
             process.wait()
+        for end in self._lifeline:
+            os.close(end)
         self.server.stop()
 
     @property
@@ -70,11 +75,13 @@ class ControlPlane:
             "PYTHONPATH": os.pathsep.join(sys.path),
             "NODEPOOL_URL": self.server.url,
             "NODEPOOL_LOG_FILE": str(log),
+            "NODEPOOL_STOP_WITH_PARENT": "yes",
         }
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", name.partition(".")[0]],
                 env=environment,
+                stdin=self._lifeline[0],
                 stderr=errors,
                 # Ctrl-C at the terminal is for this process, which then stops them itself.
                 start_new_session=True,

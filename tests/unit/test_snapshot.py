@@ -21,7 +21,7 @@ from nodepool.state.receipts import Receipt, Receipts
 from nodepool.state.work import WithWork
 from support import sample_service
 from support.constants import A100, L40
-from support.paths import zone_path
+from support.paths import cluster_path, zone_path
 from support.services import NAMES, services
 from support.world_harness import WorldHarness
 
@@ -95,6 +95,8 @@ def busy_world() -> WorldHarness:
     content = {"instanceType": GB200, "count": 18, "inRacks": True}
     world.send("AddMachines", zone_path(EAST), content)
     world.apply("acme/racks/nvl", 18, GB200)
+    connected = {"zone": EAST, "kubernetes": True}
+    world.send("RegisterCluster", cluster_path("acme", "kube"), connected)
     world.publish("np.evt.allocator.acme.prod.serve.CWNodeDeletionRequestSuccess", b"{")
     return world
 

@@ -136,8 +136,9 @@ class Bus:
         self._connection = connection
         connection.on_reconnect.append(self._reconnected)
         log = self._telemetry.log
-        lost = lambda: log.warning("lost connection", cause=connection.loss)  # noqa: E731
-        connection.on_disconnect.append(lost)
+        connection.on_disconnect.append(
+            lambda: log.warning("lost connection", cause=connection.loss)
+        )
         connection.on_error.append(lambda error: log.error("bus error", cause=str(error)))
         log.info("connected", server=connection.address)
         try:
