@@ -95,7 +95,7 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordEvent:
     """Records a Kubernetes Event about an object, once for each key.
 
     key: distinguishes it from all others about the object; the name of the Event is made of it.
@@ -113,4 +113,4 @@ class Tell:
     component: str = "nodepool-agent"
 
 
-Action = Send | Report | ListPods | Create | Patch | Delete | Evict | Tell
+Action = Send | Report | ListPods | Create | Patch | Delete | Evict | RecordEvent

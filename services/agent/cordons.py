@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from agent.actions import Action, Send, Tell
+from agent.actions import Action, RecordEvent, Send
 from agent.bus import Attempt, WantedNode
 from agent.cluster import NodeObject
 from agent.marks import Managed
@@ -37,7 +37,7 @@ def cordon_of(
     """As the bus says; what a person does by hand is asked of the bus first.
 
     It was by hand where the object differs from what the control plane has set, and the bus does
-    not. A refused command is told, and the object set back.
+    not. A refused command becomes an Event, and the object set back.
     """
     as_wanted = Cordon(wanted.unschedulable, wanted.unschedulable, wanted.cordon)
     if before is None or before.unschedulable is None:
@@ -68,10 +68,10 @@ def _command(wanted: WantedNode, found: NodeObject, place: Place) -> CordonNode 
 
 def _refused(
     wanted: WantedNode, found: NodeObject, attempt: Attempt, verb: str, now: datetime
-) -> Tell:
+) -> RecordEvent:
     why = attempt.message or f"the control plane keeps it {wanted.phase.value}"
     state = "cordoned" if wanted.unschedulable else "schedulable"
-    return Tell(
+    return RecordEvent(
         kind="Node",
         name=found.name,
         uid=found.uid,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from agent.actions import Action, Delete, Evict, Tell
+from agent.actions import Action, Delete, Evict, RecordEvent
 from agent.bus import WantedNode
 from agent.cluster import NodeObject, PodObject
 from nodepool.contract.keys import pod_parts
@@ -15,7 +15,7 @@ def drained(
 ) -> Iterator[Action]:
     """What ends the Pods of a Node that is drained; Pods of DaemonSets stay, as with kubectl.
 
-    Safely, Pods are evicted that may be interrupted, which budgets can refuse; that is told. By
+    Safely, Pods are evicted that may be interrupted, which budgets can refuse; Events say so. By
     force, each Pod is deleted, and no budget blocks. Either way it has its own grace period.
     """
     running = [each for each in pods if not (each.pod.daemon_set or each.pod.terminating)]
@@ -40,12 +40,14 @@ def _name(pod: PodObject) -> str:
 
 def _blocked(
     wanted: WantedNode, found: NodeObject, pod: PodObject, now: datetime
-) -> Iterator[Tell]:
+) -> Iterator[RecordEvent]:
     """That a budget blocks the drain: of the Node and of the Pod, once in each drain."""
     key = f"{found.uid}.{wanted.assignment}.drain.{wanted.cordon}.{pod.uid}"
     message = f"Node {found.name} cannot evict Pod {pod.pod.name}: {pod.blocked_by}"
-    yield Tell("Node", found.name, found.uid, "Warning", "EvictionBlocked", message, key, now)
-    yield Tell(
+    yield RecordEvent(
+        "Node", found.name, found.uid, "Warning", "EvictionBlocked", message, key, now
+    )
+    yield RecordEvent(
         "Pod",
         _name(pod),
         pod.uid,

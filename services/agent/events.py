@@ -1,4 +1,4 @@
-"""What is told about an object, as the Kubernetes Event that `kubectl describe` shows.
+"""What is recorded about an object, as the Kubernetes Event that `kubectl describe` shows.
 
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ lists its fields.
 """
@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ 
 from datetime import datetime
 from typing import Final
 
-from agent.actions import Tell
+from agent.actions import RecordEvent
 from agent.agreement import digest
 from agent.bus import Document
 from nodepool.contract.grammar import DNS_SUBDOMAIN, SUBDOMAIN_LIMIT
@@ -25,48 +25,48 @@ def log_key(position: int, kind: str) -> str:
     return f"{position:x}.{'n' if kind == 'Node' else 'p'}"
 
 
-def event_name(tell: Tell) -> str:
-    """The name of the Event: the same whenever the same is told again.
+def event_name(event: RecordEvent) -> str:
+    """The name of the Event: the same whenever the same is recorded again.
 
     It is a DNS subdomain (RFC 1123) of at most 253 characters: what is longer ends with a digest.
     """
-    key = tell.key if _is_subdomain(tell.key) else digest(tell.key)
-    name = f"{tell.name}.{key}"
+    key = event.key if _is_subdomain(event.key) else digest(event.key)
+    name = f"{event.name}.{key}"
     if _is_subdomain(name):
         return name
     key = key if len(key) <= SUBDOMAIN_LIMIT // 2 else digest(key)
-    tail = f".{digest(tell.name)}.{key}"
-    start = tell.name[: SUBDOMAIN_LIMIT - len(tail)].rstrip("-.")
+    tail = f".{digest(event.name)}.{key}"
+    start = event.name[: SUBDOMAIN_LIMIT - len(tail)].rstrip("-.")
     name = f"{start}{tail}"
-    return name if _is_subdomain(name) else f"{digest(tell.name)}.{key}"
+    return name if _is_subdomain(name) else f"{digest(event.name)}.{key}"
 
 
 def _is_subdomain(text: str) -> bool:
     return len(text) <= SUBDOMAIN_LIMIT and DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
-def event_document(tell: Tell, now: datetime) -> Document:
-    """The Event (core/v1) that tells it; `now` is when it happened where `tell` does not say."""
-    time = rfc3339(tell.time or now)
-    namespace = tell.namespace or NAMESPACE
-    regarding = {"apiVersion": _VERSIONS[tell.kind], "kind": tell.kind, "name": tell.name}
-    if tell.namespace:
-        regarding["namespace"] = tell.namespace
-    if tell.uid:
-        regarding["uid"] = tell.uid
+def event_document(event: RecordEvent, now: datetime) -> Document:
+    """The Event (core/v1) of it; `now` is when it happened where `event` has no time."""
+    time = rfc3339(event.time or now)
+    namespace = event.namespace or NAMESPACE
+    regarding = {"apiVersion": _VERSIONS[event.kind], "kind": event.kind, "name": event.name}
+    if event.namespace:
+        regarding["namespace"] = event.namespace
+    if event.uid:
+        regarding["uid"] = event.uid
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": event_name(tell), "namespace": namespace},
+        "metadata": {"name": event_name(event), "namespace": namespace},
         "involvedObject": regarding,
-        "type": tell.severity,
-        "reason": tell.reason,
-        "message": _cut(tell.message),
+        "type": event.severity,
+        "reason": event.reason,
+        "message": _cut(event.message),
         "firstTimestamp": time,
         "lastTimestamp": time,
         "count": 1,
-        "source": {"component": tell.component},
-        "reportingComponent": tell.component,
+        "source": {"component": event.component},
+        "reportingComponent": event.component,
         "reportingInstance": "",
     }
 

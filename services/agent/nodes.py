@@ -83,7 +83,7 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     """The actions that are missing, in their order; a crash between any two does no harm.
 
     log: the log of the read model; a Node that was made for another one is not deleted.
-    now: the time of the Events that are told.
+    now: the time of the Events.
     """
     wanted, found = view.wanted, view.found
     state = managed(found) if found is not None else None

@@ -1,10 +1,10 @@
-"""The actions on a NodePool object: it is set to what the bus says, told, sent, or let go."""
+"""The actions on a NodePool object: it is set to what the bus says, sent, or let go; its Events."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import (
     AGREED,
     LABELS,
@@ -192,9 +192,9 @@ def send_deletion(found: PoolObject, uid: str | None, place: Place, id: str) -> 
     return Send(id, command)
 
 
-def tell_lost(
+def lost_events(
     found: PoolObject, lost: Document, holds: Document, names: Iterable[str], why: str
-) -> Iterator[Tell]:
+) -> Iterator[RecordEvent]:
     """Tells of each field the value that is not taken, and the one that holds.
 
     why: the end of the sentence.
@@ -203,28 +203,28 @@ def tell_lost(
         field = name if name == LABELS else f"spec.{name}"
         value, other = _different(lost.get(name), holds.get(name))
         message = f"{field}: {_shown(value)} is not taken, {_shown(other)} holds: {why}"
-        yield _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+        yield _event(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
 
-def tell_deleted(found: PoolObject, names: Sequence[str]) -> Tell:
+def deletion_event(found: PoolObject, names: Sequence[str]) -> RecordEvent:
     """Tells that the NodePool was deleted on the bus, and which changes are lost with it."""
     message = f"NodePool {found.name} was deleted on the bus"
     if not names:
-        return _tell(found, "Normal", CWNodePoolDeleted.reason, message)
+        return _event(found, "Normal", CWNodePoolDeleted.reason, message)
     fields = ", ".join(name if name == LABELS else f"spec.{name}" for name in sorted(names))
     message = f"{fields}: the change is not taken: {message}"
-    return _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+    return _event(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
 
-def tell_failure(found: PoolObject, message: str) -> Tell:
+def failure_event(found: PoolObject, message: str) -> RecordEvent:
     """Tells why the bus does not carry out what the cluster says."""
-    return _tell(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
+    return _event(found, "Warning", CWNodePoolNodesRequestFailed.reason, message)
 
 
-def _tell(found: PoolObject, severity: Severity, reason: str, message: str) -> Tell:
-    # With its uid: of an object that is made again under its name, nothing has been told yet.
+def _event(found: PoolObject, severity: Severity, reason: str, message: str) -> RecordEvent:
+    # With its uid: of an object that is made again under its name, there is no Event yet.
     key = f"{found.generation}.{digest([found.uid, reason, message])}"
-    return Tell("NodePool", found.name, found.uid, severity, reason, message, key)
+    return RecordEvent("NodePool", found.name, found.uid, severity, reason, message, key)
 
 
 def _different(one: object, other: object) -> tuple[object, object]:

@@ -10,11 +10,11 @@ from agent.cluster import PoolObject
 from agent.place import Place
 from agent.pool_actions import (
     deletion_id,
+    failure_event,
     record_refusal,
     recorded_refusal,
     release,
     send_deletion,
-    tell_failure,
 )
 from agent.pool_view import PoolView
 from nodepool.contract.model import FINALIZER
@@ -58,7 +58,7 @@ def _refused(found: PoolObject, attempt: Attempt) -> Sequence[Action]:
     if recorded is not None and recorded.id == attempt.id:
         return ()
     why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
-    return tell_failure(found, why), record_refusal(found, attempt)
+    return failure_event(found, why), record_refusal(found, attempt)
 
 
 def removal(

@@ -1,7 +1,7 @@
 """What is missing for a NodePool, between what the bus says of it and what the cluster shows?
 
 Both people in the cluster and commands on the bus write it, and the log decides: a change in the
-cluster becomes a command, and where that loses, the object is set back and the loss is told.
+cluster becomes a command, and where that loses, the object is set back, and an Event says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ class _Comparison(PoolView):
         )
 
     def _gone(self, spec: NodePoolSpec | SpecFault) -> Iterator[Action]:
-        yield pool_actions.tell_deleted(self.found, sorted(self.edited(spec)))
+        yield pool_actions.deletion_event(self.found, sorted(self.edited(spec)))
         yield pool_actions.remove(self.found)
 
     def _creation(self, spec: NodePoolSpec) -> Iterator[Action]:
@@ -142,7 +142,7 @@ class _Comparison(PoolView):
             return
         edited = self.edited(read_spec(self.found.spec))
         if edited:
-            yield pool_actions.tell_deleted(self.found, sorted(edited))
+            yield pool_actions.deletion_event(self.found, sorted(edited))
         yield pool_actions.delete(self.found)
 
     # Both sides.
@@ -152,7 +152,7 @@ class _Comparison(PoolView):
         if self.is_stale:
             return
         if isinstance(spec, SpecFault):
-            yield pool_actions.tell_failure(self.found, f"{spec.field}: {spec.message}")
+            yield pool_actions.failure_event(self.found, f"{spec.field}: {spec.message}")
             yield from self._set(wanted, {*self.found.spec, *wanted.spec})
             return
         agreement = self.base(wanted, spec)
@@ -194,7 +194,7 @@ class _Comparison(PoolView):
     def _follow(
         self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
     ) -> Iterator[Action]:
-        """The object follows the bus; what was changed in the cluster too is told."""
+        """The object follows the bus; an Event names what is lost."""
         names, lost = diff.bus | diff.both, diff.both
         if not _is_whole(taken(spec_document(spec), wanted.spec, names)):
             names, lost = names | diff.cluster, lost | diff.cluster
@@ -203,7 +203,7 @@ class _Comparison(PoolView):
         if agreement is not None and agreement.uid != wanted.uid:
             lost &= self.edited(spec)
         ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
-        yield from pool_actions.tell_lost(self.found, ours, theirs, lost, ON_BUS)
+        yield from pool_actions.lost_events(self.found, ours, theirs, lost, ON_BUS)
         yield from self._set(wanted, names)
 
     def _set(self, wanted: WantedPool, names: set[str] | frozenset[str]) -> Iterator[Action]:
@@ -239,7 +239,7 @@ class _Comparison(PoolView):
             return
         ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
         why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
-        yield from pool_actions.tell_lost(self.found, ours, theirs, diff.cluster, why)
+        yield from pool_actions.lost_events(self.found, ours, theirs, diff.cluster, why)
         yield from self._set(wanted, diff.cluster)
 
     def _status(self) -> Iterator[Action]:

@@ -26,7 +26,7 @@ from nodepool.contract.commands import MACHINES_MAX
 
 NAME = "bench"
 PROBE = "probe"
-PEER_USER = "system:serviceaccount:default:peer"
+PEER_USER = "system:serviceaccount:kube-system:peer"
 PATIENCE_S = 600.0
 LOOK_S = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -223,10 +223,10 @@ def _plane(folder: Path, cluster: Cluster, machines: int) -> Iterator[Plane]:
 @contextmanager
 def _peer(cluster: Cluster, folder: Path) -> Iterator[int]:
     """The process id of a plain operator at work."""
-    cluster.kubectl("create", "serviceaccount", "peer", "-n", "default")
+    cluster.kubectl("create", "serviceaccount", "peer", "-n", "kube-system")
     role = "--clusterrole=cluster-admin"
-    cluster.kubectl("create", "clusterrolebinding", "peer", role, "--serviceaccount=default:peer")
-    token = cluster.kubectl("create", "token", "peer", "-n", "default", "--duration=24h").strip()
+    cluster.kubectl("create", "clusterrolebinding", "peer", role, "--serviceaccount=kube-system:peer")
+    token = cluster.kubectl("create", "token", "peer", "-n", "kube-system", "--duration=24h").strip()
     with (folder / "peer.log").open("wb") as log:
         command = [sys.executable, "-m", "bench.peer", str(cluster.connect("peer", token))]
         process = subprocess.Popen(command, stdout=log, stderr=log)

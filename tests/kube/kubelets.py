@@ -63,7 +63,7 @@ class Kubelets:
         self._filters = filters(org, cluster)
         self._machines: dict[str, Machine] = {}
         self._muted: dict[str, bool] = {}
-        self._told: dict[str, bool] = {}
+        self._recorded: dict[str, bool] = {}
         self._joined: dict[str, str] = {}
         self._due: set[str] = set()
         self._loop = asyncio.new_event_loop()
@@ -214,14 +214,14 @@ class Kubelets:
         """Says what the machine has, and which boot this is, where the Node has it otherwise."""
         if _is_said(node, machine):
             return
-        self._told.pop(name, None)  # Of a Node that is another one, so is the lease.
+        self._recorded.pop(name, None)  # Of a Node that is another one, so is the lease.
         status = {"status": _document(name, machine)["status"]}
         await self._client.patch(NodeStatus, name, status, patch_type=PatchType.MERGE)
 
     async def _post_lease(self, name: str, machine: Machine) -> None:
         """Gives the lease to no one while the kubelet is silent, and back to kwok after that."""
         is_silent = self._muted.get(name, machine.silent)
-        if is_silent == self._told.get(name, False):
+        if is_silent == self._recorded.get(name, False):
             return
         spec = (
             {"holderIdentity": OTHERS, "leaseDurationSeconds": FOREVER_S}
@@ -231,7 +231,7 @@ class Kubelets:
         await self._client.patch(
             Lease, name, {"spec": spec}, namespace=LEASES, patch_type=PatchType.MERGE
         )
-        self._told[name] = is_silent
+        self._recorded[name] = is_silent
 
 
 def _is_said(node: Node, machine: Machine) -> bool:

@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from agent.actions import Action, Create, Send, Tell
+from agent.actions import Action, Create, RecordEvent, Send
 from agent.pools import missing_for_pool
 from nodepool.contract.commands import DeleteNodePool
 from support.agent.storm import Storm
@@ -199,7 +199,7 @@ def _found(compare: Callable[..., Sequence[Action]], text: str) -> bool:
 
 
 def test_a_comparison_that_tells_nobody_is_found() -> None:
-    assert _found(_without(Tell), "is lost without a word")
+    assert _found(_without(RecordEvent), "is lost without a word")
 
 
 def test_a_comparison_that_creates_no_object_is_found() -> None:

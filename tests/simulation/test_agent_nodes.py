@@ -79,7 +79,7 @@ def drained(kill_before: int = 0) -> AgentWorld:
     world.end_grace()
     assert shown(world, name) == ("draining", True, ["default/daemon", "default/guarded"])
     assert world.document("nodes", f"acme/prod/{name}")["status"]["blockingPodCount"] == 1  # type: ignore[index]
-    assert {tell.reason for tell in world.cluster.told.values()} == {"EvictionBlocked"}
+    assert {tell.reason for tell in world.cluster.recorded.values()} == {"EvictionBlocked"}
 
     # and it is drained once the budget allows it
     world.cluster.budgets.clear()

@@ -167,5 +167,5 @@ class AgentWorld(WorldHarness):
 
     def _both_sides(self) -> tuple[str, str, int, dict[str, Document]]:
         cluster = self.cluster
-        found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods), len(cluster.told))
+        found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods), len(cluster.recorded))
         return (*found, dict(self.documents("nodes")))

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, Report, Send, Tell
+from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, RecordEvent, Report, Send
 from agent.cluster import NodeObject, PodObject
 from agent.node_documents import node_object
 from agent.pods import pod_object
@@ -39,7 +39,7 @@ class MemoryCluster:
         self.hanging: set[str] = set()
         self.sent: dict[str, Command] = {}
         self.reported: list[object] = []
-        self.told: dict[tuple[str, str, str], Tell] = {}
+        self.recorded: dict[tuple[str, str, str], RecordEvent] = {}
         self.refused: dict[str, str] = {}
         self.proven: dict[str, str] = {}
         self.before_list: Callable[[str], None] = lambda _node: None
@@ -82,7 +82,7 @@ class MemoryCluster:
     def carry_out(self, action: Action) -> None:
         """One request of an agent; Conflict where its precondition does not hold."""
         match action:
-            case Send() | Report() | Tell():
+            case Send() | Report() | RecordEvent():
                 self._record(action)
             case ListPods(node=node, key=key):
                 self.before_list(node)
@@ -109,14 +109,14 @@ class MemoryCluster:
         said = [e for e in self.reported if isinstance(e, NodeReported) and e.node == node]
         return said[-1]
 
-    def _record(self, action: Send | Report | Tell) -> None:
+    def _record(self, action: Send | Report | RecordEvent) -> None:
         match action:
             case Send(id=id, command=command):
                 self.sent.setdefault(id, command)
             case Report(event=event):
                 self.reported.append(event)
-            case Tell(kind=kind, uid=uid, key=key):
-                self.told.setdefault((kind, uid, key), action)
+            case RecordEvent(kind=kind, uid=uid, key=key):
+                self.recorded.setdefault((kind, uid, key), action)
 
     def _create(self, document: Mapping[str, Any]) -> None:
         if document["metadata"]["name"] not in self.nodes:

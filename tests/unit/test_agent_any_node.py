@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.actions import Delete, Evict, Report, Send, Tell
+from agent.actions import Delete, Evict, RecordEvent, Report, Send
 from agent.bus import Attempt, Document, Drain, Reported, WantedNode
 from agent.cluster import NodeObject
 from agent.marks import MANAGED
@@ -166,7 +166,7 @@ def settle(
             unready_s=unready_s,
         )
         actions = missing_for_node(view, PLACE, LOG, NOW)
-        before = json.dumps([cluster.nodes, cluster.pods, cluster.proven]), len(cluster.told)
+        before = json.dumps([cluster.nodes, cluster.pods, cluster.proven]), len(cluster.recorded)
         new = False
         for action in actions:
             cluster.carry_out(action)
@@ -187,10 +187,10 @@ def settle(
                         cordon=wanted.cordon + is_cordon,
                         version=f"{wanted.version}9",
                     )
-        repeats = all(isinstance(each, Evict | Tell | Delete) for each in actions)
+        repeats = all(isinstance(each, Evict | RecordEvent | Delete) for each in actions)
         if not new and before == (
             json.dumps([cluster.nodes, cluster.pods, cluster.proven]),
-            len(cluster.told),
+            len(cluster.recorded),
         ):
             assert repeats, actions
             return round

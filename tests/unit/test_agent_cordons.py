@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.actions import Patch, Send, Tell
+from agent.actions import Patch, RecordEvent, Send
 from agent.bus import Attempt
 from agent.marks import MANAGED
 from nodepool.contract.commands import CordonNode, UncordonNode
@@ -55,7 +55,7 @@ def test_a_refused_uncordon_is_told_and_set_back() -> None:
     tell, patch = missing(CORDONED, found, refused)
 
     text = "uncordon of Node n1 by hand: n1 is leaving its NodePool; it is cordoned again"
-    assert tell == Tell("Node", "n1", "uid-1", "Warning", "UncordonRefused", text, id, NOW)
+    assert tell == RecordEvent("Node", "n1", "uid-1", "Warning", "UncordonRefused", text, id, NOW)
     assert patch == Patch(
         "Node",
         "n1",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.actions import Action, Delete, Evict, Patch, Tell
+from agent.actions import Action, Delete, Evict, Patch, RecordEvent
 from agent.bus import Drain, WantedNode
 from agent.drains import drained
 from agent.nodes import NodeView, missing_for_node
@@ -110,8 +110,8 @@ def test_a_budget_that_blocks_is_told_of_the_node_and_the_pod(cluster: MemoryClu
     key = f"node-uid.7.drain.2.{pod}"
     assert actions == [
         Evict("default", "graceful", pod),
-        Tell("Node", "n1", "node-uid", "Warning", "EvictionBlocked", text, key, NOW),
-        Tell(
+        RecordEvent("Node", "n1", "node-uid", "Warning", "EvictionBlocked", text, key, NOW),
+        RecordEvent(
             "Pod",
             "graceful",
             pod,

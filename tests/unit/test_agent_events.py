@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.actions import Tell
+from agent.actions import RecordEvent
 from agent.events import event_document, event_name, log_key
 from nodepool.contract.grammar import dns1123_subdomain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-TELL = Tell(
+TELL = RecordEvent(
     "NodePool",
     "pool",
     "uid",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import AGREED, agreed
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
@@ -75,7 +75,7 @@ def released(found: PoolObject) -> Patch:
 
 
 def told(actions: list[Action]) -> list[str]:
-    return [action.message for action in actions if isinstance(action, Tell)]
+    return [action.message for action in actions if isinstance(action, RecordEvent)]
 
 
 def sent(actions: list[Action]) -> Send:
@@ -103,7 +103,7 @@ def test_what_is_told_of_an_object_made_again_is_an_event_of_its_own() -> None:
         for uid in ("uid", "uid-2", "uid")
     ]
 
-    first, second, again = (event_name(tell) for tell in tells if isinstance(tell, Tell))
+    first, second, again = (event_name(tell) for tell in tells if isinstance(tell, RecordEvent))
 
     assert first == again != second
 
@@ -259,8 +259,8 @@ def test_different_sides_without_an_agreement_follow_the_log_and_are_told() -> N
 
     assert told(actions) == [f"spec.targetNodes: 7 is not taken, 2 holds: {DECIDES}"]
     assert actions[1:] == [patched(wanted, found, targetNodes=2)]
-    assert [action.severity for action in actions if isinstance(action, Tell)] == ["Warning"]
-    assert [action.reason for action in actions if isinstance(action, Tell)] == [FAILED]
+    assert [action.severity for action in actions if isinstance(action, RecordEvent)] == ["Warning"]
+    assert [action.reason for action in actions if isinstance(action, RecordEvent)] == [FAILED]
 
 
 def test_an_object_of_another_type_is_replaced_because_that_cannot_change() -> None:

@@ -139,7 +139,7 @@ class Commander:
             return
         try:
             if key.kind == "NodePool":
-                sent.accepted = await self._said(key.name)
+                sent.accepted = await self._state_of(key.name)
         except (NatsError, OSError, InDoubt, ServerRefusal) as error:
             del self._sent[key]
             self._failed(key, f"no outcome of {action.id}: {error}")
@@ -159,7 +159,7 @@ class Commander:
             self._woken_at(key, sent.shown_at)
         self._woken(key)
 
-    async def _said(self, pool: str) -> Accepted | None:
+    async def _state_of(self, pool: str) -> Accepted | None:
         """What the log says of a NodePool; None where it never existed."""
         stored, deleting, deleted = await asyncio.gather(
             *(self._last(event, pool) for event in (VALIDATED, DELETING, DELETED))

@@ -10,7 +10,7 @@ REPORT_S: Final = 2.0
 """The pause between two reports of a Node on which other Pods run, and nothing else is new."""
 NODES_MAX: Final = 20_000
 PODS_MAX: Final = 20_000
-TOLD_MAX: Final = 4_096
+EVENTS_MAX: Final = 4_096
 """Of how many Pods, and of how many Events, it is remembered; of more, the oldest are forgotten."""
 
 
@@ -20,7 +20,7 @@ class Pacing:
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, str]] = {}
         self._reports: dict[str, float] = {}
-        self._told: dict[str, None] = {}
+        self._recorded: dict[str, None] = {}
 
     def may_evict(self, uid: str, now: float) -> bool:
         """Whether a Pod may be evicted again."""
@@ -60,12 +60,12 @@ class Pacing:
         if len(self._reports) > NODES_MAX:
             del self._reports[next(iter(self._reports))]
 
-    def is_told(self, name: str) -> bool:
+    def is_recorded(self, name: str) -> bool:
         """Whether the Event of this name was recorded."""
-        return name in self._told
+        return name in self._recorded
 
-    def told(self, name: str) -> None:
+    def recorded(self, name: str) -> None:
         """The Event of this name was recorded."""
-        self._told[name] = None
-        if len(self._told) > TOLD_MAX:
-            del self._told[next(iter(self._told))]
+        self._recorded[name] = None
+        if len(self._recorded) > EVENTS_MAX:
+            del self._recorded[next(iter(self._recorded))]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final, assert_never
 
-from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, Report, Send, Tell
+from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, RecordEvent, Report, Send
 from agent.bus import Document, Reported
 from agent.events import event_document
 from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource, Unreachable
@@ -92,8 +92,8 @@ class Performer:
                 return await self._delete(action)
             case Evict():
                 return await self._evict(key, action)
-            case Tell():
-                await self.tell(action)
+            case RecordEvent():
+                await self.record_event(action)
                 return Result.SENT
             case never:
                 assert_never(never)
@@ -206,13 +206,13 @@ class Performer:
         self._woken_at(key, self._pacing.evict_at(action.uid))
         return Result.SENT
 
-    async def tell(self, action: Tell) -> None:
+    async def record_event(self, action: RecordEvent) -> None:
         """Records an Event; one of the same name that is there already stays as it is."""
         document = event_document(action, datetime.now(UTC))
         metadata = document["metadata"]
         assert isinstance(metadata, Mapping), "an Event has metadata"
         name = f"{metadata['namespace']}/{metadata['name']}"
-        if self._pacing.is_told(name):
+        if self._pacing.is_recorded(name):
             return
         try:
             path = EVENTS.path(namespace=str(metadata["namespace"]))
@@ -221,7 +221,7 @@ class Performer:
             is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
             if failure.reason != "AlreadyExists" and not is_going:
                 raise
-        self._pacing.told(name)
+        self._pacing.recorded(name)
 
 
 def _stale(failure: Failure, *expected: str) -> Result:

@@ -9,7 +9,7 @@ from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Delete, Evict, ListPods, Send, Tell
+from agent.actions import Action, Delete, Evict, ListPods, RecordEvent, Send
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
@@ -232,9 +232,9 @@ class Reconciler:
             except Failure as failure:
                 if failure.code in NOT_ALLOWED:
                     self.forbidden[tried] = failure.message
-                    if isinstance(action, Tell):
-                        # What is done is not to depend on whether it can be told.
-                        self._telemetry.log.warning("not told", cause=failure.message)
+                    if isinstance(action, RecordEvent):
+                        # What is done is not to depend on whether it can be recorded.
+                        self._telemetry.log.warning("event not recorded", cause=failure.message)
                         continue
                 is_stopped = is_stopped or not is_of_pod
                 failed = failed or failure

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from agent.actions import Tell
+from agent.actions import RecordEvent
 from agent.host.api import Api
 from agent.host.commander import Commander
+from agent.host.event_recorder import EventRecorder
 from agent.host.keys import Key
 from agent.host.lease import Lease
 from agent.host.model import BusModel
@@ -16,7 +17,6 @@ from agent.host.reconciling import Reconciler
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
-from agent.host.telling import Telling
 from agent.host.view import ClusterView
 from agent.host.work import Work
 
@@ -36,14 +36,14 @@ class Term:
         pacing, model = Pacing(), BusModel(self.work.wake)
         commander = Commander(model, self.work.wake, self._unanswered, self.work.wake_at)
         self.view = ClusterView(api, model, pacing, self.work.wake, self.resync, log)
-        self._telling = Telling(place, model, self.view, self._tell, log, lease.progress)
+        self._recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
             settings,
             telemetry,
             model,
             commander,
             resync=self.resync,
-            following=self._telling.follow,
+            following=self._recorder.follow,
         )
         self._performer = Performer(
             api,
@@ -75,13 +75,13 @@ class Term:
             yield obstacle
         yield from dict.fromkeys(cache.fault for cache in self.view.caches if cache.fault)
         yield from tuple(self._reconciler.forbidden.values())
-        if self._telling.fault:
-            yield self._telling.fault
+        if self._recorder.fault:
+            yield self._recorder.fault
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until the Lease is lost, or until `stop` is set."""
         stopping = asyncio.create_task(stop.wait())
-        keeping = asyncio.create_task(self._lease.keep(lambda: self._telling.told))
+        keeping = asyncio.create_task(self._lease.keep(lambda: self._recorder.recorded))
         working = asyncio.create_task(self.work.run(self._reconciler.reconcile))
         others = [
             asyncio.create_task(each)
@@ -95,7 +95,7 @@ class Term:
             working.cancel()
             if keeping not in done:
                 await self.work.finish()
-                self._lease.progress = self._telling.told
+                self._lease.progress = self._recorder.recorded
         finally:
             await self.work.cancel()
             for task in tasks:
@@ -108,9 +108,9 @@ class Term:
             self._reconciler.forbidden.clear()  # What is still so is found again.
             self.resync()
 
-    async def _tell(self, tell: Tell) -> None:
+    async def _record(self, event: RecordEvent) -> None:
         if self._lease.held:
-            await self._performer.tell(tell)
+            await self._performer.record_event(event)
 
     def _unanswered(self, key: Key, cause: str) -> None:
         pause_s = self.work.retry(key)

@@ -8,7 +8,7 @@ from typing import Final
 from agent.host.keys import Key
 from agent.host.queue import WorkQueue
 
-AT_ONCE: Final = 12
+WORKERS_MAX: Final = 12
 """How many keys are worked on at a time; with the Events, 16 requests are in flight at most."""
 IDLE_S: Final = 10.0
 ENDING_S: Final = 5.0
@@ -47,7 +47,7 @@ class Work:
     async def run(self, work_on: Callable[[Key], Awaitable[None]]) -> None:
         """Hands out keys for ever, while this replica may act."""
         while True:
-            while self.may() and len(self._tasks) < AT_ONCE:
+            while self.may() and len(self._tasks) < WORKERS_MAX:
                 key = self.queue.take(self._clock())
                 if key is None:
                     break

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.actions import Action, Create, Delete, Patch, Send, Tell
+from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import AGREED
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
@@ -211,7 +211,7 @@ class MemoryAgent:
                 return partial(api.patch, name, patch, subresource)
             case Delete(uid=uid, version=version):
                 return partial(api.delete, name, uid, version)
-            case Tell():
+            case RecordEvent():
                 return partial(api.events.setdefault, event_name(action), action.message)
             case _:
                 raise AssertionError(f"{action} is not about a NodePool")
@@ -236,7 +236,7 @@ def _short(action: Action) -> str:
             return f"Send {type(command).__name__} {id}"
         case Patch(patch=patch, subresource=subresource):
             return f"Patch {subresource} {patch}"
-        case Tell(message=message):
-            return f"Tell {message}"
+        case RecordEvent(message=message):
+            return f"RecordEvent {message}"
         case _:
             return f"{type(action).__name__}"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from agent.actions import Tell
+from agent.actions import RecordEvent
 from agent.bus import Log
 from agent.events import log_key
 from agent.host.api import Failure, Unreachable
@@ -29,7 +29,7 @@ LOOK_S: Final = 0.1
 RETRY_S: Final = 1.0
 WAITING_MAX: Final = 1_000
 """How many events may wait; while there are more, none is read."""
-AT_ONCE: Final = 4
+IN_FLIGHT_MAX: Final = 4
 """How many Events are recorded at the same time."""
 COMPONENT: Final = "nodepool"
 
@@ -41,10 +41,10 @@ class _Waiting(NamedTuple):
     until: float
 
 
-class Telling:
+class EventRecorder:
     """Records events, in about the order of the log.
 
-    told: up to which position of which log all are recorded, as `log:position`; empty for none.
+    recorded: up to which position of which log all are recorded, as `log:position`; empty for none.
     fault: why none can be recorded, as one line; empty where they can.
     """
 
@@ -53,11 +53,11 @@ class Telling:
         place: Place,
         model: BusModel,
         view: ClusterView,
-        record: Callable[[Tell], Coroutine[None, None, None]],
+        record: Callable[[RecordEvent], Coroutine[None, None, None]],
         log: Logger,
-        told: str = "",
+        recorded: str = "",
     ) -> None:
-        self.told = told
+        self.recorded = recorded
         self.fault = ""
         self._place, self._model, self._view = place, model, view
         self._record = record
@@ -82,7 +82,7 @@ class Telling:
             await reader.close()
 
     def _position(self, log: Log) -> int:
-        id, _, position = self.told.rpartition(":")
+        id, _, position = self.recorded.rpartition(":")
         return int(position) if id == log.id and position.isdecimal() else 0
 
     async def _read(self, reader: Reader, log: Log) -> None:
@@ -100,17 +100,17 @@ class Telling:
             if self._view.pools.fault or self._view.nodes.fault or not self._model.log:
                 await asyncio.sleep(LOOK_S)
                 continue
-            await self._tell(clock())
+            await self._record_ready(clock())
             oldest = min((each.event.position for each in self._waiting), default=read_to + 1)
-            self.told = f"{log.id}:{min(read_to, oldest - 1)}"
+            self.recorded = f"{log.id}:{min(read_to, oldest - 1)}"
 
-    async def _tell(self, now: float) -> None:
+    async def _record_ready(self, now: float) -> None:
         """Records what has its object, or has waited for it long enough."""
         ready = [each for each in self._waiting if self._uid(each.event) or now >= each.until]
-        for first in range(0, len(ready), AT_ONCE):
-            some = ready[first : first + AT_ONCE]
+        for first in range(0, len(ready), IN_FLIGHT_MAX):
+            some = ready[first : first + IN_FLIGHT_MAX]
             results = await asyncio.gather(
-                *(self._record(self._tell_of(each.event)) for each in some), return_exceptions=True
+                *(self._record(self._event_of(each.event)) for each in some), return_exceptions=True
             )
             for each, result in zip(some, results, strict=True):
                 if isinstance(result, Unreachable) or _is_passing(result):
@@ -131,10 +131,10 @@ class Telling:
         node = self._view.nodes.store.get(event.name)
         return "" if node is None else node.uid
 
-    def _tell_of(self, event: ObjectEvent) -> Tell:
+    def _event_of(self, event: ObjectEvent) -> RecordEvent:
         # Of a Node that is not there, kubelets give its name, and `kubectl describe` shows that.
         absent = event.name if event.kind == "Node" else ""
-        return Tell(
+        return RecordEvent(
             kind="Node" if event.kind == "Node" else "NodePool",
             name=event.name,
             uid=self._uid(event) or absent,
