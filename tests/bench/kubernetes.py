@@ -225,8 +225,12 @@ def _peer(cluster: Cluster, folder: Path) -> Iterator[int]:
     """The process id of a plain operator at work."""
     cluster.kubectl("create", "serviceaccount", "peer", "-n", "kube-system")
     role = "--clusterrole=cluster-admin"
-    cluster.kubectl("create", "clusterrolebinding", "peer", role, "--serviceaccount=kube-system:peer")
-    token = cluster.kubectl("create", "token", "peer", "-n", "kube-system", "--duration=24h").strip()
+    cluster.kubectl(
+        "create", "clusterrolebinding", "peer", role, "--serviceaccount=kube-system:peer"
+    )
+    token = cluster.kubectl(
+        "create", "token", "peer", "-n", "kube-system", "--duration=24h"
+    ).strip()
     with (folder / "peer.log").open("wb") as log:
         command = [sys.executable, "-m", "bench.peer", str(cluster.connect("peer", token))]
         process = subprocess.Popen(command, stdout=log, stderr=log)
