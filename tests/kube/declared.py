@@ -30,6 +30,14 @@ def by_user(cluster: Cluster, *arguments: str, given: object = None) -> tuple[in
     return done.returncode, done.stdout + without_skew(done.stderr)
 
 
+def delete(cluster: Cluster, name: str) -> None:
+    """Deletes a NodePool where no agent runs, which would let go of its finalizer."""
+    cluster.kubectl("delete", "nodepool", name, "--ignore-not-found", "--wait=false")
+    released = '{"metadata":{"finalizers":null}}'
+    cluster.run("patch", "nodepool", name, "--type=merge", "-p", released)
+    cluster.kubectl("wait", "--for=delete", f"nodepool/{name}", "--timeout=20s")
+
+
 def without_skew(text: str) -> str:
     """The lines of kubectl without its warning that it is older than the cluster."""
     lines = text.splitlines(keepends=True)
