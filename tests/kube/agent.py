@@ -192,14 +192,14 @@ def declare(cluster: Cluster) -> Path:
     cluster.run("scale", "deployment", ACCOUNT, "-n", NAMESPACE, "--replicas=0")
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     # The part of the API server that runs mutating policies learns of a kind some time later.
-    wait_until("NodePools can be created", lambda: _is_served(cluster), READY_S)
+    wait_until("NodePools can be created", lambda: is_served(cluster), READY_S)
     if not whole:
         bind(cluster)
     token = cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, "--duration=24h").strip()
     return cluster.connect(ACCOUNT, token)
 
 
-def _is_served(cluster: Cluster) -> bool:
+def is_served(cluster: Cluster) -> bool:
     """Whether a NodePool could be created, and would have what the mutating policy adds."""
     try_it = ("create", "--dry-run=server", "-o", "jsonpath={.metadata.finalizers}", "-f", "-")
     return FINALIZER in cluster.run(*try_it, given=TRIED).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work
+from kube.agent import ACCOUNT, NAMESPACE, USER, Agent, agent_at_work, is_served
 from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.components import API_SERVER
@@ -193,6 +193,8 @@ def test_an_api_server_that_is_restarted_is_found_again(
         cluster.kill(API_SERVER)
         wait_until("it says so", lambda: "no reply of the API server" in agent.obstacle(), WITHIN_S)
         cluster.start(API_SERVER)
+        # The part of it that runs mutating policies learns of the kind some time later.
+        wait_until("NodePools can be created", lambda: is_served(cluster), WITHIN_S)
 
         agent.wait_until_ready()
         works(cluster, "host-restarted")

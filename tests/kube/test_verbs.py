@@ -165,7 +165,7 @@ def test_a_repeated_apply_is_unchanged_and_changes_nothing(
     shell: Shell, cluster: Cluster, plane: Plane, pool: str
 ) -> None:
     read = f"kubectl get nodepool {pool} -o jsonpath={{.metadata.resourceVersion}}"
-    before, position = shell.run(read).out, plane.do(lambda client: client.newest_position())
+    before, on_bus = shell.run(read).out, plane.pool(pool)
     log = AuditLog(cluster.folder)
 
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_a_repeated_apply_is_unchanged_and_changes_nothing(
         assert printed.out == f"nodepool.compute.coreweave.com/{pool} unchanged\n"
 
     assert shell.run(read).out == before
-    assert plane.do(lambda client: client.newest_position()) == position
+    assert plane.pool(pool) == on_bus
     writes = [each for each in log.requests() if each.resource.startswith("nodepools")]
     assert {each.verb for each in writes} <= {"get", "list", "watch"}
 
