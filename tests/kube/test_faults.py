@@ -218,6 +218,7 @@ def test_a_holder_whose_packets_to_the_api_server_vanish_is_followed_and_stands_
         assert sent(plane, "faults-frozen") == 3
 
 
+@pytest.mark.timeout(300)
 def test_a_bus_whose_packets_vanish_gets_each_change_once_when_it_is_back(
     cluster: Cluster, plane: Plane, agent: Agent, networks: tuple[Proxy, Proxy]
 ) -> None:
@@ -229,7 +230,8 @@ def test_a_bus_whose_packets_vanish_gets_each_change_once_when_it_is_back(
 
         bus.mend()
 
-        wait_until("it is taken", lambda: target_on_bus(plane, "faults-bus") == 1, WITHIN_S)
+        # A command whose outcome was lost is sent again after half a minute, by the same id.
+        wait_until("it is taken", lambda: target_on_bus(plane, "faults-bus") == 1, 2 * WITHIN_S)
         agent.wait_until_ready()
         assert agent.is_leading(), "the Lease has nothing to do with the bus"
         assert sent(plane, "faults-bus") == 2

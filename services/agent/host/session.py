@@ -38,8 +38,11 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.stored_objects import stored_object
 from nodepool.nats.streams import STREAM, StreamInfo, verify_log
 
-CATCHING_UP: Final = 10
-"""How often to look whether the read model has caught up with the log, for two seconds each."""
+CATCHING_UP: Final = 3
+"""How often to look whether the read model has caught up with the log, for two seconds each.
+
+It never has where a bucket was made anew since the last Node left: that one has no mark there.
+"""
 OUTCOME_S: Final = 30.0
 """How long the outcome of a command may take, before it is sent again."""
 REGISTER_S: Final = 10.0
