@@ -174,6 +174,7 @@ def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path)
             # when hundreds of commands arrive that are unknown, or about types that are
             await invent(connection, client)
             await until(lambda: sum(values(replicas["validator"], DEAD_LETTERS)) == INVENTED)
+            await until(lambda: pools_on(replicas["aggregator"]) == {"p"})
 
         # then there are no more series than the system itself makes
         pages = {name: list(series(it.page("/metrics"))) for name, it in replicas.items()}
@@ -200,6 +201,11 @@ def test_what_senders_invent_makes_no_series(server: NatsServer, tmp_path: Path)
             for name in SERVICES
         }
         asyncio.run(story(replicas))
+
+
+def pools_on(replica: ReplicaProcess) -> set[str]:
+    """The NodePools that have series on the page of a replica."""
+    return set(labels(list(series(replica.page("/metrics"))), "pool"))
 
 
 NODES = "nodepool_current_nodes"
