@@ -112,13 +112,6 @@ class Seen:
         """How many Node objects it has."""
         return sum(1 for _ in self._client.list(Node, labels={POOL: name}, chunk_size=500))
 
-    def running(self) -> int:
-        """How many Pods run."""
-        pods = self._client.list(
-            Pod, namespace="default", fields={"status.phase": "Running"}, chunk_size=500
-        )
-        return sum(1 for _ in pods)
-
     def is_checked(self, name: str) -> bool:
         """Whether its conditions are about its newest spec."""
         pool = self._client.get(NodePools, name)
@@ -177,7 +170,6 @@ def large(nodes: int, pods: int, changes: int) -> Large:
             _until(lambda: seen.current(NAME) == nodes)
             asyncio.run(_fill(cluster, pods))
             _until(lambda: agent.metric("nodepool_agent_objects", kind="Pod") >= pods, SELDOM_S)
-            _until(lambda: seen.running() >= pods, SELDOM_S)
             requests = audit.counts(USER)
             after_mb = _memory_mb(agent.pid)
             _apply(cluster, PROBE, 0)
