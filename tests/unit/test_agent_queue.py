@@ -19,6 +19,14 @@ def test_keys_come_in_their_order_and_each_once() -> None:
     assert taken(queue, 0) == ["a", "b", "c"]
 
 
+def test_an_urgent_key_comes_before_all_others() -> None:
+    queue: WorkQueue[str] = WorkQueue(lambda key: key == "pool")
+    for key in ("n1", "n2", "pool"):
+        queue.add(key)
+
+    assert (len(queue), taken(queue, 0)) == (3, ["pool", "n1", "n2"])
+
+
 def test_a_key_that_changes_while_it_is_worked_on_comes_again_after_that() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")

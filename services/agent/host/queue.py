@@ -1,7 +1,7 @@
 """The keys that wait to be compared: each once, each after its own back-off; pure."""
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from nodepool.nats.back_off import pause_s
@@ -16,11 +16,15 @@ K = TypeVar("K", bound=Hashable)
 class WorkQueue(Generic[K]):
     """Keys in the order in which they came; every `now` is in seconds of one monotonic clock.
 
+    Urgent ones come before all others: a NodePool does not wait behind a thousand Nodes.
+
     A key that is added while it waits is there once. One that is added while it is worked on is
     handed out again after that, and never to two workers at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_urgent: Callable[[K], bool] = lambda _: False) -> None:
+        self._is_urgent = is_urgent
+        self._urgent: dict[K, None] = {}
         self._ready: dict[K, None] = {}
         self._working: set[K] = set()
         self._again: set[K] = set()
@@ -30,7 +34,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._urgent) + len(self._ready)
 
     @property
     def working(self) -> int:
@@ -43,11 +47,14 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
             return
         self._due.pop(key, None)
-        self._ready[key] = None
+        self._waiting(key)[key] = None
+
+    def _waiting(self, key: K) -> dict[K, None]:
+        return self._urgent if self._is_urgent(key) else self._ready
 
     def add_at(self, key: K, due: float) -> None:
         """Has a key compared at a moment, or before where it is added meanwhile."""
-        if key in self._ready or self._due.get(key, due + 1) <= due:
+        if key in self._waiting(key) or self._due.get(key, due + 1) <= due:
             return
         self._due[key] = due
         self._number += 1
@@ -60,10 +67,11 @@ class WorkQueue(Generic[K]):
             if self._due.get(key) == due:
                 self.add(key)
                 self._due.pop(key, None)
-        if not self._ready:
+        ready = self._urgent or self._ready
+        if not ready:
             return None
-        key = next(iter(self._ready))
-        del self._ready[key]
+        key = next(iter(ready))
+        del ready[key]
         self._working.add(key)
         return key
 
@@ -72,7 +80,7 @@ class WorkQueue(Generic[K]):
         self._working.discard(key)
         if key in self._again:
             self._again.discard(key)
-            self._ready[key] = None
+            self._waiting(key)[key] = None
 
     def failed(self, key: K, now: float, draw: float, *, least_s: float = 0.0) -> float:
         """Ends the work on a key that is to be tried again; returns after how many seconds.
@@ -86,7 +94,7 @@ class WorkQueue(Generic[K]):
         pause = max(pause_s(failures, LEAST_S, MOST_S, draw), least_s)
         self._working.discard(key)
         self._again.discard(key)
-        self._ready.pop(key, None)
+        self._waiting(key).pop(key, None)
         self.add_at(key, now + pause)
         return pause
 
