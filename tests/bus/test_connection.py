@@ -73,6 +73,60 @@ def test_what_fails_while_a_connection_is_given_up_is_not_why_it_was_lost(
     assert asyncio.run(story()) == [f"lost {server.url}: Broken pipe"]
 
 
+def test_what_is_left_of_a_lost_connection_is_not_read_as_a_part_of_the_next(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader, and the first part of a message that has arrived and was not read yet
+            reader = Reader(connection, STREAM, ["np.cmd.*.*.*.*"])
+            await reader.open()
+            arrived = socket_of(connection)._io_reader
+            assert arrived is not None
+            arrived.feed_data(b"MSG np.cmd.a.b.c.D 1 100\r\n{")
+
+            # when the connection is lost at that moment, and messages are stored afterwards
+            await connection._process_op_err(OSError(errno.EPIPE, "broken"))
+            await until(lambda: connection.stats["reconnects"] == 1)
+            for number in range(3):
+                await api.publish(connection, "np.cmd.a.b.c.D", b"%d" % number)
+
+            # then these are read as they are, and nothing else had to be made anew
+            entries = await read(reader, 3)
+            assert [entry.content for entry in entries] == [b"0", b"1", b"2"]
+            assert connection.stats["reconnects"] == 1
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_an_attempt_that_fails_at_its_end_leaves_nothing_that_goes_on(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given what a connection has going on
+            tasks = len(asyncio.all_tasks())
+            faults = [OSError(errno.EPIPE, "broken")] * 3
+            losses: list[str] = []
+
+            def fail() -> None:
+                if faults:
+                    raise faults.pop()
+
+            connection.on_reconnect.append(fail)
+            connection.on_disconnect.append(lambda: losses.append(connection.loss))
+
+            # when it is lost, and three attempts fail when they are almost there
+            await connection.force_reconnect()
+            await until(lambda: not faults)
+
+            # then the fourth is not disturbed, and has the same going on as before
+            await until(lambda: connection.stats["reconnects"] == 4)
+            assert await api.publish(connection, "np.cmd.a.b.c.D", b"") == 1
+            assert (len(losses), len(asyncio.all_tasks())) == (1, tasks)
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("line", ["PUB " + "x" * 5_000 + " 0", "NONSENSE"])
 def test_a_connection_that_the_server_closes_for_a_fault_is_made_anew(
     server: NatsServer, line: str

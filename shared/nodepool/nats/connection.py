@@ -121,11 +121,14 @@ class Connection(MemberClient):
     async def _read_loop(self) -> None:
         transport = self._transport
         assert transport is not None, "a connection is read once it is there"
+        # The client keeps one parser and resets it as soon as a connection is lost, when this loop
+        # may still have a part of a message to read: the next connection would begin within it.
+        parser = self._ps = Parser(self)
         try:
             while not (self.is_closed or self.is_reconnecting):
                 if transport.at_eof():
                     raise UnexpectedEOF
-                await self._ps.parse(await transport.read(DEFAULT_BUFFER_SIZE))
+                await parser.parse(await transport.read(DEFAULT_BUFFER_SIZE))
         except asyncio.CancelledError:
             return
         except Exception as error:  # Whatever it is, nobody else would notice.
@@ -239,6 +242,10 @@ class Connection(MemberClient):
         self._transport = transport
 
     async def _process_connect_init(self) -> None:
+        # An attempt that failed after this leaves its tasks to the next, which begins its own.
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
         try:
             await super()._process_connect_init()
         except OSError:  # A certificate that is not trusted is a ValueError as well.
