@@ -14,6 +14,8 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from image.symbols import strip
+
 PURE = Path(sysconfig.get_path("stdlib"))
 PYTHON = Path(sys.executable).resolve()
 UNUSED = frozenset(
@@ -26,6 +28,8 @@ UNUSED = frozenset(
 """Files and folders of the library that nothing in the image imports."""
 _UNUSED_NAME = re.compile(
     r"config-.*|(pip|setuptools|wheel)-.*\.dist-info"
+    # What shared libraries were made from.
+    r"|.*\.(c|h|pxd|pyi|pyx)"
     # Modules whose shared libraries are large, or are not in every base.
     r"|_?(curses|curses_panel|dbm|gdbm|sqlite3|tkinter|test\w*|xx\w+|ctypes_test|readline)\..*\.so"
 )
@@ -43,6 +47,9 @@ def make(root: Path) -> None:
     for name in ("lib", "lib64"):
         root.joinpath(name).symlink_to(f"usr/{name}")
     _copy_python(root)
+    for library in root.rglob("*.so"):
+        if not library.is_symlink():
+            strip(library)
     libraries = set(_libraries(root))
     for library in (*libraries, *map(Path, SYSTEM_FILES)):
         _copy(library, root)

@@ -1,10 +1,15 @@
 """What is put into the image: the part of the lock, and the list of what it holds."""
 
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import uvloop.loop
 from image import locked
+from image.symbols import strip
 
 ROOT = Path(__file__).parents[2]
 LOCK = """\
@@ -63,3 +68,29 @@ def test_the_tools_that_build_the_wheel_are_not_those_that_the_image_gets() -> N
 
     assert selected[0] == "hatchling"
     assert {*selected}.isdisjoint({"nats-py", "pydantic", "pip-tools"})
+
+
+def test_a_library_without_its_symbols_is_much_smaller_and_still_loaded(tmp_path: Path) -> None:
+    # given the largest library of all
+    original = Path(uvloop.loop.__file__)
+    library = shutil.copytree(original.parent, tmp_path / "uvloop") / original.name
+
+    # when it is stripped
+    saved = strip(library)
+
+    # then it has a small part of its size, and works
+    assert library.stat().st_size == original.stat().st_size - saved < original.stat().st_size / 4
+    load = "import asyncio, uvloop; uvloop.run(asyncio.sleep(0)); print(uvloop.loop.__file__)"
+    printed = subprocess.check_output([sys.executable, "-c", load], cwd=tmp_path, text=True)
+    assert printed == f"{library}\n"
+
+    # and nothing more can be cut
+    assert strip(library) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x01\x01 of 32 bits", b"#!/bin/sh\n"])
+def test_what_is_no_library_of_64_bits_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "library.so"
+    file.write_bytes(content)
+
+    assert (strip(file), file.read_bytes()) == (0, content)
