@@ -1,5 +1,7 @@
 """What `wait` and `rollout status` wait for, and whether an object is believed."""
 
+import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +17,7 @@ from nodepool.client.accepted import (
     Accepted,
     accepted_in,
     is_outdated,
+    read_accepted,
 )
 from nodepool.client.events import CREATED, of_present_life
 from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
@@ -164,6 +167,33 @@ def test_what_was_accepted_is_read_without_the_models_of_messages() -> None:
     )
     assert accepted_in(Entry(7, NOW, "s", b"{", {})) is None
     assert accepted_in(Entry(7, NOW, "s", b'{"data": []}', {})) is None
+
+
+def at(position: int) -> Entry:
+    content = f'{{"data": {{"uid": "u{position}", "generation": {position}}}}}'
+    return Entry(position, NOW, "s", content.encode(), {})
+
+
+@pytest.mark.parametrize(
+    ("log", "accepted"),
+    [
+        ({}, None),
+        ({DELETING: at(8), DELETED: at(9)}, None),
+        ({VALIDATED: at(1)}, Accepted("u1", 1, 1)),
+        ({VALIDATED: at(1), DELETING: at(2)}, Accepted("u2", 2, 2, "deleting")),
+        ({VALIDATED: at(1), DELETING: at(2), DELETED: at(3)}, Accepted("", 0, 3, "deleted")),
+        ({VALIDATED: at(1), DELETED: at(3)}, Accepted("", 0, 3, "deleted")),
+        ({VALIDATED: at(4), DELETING: at(2), DELETED: at(3)}, Accepted("u4", 4, 4)),
+    ],
+    ids=["never", "of others", "stored", "deleting", "deleted", "deleted at once", "made anew"],
+)
+def test_the_newest_events_about_a_nodepool_say_what_was_accepted_last(
+    log: Mapping[tuple[str, str], Entry], accepted: Accepted | None
+) -> None:
+    async def last_event(event: tuple[str, str]) -> Entry | None:
+        return log.get(event)
+
+    assert asyncio.run(read_accepted(last_event)) == accepted
 
 
 def event(reason: str, seconds: float) -> ObjectEvent:

@@ -1,7 +1,7 @@
 """Commands on the bus, one at a time for each object, and what became of each."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,14 +12,7 @@ from agent.agreement import version_number
 from agent.bus import Attempt, WantedPool
 from agent.host.keys import Key
 from agent.host.model import BusModel
-from nodepool.client.accepted import (
-    DELETED,
-    DELETING,
-    VALIDATED,
-    Accepted,
-    accepted_in,
-    is_outdated,
-)
+from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
@@ -139,7 +132,7 @@ class Commander:
             return
         try:
             if key.kind == "NodePool":
-                sent.accepted = await self._state_of(key.name)
+                sent.accepted = await self._accepted(key.name)
         except (NatsError, OSError, InDoubt, ServerRefusal) as error:
             del self._sent[key]
             self._failed(key, f"no outcome of {action.id}: {error}")
@@ -159,26 +152,17 @@ class Commander:
             self._woken_at(key, sent.shown_at)
         self._woken(key)
 
-    async def _state_of(self, pool: str) -> Accepted | None:
-        """What the log says of a NodePool; None where it never existed."""
-        stored, deleting, deleted = await asyncio.gather(
-            *(self._last(event, pool) for event in (VALIDATED, DELETING, DELETED))
-        )
-        if stored is None:
-            return None
-        if deleted is not None and deleted.position > stored.position:
-            return Accepted("", 0, deleted.position, "deleted")
-        if deleting is not None and deleting.position > stored.position:
-            return accepted_in(deleting, "deleting")
-        return accepted_in(stored)
-
-    async def _last(self, event: tuple[str, str], pool: str) -> Entry | None:
-        assert self._connection is not None, "commands are sent on a connection"
-        service, name = event
+    async def _accepted(self, pool: str) -> Accepted | None:
+        connection = self._connection
+        assert connection is not None, "commands are sent on a connection"
         path = ".".join(map(token, (*self._path, pool)))
-        return await api.leaders_message(
-            self._connection, STREAM, f"np.evt.{service}.{path}.{name}"
-        )
+
+        def last_event(event: tuple[str, str]) -> Awaitable[Entry | None]:
+            service, name = event
+            subject = f"np.evt.{service}.{path}.{name}"
+            return api.leaders_message(connection, STREAM, subject)
+
+        return await read_accepted(last_event)
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

@@ -4,9 +4,10 @@ It is read without the models of messages, which take longer to load than all el
 needs.
 """
 
+import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from nodepool.contract.log import Entry
@@ -32,6 +33,25 @@ class Accepted(NamedTuple):
     generation: int
     position: int
     state: State = "stored"
+
+
+async def read_accepted(
+    last_event: Callable[[tuple[str, str]], Awaitable[Entry | None]],
+) -> Accepted | None:
+    """What the log says of a NodePool; None where it never existed.
+
+    last_event: reads the newest event about it, by service and name; None where there is none.
+    """
+    stored, deleting, deleted = await asyncio.gather(
+        *(last_event(event) for event in (VALIDATED, DELETING, DELETED))
+    )
+    if stored is None:
+        return None
+    if deleted is not None and deleted.position > stored.position:
+        return Accepted("", 0, deleted.position, "deleted")
+    if deleting is not None and deleting.position > stored.position:
+        return accepted_in(deleting, "deleting")
+    return accepted_in(stored)
 
 
 def accepted_in(entry: Entry, state: State = "stored") -> Accepted | None:

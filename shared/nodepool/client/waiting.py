@@ -5,14 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
-from nodepool.client.accepted import (
-    DELETED,
-    DELETING,
-    VALIDATED,
-    Accepted,
-    accepted_in,
-    is_outdated,
-)
+from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NotFound, TimedOut
 from nodepool.client.names import checked
 from nodepool.client.read_model import Document, ReadModel, document_of
@@ -159,16 +152,7 @@ class Waiting(ReadModel):
     async def _accepted(self, pool: str) -> Accepted | None:
         """What the log says of a NodePool; None where it never existed."""
         name = token(checked("name", pool))
-        stored, deleting, deleted = await asyncio.gather(
-            *(self._last_event(event, name) for event in (VALIDATED, DELETING, DELETED))
-        )
-        if stored is None:
-            return None
-        if deleted is not None and deleted.position > stored.position:
-            return Accepted("", 0, deleted.position, "deleted")
-        if deleting is not None and deleting.position > stored.position:
-            return accepted_in(deleting, "deleting")
-        return accepted_in(stored)
+        return await read_accepted(lambda event: self._last_event(event, name))
 
     async def _changes(
         self, bucket: Waited, *names: str
