@@ -29,7 +29,7 @@ from kube.components import (
 )
 from support.ports import free_port
 
-__all__ = ["CACHE", "Cluster", "KubectlError", "missing", "started", "wait_until"]
+__all__ = ["CACHE", "Cluster", "KubectlError", "missing", "started", "wait_until", "without_skew"]
 
 READY_S = 60.0
 PAUSE_S = 0.1
@@ -213,6 +213,12 @@ def wait_until(what: str, holds: Callable[[], bool], within_s: float) -> None:
         if time.monotonic() > end:
             raise TimeoutError(f"after {within_s:.0f} s it is not so that {what}")
         pause.wait(PAUSE_S)
+
+
+def without_skew(text: str) -> str:
+    """The lines of kubectl without its warning that it is older than the cluster."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if "WARNING: version difference" not in line)
 
 
 @contextmanager

@@ -1,14 +1,23 @@
 """What the tests of deploy/kubernetes/agent have in common."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from kube.cluster import Cluster
+from kube.cluster import Cluster, without_skew
+from nodepool.contract import conditions as contract
 from nodepool.contract.model import API_VERSION
 
+DRY = ("create", "--dry-run=server", "-f", "-")
+"""How kubectl has something checked that is not created."""
 AGENT = "deploy/kubernetes/agent"
 ACCOUNT = "system:serviceaccount:kube-system:nodepool-agent"
 RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
+SINCE = "2025-05-30T17:36:00Z"
+HEALTHY: Sequence[tuple[str, str, str]] = [
+    (type(reason).__name__, str(reason), message) for reason, message in contract.HEALTHY.items()
+]
+"""The conditions of a NodePool that has all it wants, each as `conditions` takes it."""
 
 Document = Mapping[str, object]
 
@@ -38,10 +47,36 @@ def delete(cluster: Cluster, name: str) -> None:
     cluster.kubectl("wait", "--for=delete", f"nodepool/{name}", "--timeout=20s")
 
 
-def without_skew(text: str) -> str:
-    """The lines of kubectl without its warning that it is older than the cluster."""
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if "WARNING: version difference" not in line)
+@contextmanager
+def applied(cluster: Cluster, document: Document) -> Iterator[None]:
+    """A NodePool that is there inside the context."""
+    cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
+    try:
+        yield
+    finally:
+        metadata = document["metadata"]
+        assert isinstance(metadata, dict)
+        delete(cluster, str(metadata["name"]))
+
+
+def set_status(cluster: Cluster, name: str, **status: object) -> None:
+    """Sets fields of the status of a NodePool."""
+    patch = json.dumps({"status": status})
+    cluster.kubectl("patch", "nodepool", name, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def conditions(*given: tuple[str, str, str]) -> Sequence[Document]:
+    """Conditions that are True, each given by its type, its reason and its message."""
+    return [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": SINCE,
+        }
+        for kind, reason, message in given
+    ]
 
 
 def pod(name: str, labels: Mapping[str, str] | None = None, **spec: object) -> Document:
@@ -54,6 +89,14 @@ def pod(name: str, labels: Mapping[str, str] | None = None, **spec: object) -> D
         "metadata": metadata,
         "spec": {"containers": [only], **spec},
     }
+
+
+def labelled(kind: str, labels: Mapping[str, str]) -> Document:
+    """An object of a kind with labels."""
+    if kind == "Pod":
+        return pod("labelled", labels)
+    metadata = {"name": "labelled", "labels": labels}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
 def policies_work(cluster: Cluster) -> bool:

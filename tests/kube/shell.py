@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from kube.cluster import Cluster, wait_until
+from kube.cluster import Cluster, wait_until, without_skew
 
 LINE_S = 60.0
 END_S = 10.0
@@ -55,7 +55,7 @@ class Shell:
             timeout=LINE_S,
             check=False,
         )
-        return Printed(done.returncode, done.stdout, _without_skew(done.stderr))
+        return Printed(done.returncode, done.stdout, without_skew(done.stderr))
 
     @contextmanager
     def running(self, line: str) -> Iterator["Running"]:
@@ -122,8 +122,3 @@ class Running:
 def rows(text: str) -> Sequence[str]:
     """The lines of a text, with one space where there were more, and none at the ends."""
     return [" ".join(line.split()) for line in text.splitlines()]
-
-
-def _without_skew(text: str) -> str:
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if "WARNING: version difference" not in line)

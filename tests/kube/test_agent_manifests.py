@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kube.cluster import Cluster
+from kube.cluster import Cluster, without_skew
 from kube.conftest import QUOTA
-from kube.declared import AGENT, without_skew
+from kube.declared import AGENT
 from kube.manifests import ROOT, Manifests, rendered
 from kube.plane import CLUSTER, H100, ORG, Plane
 from kube.test_manifests import container, pod

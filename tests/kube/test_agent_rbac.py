@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import Cluster
-from kube.declared import ACCOUNT, AGENT, node_pool, without_skew
+from kube.cluster import Cluster, without_skew
+from kube.declared import ACCOUNT, AGENT, node_pool
 from kube.manifests import rendered
 
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"

@@ -1,6 +1,6 @@
 """Where the scheduler of a real cluster places Pods, and which Nodes they have to leave.
 
-What the admission policies add to Pods and refuse is shown by `test_policies.py`.
+What the admission policies add to Pods is shown by `test_policies_tolerations.py`.
 """
 
 from collections.abc import Mapping

@@ -10,10 +10,11 @@ import pytest
 
 from kube.agent import USER, Agent, declare
 from kube.audit import AuditLog
+from kube.chaos import Chaos
 from kube.cluster import Cluster, wait_until
 from kube.comparing import disagreements, log_of, violations
 from kube.plane import Plane
-from kube.storm import NOTE, Chaos, Deeds, Load
+from kube.storm import NOTE, Deeds, Load
 from nodepool.contract.log import Entry
 
 SECONDS = 120.0
