@@ -4,8 +4,7 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM
+from support.loopback import leading_to, pass_on, serving
 from support.otlp import Span, receiving
 from support.ports import free_port
 
@@ -30,45 +30,27 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 class Proxy:
     """What lies between a service and a server, and cuts the connection at a commit.
 
-    port: where the service has to connect. fault: what becomes of the next commit: it goes through,
-    it is "lost" before the server has it, or it is "stored" and its reply is lost.
-    cuts: how many connections were cut.
+    fault: what becomes of the next commit: it goes through, it is "lost" before the server has it,
+    or it is "stored" and its reply is lost. cuts: how many connections were cut.
     """
 
     def __init__(self, server: int, direct: Connection) -> None:
-        self.port = free_port()
         self.fault: Fault = "none"
         self.cuts = 0
         self._server = server
         self._direct = direct
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Listens until the end."""
-        listening = await asyncio.start_server(self._serve, HOST, self.port)
-        try:
-            yield
-        finally:
-            listening.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    def running(self) -> AbstractAsyncContextManager[int]:
+        """The port where the service has to connect."""
+        return serving(self._serve)
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        server, to_server = await asyncio.open_connection(HOST, self._server)
-        replies = asyncio.create_task(_copy(server, to_client))
-        try:
-            await self._forward(client, to_server, replies)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            replies.cancel()
-            to_client.close()
-            to_server.close()
+        async with leading_to(self._server) as (server, to_server):
+            replies = asyncio.create_task(pass_on(server, to_client))
+            try:
+                await self._forward(client, to_server, replies)
+            finally:
+                replies.cancel()
 
     async def _forward(
         self,
@@ -108,12 +90,6 @@ async def _message(client: asyncio.StreamReader) -> bytes:
         return line + await client.readexactly(int(words[-1]) + len(b"\r\n"))
     except asyncio.IncompleteReadError:
         return b""
-
-
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(1 << 16):
-        sink.write(chunk)
-        await sink.drain()
 
 
 async def _last(connection: Connection) -> int:
@@ -159,11 +135,11 @@ async def _story(server: NatsServer, folder: Path, fault: Fault) -> Shown:
         }
         async with connected(server.url) as direct:
             proxy = Proxy(int(server.url.rpartition(":")[2]), direct)
-            url = f"nats://{HOST}:{proxy.port}"
-            with launched(
-                "quota", server, folder, free_port(), others=others, traces="otlp", url=url
-            ) as replica:
-                async with proxy.running():
+            async with proxy.running() as port:
+                url = f"nats://{HOST}:{port}"
+                with launched(
+                    "quota", server, folder, free_port(), others=others, traces="otlp", url=url
+                ) as replica:
                     await _commanded(direct, "c1")
                     proxy.fault = fault
                     await _commanded(direct, "c2")
@@ -173,8 +149,8 @@ async def _story(server: NatsServer, folder: Path, fault: Fault) -> Shown:
                     metrics = {name: replica.metric(text) for name, text in METRICS.items()}
                     replica.process.send_signal(signal.SIGTERM)
                     assert await asyncio.to_thread(replica.process.wait, 20) == 0
-                log = await read_all(direct)
-                lines = _lines(replica)
+                    log = await read_all(direct)
+                    lines = _lines(replica)
         commands = [each for each in log if each.subject.startswith("np.cmd.")]
         events = [each for each in log if each.subject.startswith("np.evt.")]
         return Shown(metrics, lines, commands, events, receiver.spans)
@@ -197,8 +173,8 @@ def test_a_commit_that_arrives_in_pieces_is_cut_too(server: NatsServer) -> None:
             # given a commit that is to be lost, of which a part lies in the network still
             proxy = Proxy(int(server.url.rpartition(":")[2]), direct)
             proxy.fault = "lost"
-            async with proxy.running():
-                reader, writer = await asyncio.open_connection(HOST, proxy.port)
+            async with proxy.running() as port:
+                reader, writer = await asyncio.open_connection(HOST, port)
                 writer.write(b'CONNECT {"verbose": false}\r\nPING\r\nPUB np.com')
                 await reader.readuntil(b"PONG\r\n")
 

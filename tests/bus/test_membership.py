@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from nodepool.local.ports import free_port
 from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
 from support.certificates import Certificates, certificates, needs_openssl
+from support.loopback import leading_to, pass_on, serving
 
 PASSWORD = 'authorization { user: "services", password: "secret" }'
 ATTEMPTS = 8
@@ -86,51 +87,25 @@ def test_the_other_servers_are_learned_and_are_gone_to_when_the_first_is_lost(
 class Interceptor:
     """What lies between a client and a server, and names one more server in what it lets through.
 
-    port: where the client has to connect. clients: to how many it has named that server.
+    clients: to how many it has named that server.
     """
 
     def __init__(self, server: int, named: str) -> None:
-        self.port = free_port()
         self.clients = 0
         self._server = server
         self._named = named
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Listens; what goes through is cut at the end."""
-        listening = await asyncio.start_server(self._serve, HOST, self.port)
-        try:
-            yield
-        finally:
-            listening.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    def running(self) -> AbstractAsyncContextManager[int]:
+        """The port where the client has to connect; what goes through is cut at the end."""
+        return serving(self._serve)
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        server, to_server = await asyncio.open_connection(HOST, self._server)
-        try:
+        async with leading_to(self._server) as (server, to_server):
             operation, _, rest = (await server.readline()).partition(b" ")
             info = json.loads(rest) | {"connect_urls": [self._named]}
             to_client.write(operation + b" " + json.dumps(info).encode() + b"\r\n")
             self.clients += 1
-            await asyncio.gather(_copy(client, to_server), _copy(server, to_client))
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            to_client.close()
-            to_server.close()
-
-
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(1 << 16):
-        sink.write(chunk)
-        await sink.drain()
-    sink.close()
+            await asyncio.gather(pass_on(client, to_server), pass_on(server, to_client))
 
 
 @needs_openssl
@@ -148,9 +123,9 @@ def test_a_server_that_was_named_before_the_connection_was_encrypted_is_not_gone
             # when something between client and server names that other one
             faults: list[str] = []
             interceptor = Interceptor(port, f"localhost:{foreign}")
-            async with interceptor.running():
+            async with interceptor.running() as own_port:
                 connection = await connect(
-                    f"tls://services:secret@{HOST}:{interceptor.port}",
+                    f"tls://services:secret@{HOST}:{own_port}",
                     "test",
                     access=Access(str(made.ca)),
                     on_fault=faults.append,
@@ -163,7 +138,7 @@ def test_a_server_that_was_named_before_the_connection_was_encrypted_is_not_gone
             await until(lambda: len(faults) > ATTEMPTS or connection.is_connected)
 
             # then the client has not gone to the other one
-            own = f"tls://{HOST}:{interceptor.port}"
+            own = f"tls://{HOST}:{own_port}"
             assert set(faults) == {f"cannot reach {own}: Connection refused"}
             assert not connection.is_connected
             assert f"tls://localhost:{foreign}" not in known(connection)

@@ -2,18 +2,15 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx2
 
 from nodepool.local.ports import HOST
+from support.loopback import ThreadedServer
 
-BOUND_S = 10.0
 DROPPED = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "accept-encoding"}
 )
@@ -30,36 +27,17 @@ class Reply:
     retry_after_s: int = 0
 
 
-class Front:
+class Front(ThreadedServer):
     """Passes requests on to the API server at this port, but for those that `reply` is told of.
 
     requests: the request line of each, and the moment when it came by the clock of its loop.
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__(self._answer)
         self.requests: list[tuple[str, float]] = []
-        self.port = 0
         self._target = f"https://{HOST}:{port}"
         self._replies: list[Reply] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(BOUND_S)
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(BOUND_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(BOUND_S)
-        self._loop.close()
 
     def reply(
         self,
@@ -82,23 +60,11 @@ class Front:
         return to
 
     async def _open(self) -> None:
-        self._client = httpx2.AsyncClient(verify=False, trust_env=False, timeout=None)
-        self._server = await asyncio.start_server(self._accept, HOST, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        client = httpx2.AsyncClient(verify=False, trust_env=False, timeout=None)
+        self._client = await self._stack.enter_async_context(client)
+        await super()._open()
 
-    async def _close(self) -> None:
-        self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._client.aclose()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = self._loop.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request on each connection."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -113,10 +79,8 @@ class Front:
                 found.times -= 1
                 writer.write(_written(found))
                 await writer.drain()
-        except (OSError, EOFError, httpx2.HTTPError):
+        except (EOFError, httpx2.HTTPError):
             pass  # The client, or the API server, is gone: so is the connection.
-        finally:
-            writer.close()
 
     async def _pass_on(
         self, line: str, headers: Mapping[str, str], body: bytes, writer: asyncio.StreamWriter
