@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal, NamedTuple
 
@@ -46,6 +46,7 @@ class Failure(Exception):
     code: the HTTP status.
     reason: the reason of the Status object, such as `NotFound` or `AlreadyExists`.
     causes: the causes that it names: what each says, by its reason.
+    fields: the fields of the object that it names.
     message: what it says, as one line.
     retry_after_s: how long it asks to wait before another try; 0 where it does not.
     """
@@ -54,20 +55,26 @@ class Failure(Exception):
         self.code = code
         self.reason = str(status.get("reason") or "")
         self.message = " ".join(str(status.get("message") or "").split()) or f"HTTP {code}"
-        self.causes = _causes(status)
+        causes = _causes(status)
+        self.causes = {str(each.get("reason")): str(each.get("message") or "") for each in causes}
+        self.fields = tuple(str(each["field"]) for each in causes if each.get("field"))
         self.retry_after_s = retry_after_s
         super().__init__(self.message)
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the same request is refused again for what it asks, and not for the moment."""
+        return 400 <= self.code < 500 and self.code not in _PASSING
 
-def _causes(status: Mapping[str, object]) -> Mapping[str, str]:
+
+_PASSING: Final = frozenset({401, 404, 408, 409, 410, 429})
+"""What says that the account or the object is not there, or another, or that it is too early."""
+
+
+def _causes(status: Mapping[str, object]) -> Sequence[Document]:
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
-    listed = causes if isinstance(causes, list) else []
-    return {
-        str(each.get("reason")): str(each.get("message") or "")
-        for each in listed
-        if isinstance(each, Mapping)
-    }
+    return [each for each in causes or () if isinstance(each, Mapping)]
 
 
 class Resource(NamedTuple):

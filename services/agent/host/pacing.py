@@ -8,6 +8,9 @@ TAKEN_S: Final = 30.0
 """The pause before a Pod is evicted again whose eviction was accepted."""
 REPORT_S: Final = 2.0
 """The pause between two reports of a Node on which other Pods run, and nothing else is new."""
+EVENT_S: Final = 3_600.0
+"""For how long the API server keeps an Event, unless it is told otherwise (`--event-ttl`); what is
+still so after that is recorded again."""
 NODES_MAX: Final = 20_000
 PODS_MAX: Final = 20_000
 EVENTS_MAX: Final = 4_096
@@ -20,7 +23,7 @@ class Pacing:
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, str]] = {}
         self._reports: dict[str, float] = {}
-        self._recorded: dict[str, None] = {}
+        self._recorded: dict[str, float] = {}
 
     def may_evict(self, uid: str, now: float) -> bool:
         """Whether a Pod may be evicted again."""
@@ -60,12 +63,13 @@ class Pacing:
         if len(self._reports) > NODES_MAX:
             del self._reports[next(iter(self._reports))]
 
-    def is_recorded(self, name: str) -> bool:
-        """Whether the Event of this name was recorded."""
-        return name in self._recorded
+    def is_recorded(self, name: str, now: float) -> bool:
+        """Whether the Event of this name was recorded, and is still there."""
+        return now < self._recorded.get(name, float("-inf"))
 
-    def recorded(self, name: str) -> None:
+    def recorded(self, name: str, now: float) -> None:
         """The Event of this name was recorded."""
-        self._recorded[name] = None
+        self._recorded.pop(name, None)
+        self._recorded[name] = now + EVENT_S
         if len(self._recorded) > EVENTS_MAX:
             del self._recorded[next(iter(self._recorded))]

@@ -72,6 +72,9 @@ class Performer:
             done = await self._perform(key, action)
             result = done.name.lower()
             return done
+        except Failure as failure:
+            result = "refused" if failure.is_lasting else "failed"
+            raise
         finally:
             self._telemetry.acted(type(action).__name__, result)
 
@@ -212,7 +215,7 @@ class Performer:
         metadata = document["metadata"]
         assert isinstance(metadata, Mapping), "an Event has metadata"
         name = f"{metadata['namespace']}/{metadata['name']}"
-        if self._pacing.is_recorded(name):
+        if self._pacing.is_recorded(name, self._clock()):
             return
         try:
             path = EVENTS.path(namespace=str(metadata["namespace"]))
@@ -221,7 +224,7 @@ class Performer:
             is_going = TERMINATING in failure.causes or failure.reason == "NotFound"
             if failure.reason != "AlreadyExists" and not is_going:
                 raise
-        self._pacing.recorded(name)
+        self._pacing.recorded(name, self._clock())
 
 
 def _stale(failure: Failure, *expected: str) -> Result:

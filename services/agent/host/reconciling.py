@@ -17,6 +17,7 @@ from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import Key
 from agent.host.performing import Performer, Result
+from agent.host.refusals import Refusals
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
@@ -59,6 +60,7 @@ class Reconciler:
         self.forbidden: dict[str, str] = {}
         self._place, self._work, self._bus, self._commander = place, work, bus, commander
         self._view, self._performer, self._telemetry = view, performer, telemetry
+        self._refusals = Refusals(bus.model, view, performer.perform, telemetry.log)
         self._clock = asyncio.get_running_loop().time
         self._rounds: dict[Key, int] = {}
 
@@ -79,6 +81,7 @@ class Reconciler:
             self._work.retry(key, least_s=FORBIDDEN_S)
             self._telemetry.log.error("bug", kind=key.kind, name=key.name, exc_info=True)
         else:
+            self._refusals.forget(key)
             self._settle(key, result)
         self._telemetry.reconciled(key.kind, time.monotonic() - began)
 
@@ -210,6 +213,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._commander.forget(key)
+        self._refusals.forget(key)
         self._rounds.pop(key, None)
         self._work.queue.succeeded(key)
 
@@ -236,6 +240,7 @@ class Reconciler:
                         # What is done is not to depend on whether it can be recorded.
                         self._telemetry.log.warning("event not recorded", cause=failure.message)
                         continue
+                await self._refusals.tell(key, action, failure)
                 is_stopped = is_stopped or not is_of_pod
                 failed = failed or failure
                 continue

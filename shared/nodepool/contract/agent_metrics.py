@@ -27,7 +27,7 @@ RECONCILE_SECONDS: Final = Metric(
 ACTIONS: Final = Metric(
     "nodepool_agent_actions_total",
     "counter",
-    "Actions that were carried out, or failed.",
+    "Actions by result; refused are those that the API server would refuse again.",
     ("action", "result"),
 )
 QUEUE: Final = Metric(
