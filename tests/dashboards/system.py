@@ -1,7 +1,8 @@
-"""The bus and the services: are they at work, do they keep up, and will the log have room?"""
+"""The bus, the services and the agents: are they at work, do they keep up, and is there room?"""
 
 from typing import Final
 
+from dashboards.agents import AGENTS
 from dashboards.graphs import heatmap, lines, timeline
 from dashboards.log import COMMANDS, LOG, of_log
 from dashboards.page import Page, Section, Variable
@@ -238,9 +239,9 @@ WORK: Final = Section(
 SYSTEM: Final = Page(
     uid=SYSTEM_UID,
     title="Node pools / Bus and services",
-    description="Are the bus and the services at work, do they keep up, and will there be room?",
+    description="Are the bus, the services and the agents at work, and will there be room?",
     variables=(_SERVICE,),
     annotations=EVENTS,
-    sections=(GLANCE, REPLICAS, WORK, COMMANDS, LOG),
+    sections=(GLANCE, REPLICAS, WORK, COMMANDS, LOG, AGENTS),
     since="now-3h",
 )

@@ -159,3 +159,23 @@ def test_kubectl_reads_quotas_and_capacity(
     assert (done.returncode, done.stderr) == (0, "")
     (row,) = (line.split() for line in done.stdout.splitlines() if H100 in line)
     assert expected in row
+
+
+def test_prometheus_finds_the_replicas_of_the_agent_as_the_alerts_name_them(
+    agent_manifests: Manifests,
+) -> None:
+    (monitor,) = rendered(f"{AGENT}/monitoring").documents
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    deployment = agent_manifests.named("Deployment", "nodepool-agent")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+
+    assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert endpoint["port"] in [each["name"] for each in container(deployment)["ports"]]
+    assert endpoint["relabelings"] == [
+        {"targetLabel": "job", "replacement": "nodepool"},
+        {"targetLabel": "service", "replacement": "agent"},
+    ]
+    assert 'up{job="nodepool"}' in (ROOT / "deploy/prometheus/nodepool.rules.yml").read_text(
+        "utf-8"
+    )

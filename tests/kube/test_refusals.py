@@ -1,84 +1,14 @@
 """What the API server refuses for ever, and what users see of it."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from kube.agent import USER, Agent
-from kube.cluster import Cluster, wait_until
+from kube.agent import Agent
+from kube.cluster import wait_until
+from kube.frozen import WHY, frozen
 from kube.workloads import WITHIN_S, Told, Workloads
 
 POOL = "refused"
 RETRIES = 5
-WHY = "platform has frozen this object"
-
-
-@contextmanager
-def frozen(cluster: Cluster, group: str, version: str, resource: str, name: str) -> Iterator[None]:
-    """While it lasts, a policy refuses each change that the agent makes of an object.
-
-    resource: its plural, with a subresource where that is meant.
-    """
-    policy = f"freezes-{name}"
-    cluster.kubectl(
-        "apply",
-        "-f",
-        "-",
-        given=json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "List",
-                "items": [
-                    _policy(policy, group, version, resource, name),
-                    {
-                        "apiVersion": "admissionregistration.k8s.io/v1",
-                        "kind": "ValidatingAdmissionPolicyBinding",
-                        "metadata": {"name": policy},
-                        "spec": {"policyName": policy, "validationActions": ["Deny"]},
-                    },
-                ],
-            }
-        ),
-    )
-    try:
-        # A policy is heeded some time after it was stored.
-        wait_until("it is heeded", lambda: _is_frozen(cluster, resource, name), WITHIN_S)
-        yield
-    finally:
-        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
-            cluster.kubectl("delete", kind, policy)
-
-
-def _policy(policy: str, group: str, version: str, resource: str, name: str) -> object:
-    rule = {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "operations": ["UPDATE"],
-        "resources": [resource],
-        "resourceNames": [name],
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": policy},
-        "spec": {
-            "matchConstraints": {"resourceRules": [rule]},
-            "matchConditions": [
-                {"name": "agent", "expression": f"request.userInfo.username == '{USER}'"}
-            ],
-            "validations": [{"expression": "false", "message": WHY}],
-        },
-    }
-
-
-def _is_frozen(cluster: Cluster, resource: str, name: str) -> bool:
-    plural, _, subresource = resource.partition("/")
-    what = (plural, name, *([f"--subresource={subresource}"] if subresource else []))
-    patch = '{"metadata": {"annotations": {"tried": "yes"}}}'
-    as_agent = (f"--as={USER}", "--as-group=system:serviceaccounts", "--dry-run=server")
-    return WHY in cluster.run("patch", *what, "--type=merge", "-p", patch, *as_agent).stderr
 
 
 @pytest.fixture

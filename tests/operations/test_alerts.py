@@ -12,6 +12,7 @@ import yaml
 
 from aggregator.invariants import RULES as RULES_THAT_HOLD
 from nodepool.contract import metrics
+from nodepool.contract.agent_metrics import OF_THE_AGENT
 from nodepool.contract.metrics import SERVICE_LABEL
 from nodepool.contract.node_failures import INTENDED, NodeFailure
 from nodepool.contract.services import SERVICES
@@ -95,7 +96,7 @@ def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
     # given the labels of each series that a service may show
     known = {
         item.name + suffix: {*item.labels, SERVICE_LABEL, "instance", "job", "le"}
-        for item in metrics.ALL
+        for item in (*metrics.ALL, *OF_THE_AGENT)
         for suffix in (SUFFIXES if item.kind == "histogram" else ("",))
     }
     # and the same of what is recorded of them for all replicas

@@ -12,6 +12,7 @@ from dashboards.page import COLUMNS, Page
 from dashboards.pages import FOLDER, PAGES, text
 from dashboards.panels import BLUE, GREEN, NO_DATA
 from nodepool.contract import metrics
+from nodepool.contract.agent_metrics import OF_THE_AGENT
 from support.grafana import everything, filled, panels, queries
 
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.uid)
@@ -106,7 +107,11 @@ def test_every_link_leads_to_a_dashboard_and_sets_what_it_knows(page: Page) -> N
 
 def test_every_metric_is_on_a_dashboard() -> None:
     drawn = "".join(text(page) for page in PAGES)
-    missing = [item.name for item in metrics.ALL if not re.search(rf"\b{item.name}", drawn)]
+    missing = [
+        item.name
+        for item in (*metrics.ALL, *OF_THE_AGENT)
+        if not re.search(rf"\b{item.name}", drawn)
+    ]
     assert missing == []
 
 

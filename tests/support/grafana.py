@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from dashboards.page import Page
+from dashboards.page import Page, Section
 from dashboards.panels import Panel
 
 RATE_INTERVAL_S = 20
@@ -29,12 +29,18 @@ def panels(page: Page) -> Iterator[Panel]:
 
 def queries(page: Page) -> Iterator[Asked]:
     """Every query of every panel, and every annotation, as they stand in the dashboard."""
-    for panel in panels(page):
+    for section in page.sections:
+        yield from queries_of(page, section)
+    for item in page.annotations:
+        yield Asked(page.uid, f"mark: {item.name}", "Anno", item.expr, instant=False)
+
+
+def queries_of(page: Page, section: Section) -> Iterator[Asked]:
+    """Every query of every panel below one heading of a dashboard."""
+    for panel in section.panels:
         for index, query in enumerate(panel.queries):
             ref = chr(ord("A") + index)
             yield Asked(page.uid, panel.title, ref, query.expr, query.instant)
-    for item in page.annotations:
-        yield Asked(page.uid, f"mark: {item.name}", "Anno", item.expr, instant=False)
 
 
 def filled(expr: str, chosen: Mapping[str, str], range_s: int = 3_600) -> str:

@@ -22,7 +22,8 @@ Every metric, in the order of `shared/nodepool/contract/metrics.py` and then of 
 beside it, from which `make metrics` writes this page. `/metrics` of each service shows them in
 Prometheus' [text format](https://prometheus.io/docs/instrumenting/exposition_formats/), or as
 [OpenMetrics](https://github.com/prometheus/OpenMetrics) where the request asks for that. All of
-them have the label `nodepool_service` as well.
+them have the label `nodepool_service` as well, and those of an agent also `org` and
+`nodepool_cluster`, those of the cluster that it connects.
 
 What is marked * only the replica that leads shows: it is about objects, or the log, which a sum
 over replicas would count twice. "all" are the services of the control plane; the agent of a cluster

@@ -1,6 +1,7 @@
 """A real Prometheus beside a control plane, and what it answers."""
 
 import json
+import math
 import shutil
 import subprocess
 import time
@@ -59,6 +60,14 @@ class Prometheus:
         with urlopen(self.url + path, timeout=30) as response:
             content: bytes = response.read()
         return content.decode()
+
+
+def has_values(found: Sequence[Mapping[str, Any]], above: float = -math.inf) -> int:
+    """How many of the series have a number above this one."""
+    return sum(
+        any(float(value) > above for _, value in series.get("values", [series.get("value")]))
+        for series in found
+    )
 
 
 def config(targets: Mapping[str, str], interval: str) -> Mapping[str, object]:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from typing import get_args
 
 import pytest
 from prometheus_client.openmetrics.parser import (
@@ -10,13 +11,17 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.actions import Action
 from agent.host.api import Counted
 from agent.host.telemetry import Telemetry
-from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, OF_THE_AGENT, QUEUE
+from agent.place import Place
+from nodepool.contract.agent_metrics import ACTIONS, LAST_SYNC, OBJECTS, OF_THE_AGENT, QUEUE
 from nodepool.contract.metrics import LEADING, Sample
 from nodepool.host.exposition import Wanted
 from nodepool.host.settings import Settings
 
+PLACE = Place("acme", "prod", "US-EAST-04A")
+PLACED = {"nodepool_service": "agent", "org": "acme", "nodepool_cluster": "prod"}
 GAUGES = (
     Sample(QUEUE, (), 3),
     Sample(OBJECTS, ("Node",), 5),
@@ -27,7 +32,7 @@ GAUGES = (
 
 def page(*, openmetrics: bool = False) -> str:
     """The page of an agent that has done all there is to count."""
-    telemetry = Telemetry(Settings(log_file=os.devnull), lambda: GAUGES)
+    telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: GAUGES)
     telemetry.requested(Counted("list", "nodes", 200), 0.03)
     telemetry.reconciled("Node", 0.03)
     telemetry.acted("Patch", "changed")
@@ -48,13 +53,17 @@ def test_every_metric_of_the_agent_is_on_its_page_as_the_list_has_it(openmetrics
         family = families[metric.name.removesuffix("_total")]
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         assert {frozenset(sample.labels) - {"le"} for sample in family.samples} == {
-            frozenset({"nodepool_service", *metric.labels})
+            frozenset({*PLACED, *metric.labels})
         }
-        assert {sample.labels["nodepool_service"] for sample in family.samples} == {"agent"}
+        assert [
+            sample.labels
+            for sample in family.samples
+            if not PLACED.items() <= sample.labels.items()
+        ] == []
 
 
 def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
-    telemetry = Telemetry(Settings(log_file=os.devnull), lambda: ())
+    telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: ())
     telemetry.requested(Counted("get", "leases", 200), 0.03)
     telemetry.requested(Counted("watch", "nodes", 410), 600.0)
     pieces = telemetry._page(Wanted())
@@ -68,10 +77,24 @@ def test_a_request_is_counted_and_timed_and_a_watch_only_counted() -> None:
     ]
 
     assert lines == [
-        'nodepool_agent_requests_total{code="200",nodepool_service="agent",resource="leases",verb="get"} 1.0',  # noqa: E501
-        'nodepool_agent_requests_total{code="410",nodepool_service="agent",resource="nodes",verb="watch"} 1.0',  # noqa: E501
-        'nodepool_agent_request_seconds_sum{nodepool_service="agent",verb="get"} 0.03',
+        'nodepool_agent_requests_total{code="200",nodepool_cluster="prod",nodepool_service="agent",org="acme",resource="leases",verb="get"} 1.0',  # noqa: E501
+        'nodepool_agent_requests_total{code="410",nodepool_cluster="prod",nodepool_service="agent",org="acme",resource="nodes",verb="watch"} 1.0',  # noqa: E501
+        'nodepool_agent_request_seconds_sum{nodepool_cluster="prod",nodepool_service="agent",org="acme",verb="get"} 0.03',  # noqa: E501
     ]
+
+
+def test_what_fails_is_counted_from_0_on() -> None:
+    telemetry = Telemetry(Settings(log_file=os.devnull), PLACE, lambda: ())
+    pieces = telemetry._page(Wanted())
+    telemetry.close()
+    assert pieces is not None
+
+    families = text_string_to_metric_families(b"".join(pieces).decode())
+    (actions,) = (family for family in families if family.name == ACTIONS.name[: -len("_total")])
+    assert {(each.labels["action"], each.labels["result"]) for each in actions.samples} == {
+        (action.__name__, result) for action in get_args(Action) for result in ("failed", "refused")
+    }
+    assert {each.value for each in actions.samples} == {0.0}
 
 
 def test_prometheus_finds_nothing_to_mend_on_the_page() -> None:

@@ -1,12 +1,15 @@
 """What is compared as one: a NodePool, or a Node with its Pods."""
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
+
+Kind = Literal["NodePool", "Node"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Key(NamedTuple):
     """A NodePool or a Node, by its name, on both sides."""
 
-    kind: Literal["NodePool", "Node"]
+    kind: Kind
     name: str
 
 

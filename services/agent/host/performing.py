@@ -19,6 +19,7 @@ from agent.host.telemetry import Telemetry
 from agent.host.view import EVENTS, NODE_POOLS, NODES, PODS, ClusterView
 from agent.host.work import Work
 from agent.reports import is_minor
+from nodepool.contract.agent_metrics import FAILED, REFUSED
 from nodepool.contract.events import NodeReported
 
 RESOURCES: Final[Mapping[str, Resource]] = {each.kind: each for each in (NODE_POOLS, NODES, PODS)}
@@ -65,7 +66,7 @@ class Performer:
 
     async def perform(self, key: Key, action: Action) -> Result:
         """Carries out an action for what is compared under this key."""
-        result = "failed"
+        result = FAILED
         try:
             if not self._may():
                 raise Unreachable("the Lease is not held any more")
@@ -73,7 +74,7 @@ class Performer:
             result = done.name.lower()
             return done
         except Failure as failure:
-            result = "refused" if failure.is_lasting else "failed"
+            result = REFUSED if failure.is_lasting else FAILED
             raise
         finally:
             self._telemetry.acted(type(action).__name__, result)

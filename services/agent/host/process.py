@@ -34,7 +34,7 @@ class Agent:
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
-        self._telemetry = Telemetry(settings.service, self._samples)
+        self._telemetry = Telemetry(settings.service, settings.place, self._samples)
         self._lease: Lease | None = None
         self._term: Term | None = None
         self.port = -1

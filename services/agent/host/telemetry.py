@@ -2,15 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from agent.actions import Action
 from agent.host.api import Counted
+from agent.host.keys import KINDS
+from agent.place import Place
 from nodepool.contract import metrics as contract
 from nodepool.contract.agent_metrics import (
     ACTIONS,
+    FAILED,
+    PLACE_LABELS,
     RECONCILE_SECONDS,
+    REFUSED,
     REQUEST_SECONDS,
     REQUESTS,
 )
@@ -29,15 +36,20 @@ PAGE_S = 8.0
 class Telemetry:
     """The telemetry of one agent.
 
+    place: the cluster that it connects, which every metric names.
     samples: what a scrape reads from it, in a thread of its own.
     """
 
-    def __init__(self, settings: Settings, samples: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(
+        self, settings: Settings, place: Place, samples: Callable[[], Iterable[Sample]]
+    ) -> None:
         self._settings = settings
         self._log = ServiceLog(NAME, settings)
         self._samples = samples
         self._registry = CollectorRegistry()
-        families = Families(NAME, self._registry)
+        values = (NAME, place.org, place.cluster)
+        self._labels = dict(zip((contract.SERVICE_LABEL, *PLACE_LABELS), values, strict=True))
+        families = Families(self._labels, self._registry)
         self._requests = families.counters(REQUESTS)
         self._request = families.histograms(REQUEST_SECONDS)
         self._reconcile = families.histograms(RECONCILE_SECONDS)
@@ -45,8 +57,20 @@ class Telemetry:
         self._reconnects = families.counter(contract.RECONNECTS)
         self._restarts = families.counter(contract.SESSION_RESTARTS)
         ProcessCollector(registry=self._registry)
+        self._begin()
         self._turn = threading.Lock()
         self._pages: HealthServer | None = None
+
+    def _begin(self) -> None:
+        """Shows at 0 what may be counted: a first increase is none where there was nothing before.
+
+        See https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics.
+        """
+        for kind in KINDS:
+            self._reconcile[kind,]  # Makes it.
+        for action in get_args(Action):
+            for result in (FAILED, REFUSED):
+                self._actions[action.__name__, result].inc(0)
 
     @property
     def log(self) -> Logger:
@@ -88,7 +112,7 @@ class Telemetry:
             return None
         try:
             generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = written(self._samples(), NAME, openmetrics=wants.openmetrics)
+            pieces = written(self._samples(), self._labels, openmetrics=wants.openmetrics)
             pieces.append(generate(self._registry))
             return compressed(pieces) if wants.gzip else pieces
         finally:

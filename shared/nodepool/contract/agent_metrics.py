@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from nodepool.contract.metrics import QUICK, Metric
+from nodepool.contract.metrics import CLUSTER_LABEL, QUICK, Metric
+
+PLACE_LABELS: Final = ("org", CLUSTER_LABEL)
+"""The labels that every series of an agent has after `nodepool_service`: its cluster."""
+FAILED: Final = "failed"
+REFUSED: Final = "refused"
+"""The results of actions that were not carried out; what is refused would be refused again."""
 
 REQUESTS: Final = Metric(
     "nodepool_agent_requests_total",

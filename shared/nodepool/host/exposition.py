@@ -9,11 +9,11 @@ is here writes ten times as many, and lets other threads run after every few.
 import re
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from nodepool.contract.metrics import SERVICE_LABEL, Histogram, Metric, Sample
+from nodepool.contract.metrics import Histogram, Metric, Sample
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -67,14 +67,19 @@ def _choices(header: str) -> Iterator[tuple[str, str, float]]:
         yield kind.lower(), values.get("version", ""), quality
 
 
-def written(samples: Iterable[Sample], service: str, *, openmetrics: bool) -> list[bytes]:
-    """The families of the samples as pieces of a page; each family is in one place."""
+def written(
+    samples: Iterable[Sample], shared: Mapping[str, str], *, openmetrics: bool
+) -> list[bytes]:
+    """The families of the samples as pieces of a page; each family is in one place.
+
+    shared: the labels of every series, which stand before its own.
+    """
     families: dict[str, _Family] = {}
     for number, sample in enumerate(samples, 1):
         metric = sample.metric
         family = families.get(metric.name)
         if family is None:
-            family = families[metric.name] = _Family(metric, service, openmetrics=openmetrics)
+            family = families[metric.name] = _Family(metric, shared, openmetrics=openmetrics)
         family.add(sample)
         if not number % TURN:
             time.sleep(PAUSE_S)
@@ -91,10 +96,14 @@ def compressed(pieces: Iterable[bytes]) -> list[bytes]:
 class _Family:
     """The lines of one metric."""
 
-    def __init__(self, metric: Metric, service: str, *, openmetrics: bool) -> None:
+    def __init__(self, metric: Metric, shared: Mapping[str, str], *, openmetrics: bool) -> None:
         name = metric.name.removesuffix("_total") if openmetrics else metric.name
         self._metric = metric
-        labels = f'{SERVICE_LABEL}="{service}"' + "".join(f',{it}="%s"' for it in metric.labels)
+        fixed = (
+            f'{name}="{value.translate(_ESCAPES).replace("%", "%%")}"'
+            for name, value in shared.items()
+        )
+        labels = ",".join((*fixed, *(f'{name}="%s"' for name in metric.labels)))
         self._labels = labels
         self._template = f"{metric.name}{{{labels}}} "
         self._lines = [f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"]

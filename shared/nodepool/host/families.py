@@ -1,12 +1,12 @@
 """Counters and histograms that a process itself keeps, made from the list of metrics."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from nodepool.contract.metrics import SERVICE_LABEL, Metric
+from nodepool.contract.metrics import Metric
 
 _TRACE: Final = re.compile("00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f][13579bdf]")
 # Beside each counter and histogram there would be a gauge with the moment at which it was made.
@@ -31,16 +31,20 @@ class Children(dict[tuple[str, ...], F], Generic[F]):
 
 
 class Families:
-    """Makes the metrics of one service in a registry."""
+    """Makes metrics in a registry.
 
-    def __init__(self, service: str, registry: CollectorRegistry) -> None:
-        self._service = service
+    shared: the labels of every series, which stand before its own.
+    """
+
+    def __init__(self, shared: Mapping[str, str], registry: CollectorRegistry) -> None:
+        self._names, self._values = tuple(shared), tuple(shared.values())
         self._registry = registry
 
     def counters(self, metric: Metric) -> Children[Counter]:
         """The counters of a metric."""
-        family = Counter(metric.name, metric.help, _labels(metric), registry=self._registry)
-        return Children(lambda labels: family.labels(self._service, *labels))
+        names = (*self._names, *metric.labels)
+        family = Counter(metric.name, metric.help, names, registry=self._registry)
+        return Children(lambda labels: family.labels(*self._values, *labels))
 
     def counter(self, metric: Metric) -> Counter:
         """The counter of a metric without labels, which is there at once."""
@@ -51,19 +55,15 @@ class Families:
         family = Histogram(
             metric.name,
             metric.help,
-            _labels(metric),
+            (*self._names, *metric.labels),
             registry=self._registry,
             buckets=metric.buckets,
         )
-        return Children(lambda labels: family.labels(self._service, *labels))
+        return Children(lambda labels: family.labels(*self._values, *labels))
 
     def histogram(self, metric: Metric) -> Histogram:
         """The histogram of a metric without labels, which is there at once."""
         return self.histograms(metric)[()]
-
-
-def _labels(metric: Metric) -> tuple[str, ...]:
-    return (SERVICE_LABEL, *metric.labels)
 
 
 def exemplar_of(traceparent: str | None) -> dict[str, str] | None:

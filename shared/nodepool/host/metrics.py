@@ -43,11 +43,11 @@ class Metrics:
 
     def __init__(self, service: AnyService, source: Source) -> None:
         self.registry = CollectorRegistry()
-        self._service = service.name
+        self._labels = {contract.SERVICE_LABEL: service.name}
         self._messages = frozenset({*service.inputs, *service.outputs})
         self._source = source
         self._turn = threading.Lock()
-        families = Families(service.name, self.registry)
+        families = Families(self._labels, self.registry)
         self._processed = families.counters(contract.MESSAGES_PROCESSED)
         self._published = families.counters(contract.MESSAGES_PUBLISHED)
         self._age = families.histogram(contract.MESSAGE_AGE)
@@ -89,7 +89,7 @@ class Metrics:
             return None
         try:
             generate = generate_openmetrics if wants.openmetrics else generate_latest
-            pieces = written(self._source.read(), self._service, openmetrics=wants.openmetrics)
+            pieces = written(self._source.read(), self._labels, openmetrics=wants.openmetrics)
             pieces.append(generate(self.registry))
             return compressed(pieces) if wants.gzip else pieces
         finally:

@@ -1,7 +1,6 @@
 """Every query of every dashboard has data in a real Prometheus beside a control plane at work."""
 
 import asyncio
-import math
 import re
 import sys
 import time
@@ -14,13 +13,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from bus.harness import restart, until
+from dashboards.agents import AGENTS
 from dashboards.page import Page, Variable
 from dashboards.pages import PAGES
+from dashboards.system import SYSTEM
 from nodepool.client import Client
 from operations.observed import PATIENCE_S, observed
 from operations.stories import prepare, tell
-from support.grafana import filled, queries
-from support.prometheus import Prometheus
+from support.grafana import filled, queries, queries_of
+from support.prometheus import Prometheus, has_values
 
 RATE = "8s"
 CHOICES: Sequence[Mapping[str, str]] = (
@@ -57,7 +58,10 @@ COUNTED = (
     "nodepool:nodepool_time_to_target_seconds_count:max",
 )
 """What has grown from 0 while two services came to another leader."""
-EMPTY: Mapping[tuple[str, str, str], str] = {}
+OF_AGENTS = "there is no Kubernetes here; tests/kube/test_agent_watched.py asks them beside one"
+EMPTY: Mapping[tuple[str, str, str], str] = {
+    (asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)
+}
 """Queries that have no series, and why."""
 LATE = "a stage is late at its moment, which is two minutes after the warning"
 LOST = "a Pod is lost at the end of a preemption, seven minutes after the warning"
@@ -78,14 +82,6 @@ ANY: Mapping[tuple[str, str, str], str] = {
     ("nodepool-system", "Read model", "A"): "a change may be written at once",
 }
 """Queries that may be above 0 or not, as it happens."""
-
-
-def has_values(found: Sequence[Mapping[str, Any]], above: float = -math.inf) -> int:
-    """How many of the series have a number above this one."""
-    return sum(
-        any(float(value) > above for _, value in series.get("values", [series.get("value")]))
-        for series in found
-    )
 
 
 class Line(NamedTuple):

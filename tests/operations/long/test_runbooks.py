@@ -19,11 +19,11 @@ from nodepool.nats import api
 from operations.observed import PATIENCE_S, Observed, observed
 from operations.stories import LIMIT, machines, manifest, nodes, set_up
 from support.constants import H100, ZONE
+from support.runbooks import ALERTS, OF_AGENTS, RUNBOOKS, commands
 
-ROOT = Path(__file__).parents[3]
-RUNBOOKS = sorted((ROOT / "deploy" / "runbooks").glob("*.md"))
-ALERTS = [page for page in RUNBOOKS if page.stem != "README"]
-FEWER = [page for page in ALERTS if page.stem == "NodepoolReplicaMissing"]
+TYPED = [page for page in ALERTS if page not in OF_AGENTS]
+"""Those of agents are typed beside a cluster of Kubernetes, in tests/kube/test_agent_watched.py."""
+FEWER = [page for page in TYPED if page.stem == "NodepoolReplicaMissing"]
 """What is typed where every service is at work, one of them with fewer replicas."""
 Results = Mapping[tuple[str, str], tuple[int, "subprocess.CompletedProcess[str]"]]
 """How the lines of pages ended, and which exit code they should have."""
@@ -33,14 +33,6 @@ SHELL = """\
 set -u
 nodepool() { "$PYTHON" -m nodepool.cli "$@"; }
 """
-EXIT = re.compile(r"^(?P<line>.*?)(?:\s+# exit (?P<code>\d+))?$")
-
-
-def commands(page: Path) -> Sequence[tuple[str, int]]:
-    """The lines to type on a page, with the exit codes that they should have."""
-    blocks = re.findall(r"^```bash\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    found = [EXIT.fullmatch(line) for block in blocks for line in block.splitlines()]
-    return [(match["line"], int(match["code"] or 0)) for match in found if match]
 
 
 @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
@@ -76,7 +68,7 @@ def test_a_link_of_a_page_leads_to_a_page(page: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_command_of_every_page_ends_as_it_should(tmp_path: Path) -> None:
+def test_every_command_of_every_page_but_those_of_agents_ends_as_it_should(tmp_path: Path) -> None:
     # given a control plane with a NodePool, and what an alert would name
     with observed(tmp_path) as it:
         node = asyncio.run(with_a_pool(it))
@@ -109,7 +101,7 @@ def test_every_command_of_every_page_ends_as_it_should(tmp_path: Path) -> None:
 
         # and when a service is not at work, and all others are
         stop(it.replicas[SERVICES.index("autoscaler")])
-        ended |= results([page for page in ALERTS if page not in FEWER], environment)
+        ended |= results([page for page in TYPED if page not in FEWER], environment)
     write_table(ended)
 
     # then each ends with the exit code that the page says, and says nothing of an error
