@@ -1,7 +1,5 @@
 """The parts of a cluster and of the control plane killed at random, drawn from a seed."""
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 from random import Random
@@ -10,6 +8,7 @@ from kube.agent import Agent
 from kube.cluster import Cluster
 from kube.components import API_SERVER, ETCD
 from kube.plane import Plane
+from support.paused import paused
 
 Fault = Callable[[], None]
 
@@ -83,9 +82,8 @@ class Chaos:
     def _stop_agent(self) -> None:
         """Longer than its Lease lasts, at times."""
         agent = self._random.choice(self._agents)
-        os.kill(agent.pid, signal.SIGSTOP)
-        self._ended.wait(self._random.uniform(1, 18))
-        os.kill(agent.pid, signal.SIGCONT)
+        with paused(agent.pid):
+            self._ended.wait(self._random.uniform(1, 18))
 
     def _restart_bus(self) -> None:
         self._plane.processes.kill_server()
@@ -98,10 +96,8 @@ class Chaos:
         self._cluster.start(API_SERVER)
 
     def _freeze_api_server(self) -> None:
-        pid = self._cluster.parts[API_SERVER].pid
-        os.kill(pid, signal.SIGSTOP)
-        self._ended.wait(self._random.uniform(1, 8))
-        os.kill(pid, signal.SIGCONT)
+        with paused(self._cluster.parts[API_SERVER].pid):
+            self._ended.wait(self._random.uniform(1, 8))
 
     def _restart_etcd(self) -> None:
         self._cluster.kill(ETCD)

@@ -1,9 +1,7 @@
 """A real Kubernetes control plane on this machine; the kubelets alone are simulated, by kwok."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -27,6 +25,7 @@ from kube.components import (
     write_files,
     write_kubeconfig,
 )
+from support.paused import paused
 from support.ports import free_port
 
 __all__ = ["CACHE", "Cluster", "KubectlError", "missing", "started", "wait_until", "without_skew"]
@@ -121,12 +120,8 @@ class Cluster:
         It is what a disk has after a loss of power, from which etcd recovers.
         """
         to = self.folder / name
-        etcd = self.parts[ETCD].pid
-        os.kill(etcd, signal.SIGSTOP)
-        try:
+        with paused(self.parts[ETCD].pid):
             shutil.copytree(self.folder / ETCD_DATA, to)
-        finally:
-            os.kill(etcd, signal.SIGCONT)
         return to
 
     def restore(self, snapshot: Path) -> None:

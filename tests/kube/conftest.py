@@ -12,6 +12,7 @@ from kube.kubelets import Kubelets
 from kube.manifests import Manifests, rendered
 from kube.plane import A100, CLUSTER, CPU, H100, ORG, Plane
 from kube.plane import started as plane_started
+from kube.shell import Shell
 from kube.workloads import Workloads
 
 MACHINES, QUOTA = 64, 1_000
@@ -82,3 +83,9 @@ def workloads(
     workloads = Workloads(declared, plane)
     yield workloads
     workloads.clean()
+
+
+@pytest.fixture(scope="module")
+def shell(cluster: Cluster, plane: Plane, kubelets: Kubelets, agent: Agent) -> Shell:
+    """The terminal of a user, beside a cluster in which all is at work."""
+    return Shell(cluster)

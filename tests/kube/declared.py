@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from kube.cluster import Cluster, without_skew
 from nodepool.contract import conditions as contract
-from nodepool.contract.model import API_VERSION
 
 DRY = ("create", "--dry-run=server", "-f", "-")
 """How kubectl has something checked that is not created."""
@@ -20,16 +19,6 @@ HEALTHY: Sequence[tuple[str, str, str]] = [
 """The conditions of a NodePool that has all it wants, each as `conditions` takes it."""
 
 Document = Mapping[str, object]
-
-
-def node_pool(name: str, **spec: object) -> Document:
-    """A NodePool as a manifest has it."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": {"instanceType": "gd-8xh100ib-i128", "targetNodes": 1, **spec},
-    }
 
 
 def by_user(cluster: Cluster, *arguments: str, given: object = None) -> tuple[int, str]:
@@ -48,9 +37,9 @@ def delete(cluster: Cluster, name: str) -> None:
 
 
 @contextmanager
-def applied(cluster: Cluster, document: Document) -> Iterator[None]:
-    """A NodePool that is there inside the context."""
-    cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
+def applied(cluster: Cluster, document: Document, verb: str = "apply") -> Iterator[None]:
+    """A NodePool that is there inside the context, by `kubectl apply` or `kubectl create`."""
+    cluster.kubectl(verb, "-f", "-", given=json.dumps(document))
     try:
         yield
     finally:

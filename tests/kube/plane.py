@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nodepool.client import Client, Document
 from nodepool.contract.commands import AddMachines
+from nodepool.contract.model import API_VERSION
 from support.processes import ControlPlane
 
 T = TypeVar("T")
@@ -64,17 +65,17 @@ class Plane:
 
     def apply(self, pool: str, **spec: object) -> None:
         """Applies the manifest of a NodePool, as a command on the bus."""
-        manifest: Mapping[str, Any] = {
-            "apiVersion": "compute.coreweave.com/v1alpha1",
-            "kind": "NodePool",
-            "metadata": {"name": pool},
-            "spec": spec,
-        }
-        self.do(lambda client: client.apply(manifest))
+        self.do(lambda client: client.apply(node_pool(pool, **spec)))
 
     def pool(self, name: str) -> Document | None:
         """A NodePool of the read model; None where there is none."""
         return self.do(lambda client: client.get("nodepools", name))
+
+    def target(self, pool: str) -> object:
+        """The target of a NodePool in the read model; None where there is no such NodePool."""
+        found = self.pool(pool)
+        spec = found["spec"] if found is not None else None
+        return spec["targetNodes"] if isinstance(spec, Mapping) else None
 
     def node(self, name: str) -> Document | None:
         """A Node of the read model; None where there is none."""
@@ -89,6 +90,16 @@ class Plane:
     def wait(self, pool: str, condition: str = "AtTarget") -> None:
         """Returns once a condition of a NodePool is True on the bus; raises where it takes long."""
         self.do(lambda client: client.wait(pool, condition, timeout_s=PATIENCE_S))
+
+
+def node_pool(name: str, **spec: object) -> Mapping[str, object]:
+    """A NodePool as a manifest has it, of one Node where `spec` says nothing else."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {"instanceType": H100, "targetNodes": 1, **spec},
+    }
 
 
 def _pool_of(node: Document) -> object:

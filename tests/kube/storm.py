@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from kube.cluster import Cluster
-from kube.plane import H100, Plane
+from kube.plane import Plane, node_pool
 from nodepool.client import ClientError
 from nodepool.contract.commands import CordonNode, DrainNode, UncordonNode
 
@@ -101,12 +101,7 @@ class Load:
         return self._cluster.run(*timeout, given=given).returncode == 0
 
     def _manifest(self, name: str) -> dict[str, Any]:
-        return {
-            "apiVersion": "compute.coreweave.com/v1alpha1",
-            "kind": "NodePool",
-            "metadata": {"name": name},
-            "spec": {"instanceType": H100, "targetNodes": self._random.randint(0, TARGET_MAX)},
-        }
+        return dict(node_pool(name, targetNodes=self._random.randint(0, TARGET_MAX)))
 
     def _has_room(self) -> bool:
         return len(self.deeds.created - self.deeds.deleted) < POOLS_MAX

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,51 +13,16 @@ from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.components import API_SERVER
 from kube.front import Front
-from kube.plane import H100, Plane
+from kube.node_pools import a_pool, apply, is_validated, works
+from kube.plane import Plane
 from kube.plane import started as plane_started
 
-POOL = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: {name}}}
-spec: {{instanceType: {type}, targetNodes: {target}}}
-"""
 WITHIN_S = 60.0
 TAKEN_AT_ONCE_S = 8.0
 """A released Lease is taken within a turn of the other replica, which is two seconds."""
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 ZERO = '{"spec": {"targetNodes": 0}}'
 BUSY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "try later"}
-
-
-def apply(cluster: Cluster, name: str, target: int = 0) -> None:
-    """Applies a NodePool with kubectl."""
-    cluster.kubectl("apply", "-f", "-", given=POOL.format(name=name, type=H100, target=target))
-
-
-def is_validated(cluster: Cluster, name: str) -> bool:
-    """Whether a NodePool shows the verdict on its newest generation."""
-    found = json.loads(cluster.kubectl("get", "nodepool", name, "-o", "json"))
-    return any(
-        (each["type"], each["status"]) == ("Validated", "True")
-        and each.get("observedGeneration") == found["metadata"]["generation"]
-        for each in found.get("status", {}).get("conditions", ())
-    )
-
-
-@contextmanager
-def a_pool(cluster: Cluster, name: str) -> Iterator[None]:
-    """A NodePool without Nodes, from kubectl to the bus and back; it is gone after that."""
-    apply(cluster, name)
-    wait_until("it is validated", lambda: is_validated(cluster, name), WITHIN_S)
-    yield
-    cluster.kubectl("delete", "nodepool", name, "--timeout=60s")
-
-
-def works(cluster: Cluster, name: str) -> None:
-    """Shows that some agent does its work."""
-    with a_pool(cluster, name):
-        pass
 
 
 @pytest.fixture
@@ -248,51 +212,3 @@ def agreed_log(cluster: Cluster, name: str) -> str:
     found = json.loads(cluster.kubectl("get", "nodepool", name, "-o", "json"))
     agreed = json.loads(found["metadata"]["annotations"]["compute.coreweave.com/agreed"])
     return str(agreed["log"])
-
-
-LESSER = "agent-of-less"
-ROLE = """\
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: agent-of-less}}
-rules:
-- {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
-- {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
-- {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
-- {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
-"""
-WITH_PODS = ROLE.format(pods=", pods, pods/eviction")
-WITHOUT_PODS = ROLE.format(pods="")
-
-
-@pytest.fixture
-def lesser(cluster: Cluster, account: Path) -> Iterator[Path]:
-    """The kubeconfig of an account whose role the test changes."""
-    assert account.exists(), "the kind NodePool is declared with the other account"
-    user = f"--serviceaccount={NAMESPACE}:{LESSER}"
-    cluster.kubectl("create", "serviceaccount", LESSER, "-n", NAMESPACE)
-    cluster.kubectl("apply", "-f", "-", given=WITHOUT_PODS)
-    cluster.kubectl("create", "clusterrolebinding", LESSER, f"--clusterrole={LESSER}", user)
-    token = cluster.kubectl("create", "token", LESSER, "-n", NAMESPACE).strip()
-    yield cluster.connect(LESSER, token)
-    cluster.kubectl("delete", f"clusterrole/{LESSER}", f"clusterrolebinding/{LESSER}")
-    cluster.kubectl("delete", "serviceaccount", LESSER, "-n", NAMESPACE)
-
-
-def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_once_it_has_it(
-    cluster: Cluster, lesser: Path, plane: Plane, tmp_path: Path
-) -> None:
-    # given an account that may do nothing with Pods
-    with Agent(tmp_path, lesser, plane.url) as agent:
-        wait_until("it says so", lambda: "cannot watch pods" in agent.obstacle(), WITHIN_S)
-
-        # then NodePools are taken care of all the same, and the log is not full of it
-        works(cluster, "host-forbidden")
-        said = [line for line in agent.lines("cannot watch") if line["resource"] == "pods"]
-        assert 1 <= len(said) < 10
-
-        # when it gets the right
-        cluster.kubectl("apply", "-f", "-", given=WITH_PODS)
-
-        # then it is ready by itself
-        agent.wait_until_ready()

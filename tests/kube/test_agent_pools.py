@@ -4,16 +4,9 @@ import json
 
 from kube.agent import Agent
 from kube.cluster import Cluster, wait_until
-from kube.plane import H100, Plane
+from kube.node_pools import apply
+from kube.plane import Plane
 
-POOL = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: {name}}}
-spec:
-  instanceType: {type}
-  targetNodes: {target}
-"""
 WITHIN_S = 30.0
 
 
@@ -21,7 +14,7 @@ def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(
     cluster: Cluster, plane: Plane, agent: Agent
 ) -> None:
     # when it is applied with kubectl
-    cluster.kubectl("apply", "-f", "-", given=POOL.format(name="first", type=H100, target=0))
+    apply(cluster, "first")
 
     # then it is on the bus, and its verdicts come back as conditions of its generation
     cluster.kubectl("wait", "nodepool/first", "--for=condition=Validated", "--timeout=30s")

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kube.cluster import Cluster, without_skew
-from kube.declared import ACCOUNT, AGENT, node_pool
+from kube.declared import ACCOUNT, AGENT
 from kube.manifests import rendered
+from kube.plane import node_pool
 
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"
 NEEDED = (

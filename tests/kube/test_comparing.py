@@ -6,15 +6,10 @@ from kube.agent import agent_at_work
 from kube.cluster import Cluster, wait_until
 from kube.comparing import disagreements
 from kube.kubelets import Kubelets
-from kube.plane import H100, NODE_POOL, Plane
+from kube.node_pools import apply
+from kube.plane import NODE_POOL, Plane
 
 WITHIN_S = 60.0
-POOL = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: compared}}
-spec: {{instanceType: {type}, targetNodes: 1}}
-"""
 
 
 def test_what_is_changed_while_no_agent_is_at_work_is_found_until_one_has_seen_to_it(
@@ -22,7 +17,7 @@ def test_what_is_changed_while_no_agent_is_at_work_is_found_until_one_has_seen_t
 ) -> None:
     # given a NodePool with a Node, on which both sides agree
     with agent_at_work(tmp_path, account, plane.url):
-        cluster.kubectl("apply", "-f", "-", given=POOL.format(type=H100))
+        apply(cluster, "compared", 1)
         plane.wait("compared")
         (node,) = plane.nodes("compared")
         names = ("compared", node)

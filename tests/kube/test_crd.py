@@ -1,12 +1,12 @@
 """What kubectl prints of NodePools, column for column, where no agent runs."""
 
-import json
 import re
 
 from kube.cluster import Cluster
-from kube.declared import HEALTHY, applied, conditions, delete, node_pool, set_status
-from kube.plane import A100, H100
+from kube.declared import HEALTHY, applied, conditions, set_status
+from kube.plane import A100, H100, node_pool
 from nodepool.contract.model import FINALIZER, NodePoolSpec
+from support.described import DESCRIBED
 
 
 def test_get_prints_the_documented_columns(declared: Cluster) -> None:
@@ -41,68 +41,25 @@ def test_the_deprecated_conditions_are_shown_with_wide_where_there_are_some(
     assert wide.split()[:-1] == ["deprecated", H100, "1", "3", "True", "Complete", "Accepted"]
 
 
-DESCRIBED = """\
-Name:         described
-Namespace:    
-Labels:       <none>
-Annotations:  <none>
-API Version:  compute.coreweave.com/v1alpha1
-Kind:         NodePool
-Metadata:
-  Creation Timestamp:  *
-  Generation:          1
-  Resource Version:    *
-  UID:                 *
-Spec:
-  Autoscaling:    false
-  Instance Type:  gd-8xa100-i128
-  Lifecycle:
-    Disable Unhealthy Node Eviction:  true
-    Scale Down Strategy:              IdleOnly
-  Target Nodes:                       1
-Status:
-  Conditions:
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool configuration is valid.
-    Reason:                Valid
-    Status:                True
-    Type:                  Validated
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               Sufficient capacity available for the requested instance type.
-    Reason:                Sufficient
-    Status:                True
-    Type:                  Capacity
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool is within instance type quota.
-    Reason:                Under
-    Status:                True
-    Type:                  Quota
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool has reached its target node count.
-    Reason:                TargetMet
-    Status:                True
-    Type:                  AtTarget
-  Current Nodes:           1
-  In Progress:             0
-Events:                    <none>
-"""  # noqa: W291
+FIELDS = r"(?m)^(  (?:Creation Timestamp|Resource Version|UID): +).*$"
+"""The fields of its metadata that every NodePool has of its own."""
 
 
 def test_describe_prints_what_is_documented(declared: Cluster) -> None:
-    declared.kubectl(
-        "create", "-f", "-", given=json.dumps(node_pool("described", instanceType=A100))
-    )
-    set_status(declared, "described", conditions=conditions(*HEALTHY), currentNodes=1, inProgress=0)
+    with applied(declared, node_pool("described", instanceType=A100), "create"):
+        set_status(
+            declared, "described", conditions=conditions(*HEALTHY), currentNodes=1, inProgress=0
+        )
+        described = declared.kubectl("describe", "nodepools", "described")
 
-    described = declared.kubectl("describe", "nodepools", "described")
-
-    delete(declared, "described")
-    fields = r"(?m)^(  (?:Creation Timestamp|Resource Version|UID): +).*$"
     # The finalizer with which its deletion waits for its Nodes is not documented.
     described = described.replace(f"  Finalizers:\n    {FINALIZER}\n", "")
-    shown = re.sub(fields, r"\1*", described)
+    documented = DESCRIBED.replace("test-pool", "described") + "\n"
     # kubectl aligns the lines before and after it apart.
-    assert re.sub(":  +", ": ", shown) == re.sub(":  +", ": ", DESCRIBED)
+    shown, expected = (
+        re.sub(":  +", ": ", re.sub(FIELDS, r"\1*", text)) for text in (described, documented)
+    )
+    assert shown == expected
 
 
 def test_explain_documents_each_field_of_a_spec(declared: Cluster) -> None:

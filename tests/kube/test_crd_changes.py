@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from kube.cluster import Cluster
-from kube.declared import HEALTHY, applied, conditions, delete, node_pool, set_status
-from kube.plane import A100, H100
+from kube.declared import HEALTHY, applied, conditions, delete, set_status
+from kube.plane import A100, H100, node_pool
 
 
 def test_the_same_manifest_applied_again_changes_nothing(declared: Cluster) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from flow.test_manifests import ACCEPTED, REFUSED
 from kube.cluster import Cluster, without_skew
-from kube.declared import RESERVED, Document, applied, node_pool
-from kube.plane import A100, H100
+from kube.declared import RESERVED, Document, applied
+from kube.plane import A100, H100, node_pool
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec

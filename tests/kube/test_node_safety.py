@@ -1,8 +1,6 @@
 """What must never cost a Node or a Pod: a read model, a bus or an API server that is away."""
 
 import json
-import os
-import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +21,7 @@ from nodepool.client import Client
 from nodepool.contract.events import CWNodeCordoned, CWNodeDeleted, KubernetesEvent
 from nodepool.nats import api
 from nodepool.nats.connection import connect
+from support.paused import paused
 
 IDLE_ONLY: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "IdleOnly"}}
 REPLACING: Mapping[str, Any] = {"lifecycle": {"disableUnhealthyNodeEviction": False}}
@@ -138,14 +137,10 @@ def test_an_api_server_that_stands_still_costs_no_node(workloads: Workloads) -> 
     # given Nodes that would be replaced where they were silent
     nodes = workloads.nodes("safe-server", 3, **REPLACING)
     before = uids(workloads.cluster)
-    server = workloads.cluster.parts[API_SERVER].pid
 
     # when the API server stands still until all of them look silent
-    os.kill(server, signal.SIGSTOP)
-    try:
+    with paused(workloads.cluster.parts[API_SERVER].pid):
         threading.Event().wait(STOPPED_S)
-    finally:
-        os.kill(server, signal.SIGCONT)
 
     # then none of them is cordoned or goes
     wait_until("it serves again", workloads.cluster.is_ready, 60)

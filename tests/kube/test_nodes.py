@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.agent import USER, Agent
+from kube.agent import USER
 from kube.audit import AuditLog
 from kube.cluster import Cluster, Document, wait_until
 from kube.kubelets import Kubelets
+from kube.node_pools import manifest, name_for
 from kube.plane import CPU, ORG, Plane
 from kube.shell import Shell
 from nodepool.contract.commands import CordonNode, UncordonNode
@@ -17,17 +18,11 @@ from nodepool.contract.commands import CordonNode, UncordonNode
 WITHIN_S = 45.0
 SILENT_S = 75.0
 """A silence is told once it has lasted half a minute, beyond what a lease is valid for."""
-MANIFEST = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: {name}}}
-spec:
-  instanceType: {type}
-  targetNodes: 1
-  nodeLabels: {{team: research}}
-  nodeAnnotations: {{owner: anna}}
-  nodeTaints: [{{key: dedicated, value: training, effect: NoSchedule}}]
-"""
+SPEC = {
+    "nodeLabels": {"team": "research"},
+    "nodeAnnotations": {"owner": "anna"},
+    "nodeTaints": [{"key": "dedicated", "value": "training", "effect": "NoSchedule"}],
+}
 FOREIGN = """\
 apiVersion: v1
 kind: Node
@@ -36,18 +31,11 @@ spec: {taints: [{key: mine, effect: NoSchedule}]}
 """
 
 
-@pytest.fixture(scope="module")
-def shell(cluster: Cluster, plane: Plane, kubelets: Kubelets, agent: Agent) -> Shell:
-    """The terminal of a user, beside a cluster in which all is at work."""
-    return Shell(cluster)
-
-
 @pytest.fixture
 def pool(shell: Shell, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a NodePool at its target, one Node."""
-    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
-    manifest = MANIFEST.format(name=name, type="gd-8xh100ib-i128")
-    assert shell.run("kubectl apply -f -", manifest).code == 0
+    name = name_for(request)
+    assert shell.run("kubectl apply -f -", manifest(name, **SPEC)).code == 0
     line = f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=30s"
     assert shell.run(line).code == 0
     yield name
@@ -192,7 +180,8 @@ def test_a_kubelet_that_never_comes_leaves_its_node_in_progress(
 ) -> None:
     kubelets.never.add(CPU)
     try:
-        assert shell.run("kubectl apply -f -", MANIFEST.format(name="absent", type=CPU)).code == 0
+        given = manifest("absent", instanceType=CPU, **SPEC)
+        assert shell.run("kubectl apply -f -", given).code == 0
         row = r"absent cd-gp-i64-erapids 1 1 0 Valid Sufficient Under \S+"
         get = "kubectl get nodepools absent --no-headers"
         wait_until("it waits", lambda: bool(re.fullmatch(row, shell.run(get).rows[0])), WITHIN_S)

@@ -1,8 +1,6 @@
 """Pods of a real cluster: which make a Node active, and how a Node that leaves ends them."""
 
 import json
-import os
-import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +17,7 @@ from kube.workloads import (
     Workloads,
 )
 from nodepool.contract.commands import DrainNode, UncordonNode
+from support.paused import paused
 
 PREFER_IDLE: Mapping[str, Any] = {"lifecycle": {"scaleDownStrategy": "PreferIdle"}}
 LABEL = "kubernetes.io/hostname"
@@ -250,9 +249,7 @@ def test_a_pod_of_a_namespace_that_is_being_deleted_is_deleted_in_a_drain(
     wait_until("it has its account", lambda: has_account(workloads, "going"), WITHIN_S)
     workloads.run("resident", node, namespace="going", labels=GRACEFUL)
     workloads.run("neighbour", node, labels=GRACEFUL)
-    manager = workloads.cluster.parts[CONTROLLER_MANAGER].pid
-    os.kill(manager, signal.SIGSTOP)
-    try:
+    with paused(workloads.cluster.parts[CONTROLLER_MANAGER].pid):
         workloads.cluster.kubectl("delete", "namespace", "going", "--wait=false")
 
         # when its Node is drained
@@ -261,8 +258,6 @@ def test_a_pod_of_a_namespace_that_is_being_deleted_is_deleted_in_a_drain(
         # then it ends although nothing can be created there, an eviction neither
         workloads.wait_until_ended("resident", "going")
         workloads.wait_until_ended("neighbour")
-    finally:
-        os.kill(manager, signal.SIGCONT)
 
 
 def has_account(workloads: Workloads, namespace: str) -> bool:

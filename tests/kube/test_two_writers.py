@@ -12,17 +12,12 @@ from kube.agent import Agent
 from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.kubelets import Kubelets
+from kube.node_pools import manifest
 from kube.plane import Plane
 from kube.proxy import Proxy
 from kube.shell import Shell
 
 WITHIN_S = 45.0
-MANIFEST = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: {name}}}
-spec: {{instanceType: gd-8xh100ib-i128, targetNodes: {target}}}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class Sides:
 
     def apply(self, name: str, target: int) -> None:
         """Applies a NodePool with kubectl."""
-        printed = self.shell.run("kubectl apply -f -", MANIFEST.format(name=name, target=target))
+        printed = self.shell.run("kubectl apply -f -", manifest(name, target))
         assert printed.code == 0, printed.error
 
     def patch(self, name: str, spec: str) -> None:
@@ -66,10 +61,8 @@ class Sides:
         """The target in the cluster and the one on the bus; empty where it is not."""
         path = "jsonpath={.spec.targetNodes}"
         line = f"kubectl get nodepool {name} --ignore-not-found -o {path}"
-        found = self.plane.pool(name)
-        spec = found["spec"] if found is not None else {}
-        on_bus = spec.get("targetNodes", "") if isinstance(spec, dict) else ""
-        return self.shell.run(line).out, str(on_bus)
+        on_bus = self.plane.target(name)
+        return self.shell.run(line).out, "" if on_bus is None else str(on_bus)
 
     def wait_for_targets(self, name: str, expected: str) -> None:
         """Returns once both sides have this target; "" where both have no such NodePool."""

@@ -1,6 +1,5 @@
 """What is declared to a cluster is taken away, and comes back: NodePools on the bus stay."""
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,17 +8,12 @@ import pytest
 
 from kube.agent import DECLARED, agent_at_work, declare
 from kube.cluster import Cluster, missing, started, wait_until
-from kube.plane import H100, Plane
+from kube.node_pools import manifest
+from kube.plane import Plane
 from kube.plane import started as plane_started
 
 WITHIN_S = 60.0
 pytestmark = pytest.mark.timeout(300)
-POOL = {
-    "apiVersion": "compute.coreweave.com/v1alpha1",
-    "kind": "NodePool",
-    "metadata": {"name": "kept"},
-    "spec": {"instanceType": H100, "targetNodes": 0},
-}
 DEFINITION = "nodepools.compute.coreweave.com"
 FREE = '{"metadata":{"finalizers":null}}'
 
@@ -52,7 +46,7 @@ def test_what_is_declared_goes_and_comes_back_while_the_bus_keeps_its_node_pools
 ) -> None:
     cluster, plane = own
     with agent_at_work(tmp_path, declare(cluster), plane.url):
-        cluster.kubectl("create", "-f", "-", given=json.dumps(POOL))
+        cluster.kubectl("create", "-f", "-", given=manifest("kept", 0))
         wait_until("the bus has it", lambda: uid(plane) is not None, WITHIN_S)
         before = uid(plane)
 

@@ -1,11 +1,8 @@
 """The ways in which people and tools write NodePool objects, beside an agent that does so too."""
 
 import json
-import os
 import re
-import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +10,15 @@ import pytest
 
 from kube.agent import USER, Agent
 from kube.cluster import Cluster, wait_until
-from kube.plane import A100, H100, Plane
+from kube.node_pools import manifest, name_for
+from kube.plane import A100, Plane, node_pool
 from kube.shell import Printed, Shell
+from support.paused import paused
 
 WITHIN_S = 30.0
 AGREED, FINALIZER = "compute.coreweave.com/agreed", "compute.coreweave.com/node-pool"
 CONFIGURED = "nodepool.compute.coreweave.com/{} configured\n"
 UNCHANGED = "nodepool.compute.coreweave.com/{} unchanged\n"
-
-
-def manifest(name: str, target: int, kind: str = H100, **metadata: object) -> str:
-    """A NodePool as a file has it."""
-    return json.dumps(
-        {
-            "apiVersion": "compute.coreweave.com/v1alpha1",
-            "kind": "NodePool",
-            "metadata": {"name": name, **metadata},
-            "spec": {"instanceType": kind, "targetNodes": target},
-        }
-    )
 
 
 class Writers:
@@ -73,26 +60,15 @@ class Writers:
             WITHIN_S,
         )
 
-    def target(self) -> int | None:
+    def target(self) -> object:
         """The target on the bus; None where there is no such NodePool."""
-        found: Any = self.plane.pool(self.name)
-        return None if found is None else found["spec"]["targetNodes"]
+        return self.plane.target(self.name)
 
     def uid(self) -> str:
         """The uid of the NodePool on the bus."""
         found: Any = self.plane.pool(self.name)
         assert found is not None, f"the bus has {self.name}"
         return str(found["metadata"]["uid"])
-
-
-@contextmanager
-def standing_still(agent: Agent) -> Iterator[None]:
-    """The agent does nothing meanwhile, but not for so long that its Lease ends."""
-    os.kill(agent.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(agent.pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +80,8 @@ def shell(declared: Cluster, plane: Plane, agent: Agent) -> Shell:
 @pytest.fixture
 def pool(shell: Shell, plane: Plane, request: pytest.FixtureRequest) -> Iterator[Writers]:
     """A NodePool of no Nodes, which `kubectl create` has made and both sides have."""
-    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
-    writers = Writers(shell, plane, name)
-    assert writers.run("kubectl create -f -", manifest(name, 0)).code == 0
+    writers = Writers(shell, plane, name_for(request))
+    assert writers.run("kubectl create -f -", manifest(writers.name, 0)).code == 0
     writers.rest(0)
     yield writers
     writers.run("kubectl delete np NAME --ignore-not-found --timeout=30s")
@@ -118,7 +93,9 @@ def pool(shell: Shell, plane: Plane, request: pytest.FixtureRequest) -> Iterator
 def test_replace_is_a_change_like_any_other(pool: Writers) -> None:
     before = pool.found()
 
-    printed = pool.run("kubectl replace -f -", manifest(pool.name, 3, labels={"team": "red"}))
+    metadata = {"name": pool.name, "labels": {"team": "red"}}
+    whole = {**node_pool(pool.name, targetNodes=3), "metadata": metadata}
+    printed = pool.run("kubectl replace -f -", json.dumps(whole))
 
     # Then it reaches the bus, and what the agent has noted on the object has stayed.
     assert printed.out == f"nodepool.compute.coreweave.com/{pool.name} replaced\n"
@@ -274,7 +251,7 @@ def test_labels_alone_go_to_the_bus_and_back(pool: Writers) -> None:
 
 def test_a_change_that_loses_is_set_back_and_described(pool: Writers, agent: Agent) -> None:
     # given an agent that stands still, while both sides change one field
-    with standing_still(agent):
+    with paused(agent.pid):
         pool.plane.do(lambda client: client.scale(pool.name, 3))
         assert pool.run("kubectl scale np NAME --replicas=5").code == 0
 
@@ -290,12 +267,12 @@ def test_a_change_that_loses_is_set_back_and_described(pool: Writers, agent: Age
 
 def test_another_instance_type_takes_another_object(pool: Writers) -> None:
     before = pool.uid()
-    refused = pool.run("kubectl apply -f -", manifest(pool.name, 2, A100))
+    refused = pool.run("kubectl apply -f -", manifest(pool.name, 2, instanceType=A100))
     assert refused.code == 1
     assert "InstanceType cannot be changed" in refused.error
 
     assert pool.run("kubectl delete np NAME --timeout=30s").code == 0
-    assert pool.run("kubectl apply -f -", manifest(pool.name, 2, A100)).code == 0
+    assert pool.run("kubectl apply -f -", manifest(pool.name, 2, instanceType=A100)).code == 0
 
     pool.rest(2)
     assert pool.found()["spec"]["instanceType"] == A100
@@ -321,7 +298,7 @@ def test_an_object_that_goes_past_the_agent_is_deleted_on_the_bus(
 ) -> None:
     # given an agent that stands still, while an account that no policy holds back frees the object
     free = '{"metadata":{"finalizers":null}}'
-    with standing_still(agent):
+    with paused(agent.pid):
         declared.kubectl("patch", "np", pool.name, "--type=merge", "-p", free, "--as", USER)
         declared.kubectl("delete", "np", pool.name, "--timeout=10s")
         assert pool.target() == 0
@@ -347,7 +324,7 @@ def test_an_edit_of_an_object_that_has_lost_the_agreement_is_taken(
 ) -> None:
     # given an object whose agreement goes while the agent looks elsewhere, with an edit
     patch = {"metadata": {"annotations": {AGREED: None}}, "spec": {"targetNodes": 4}}
-    with standing_still(agent):
+    with paused(agent.pid):
         given = ("patch", "np", pool.name, "--type=merge", "-p", json.dumps(patch))
         declared.kubectl(*given, "--as", USER)
 

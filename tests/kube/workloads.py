@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from kube.cluster import Cluster, Document, wait_until
-from kube.plane import H100, NODE_POOL, Plane
+from kube.plane import H100, NODE_POOL, Plane, node_pool
 from nodepool.client import Client
 from nodepool.contract.messages import Command
-from nodepool.contract.model import API_VERSION
 
 WITHIN_S = 30.0
 INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
@@ -63,14 +62,8 @@ class Workloads:
 
     def pool(self, pool: str, count: int, instance_type: str = H100, **spec: object) -> None:
         """Applies a new NodePool as a user does."""
-        manifest = {
-            "apiVersion": API_VERSION,
-            "kind": "NodePool",
-            "metadata": {"name": pool},
-            "spec": {"instanceType": instance_type, "targetNodes": count, **spec},
-        }
         self._pools.append(pool)
-        self.apply(manifest)
+        self.apply(node_pool(pool, instanceType=instance_type, targetNodes=count, **spec))
 
     def found(self, pool: str) -> Sequence[str]:
         """The Nodes of a NodePool that are in production in the cluster."""

@@ -9,54 +9,9 @@ from nodepool.cli.tables import row
 from nodepool.client import ObjectEvent
 from nodepool.contract.conditions import HEALTHY
 from nodepool.contract.moments import rfc3339
+from support.described import DESCRIBED
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
-
-# The example of the product's documentation, in the lines that kubectl prints.
-EXAMPLE = """\
-Name:         test-pool
-Namespace:    {nothing}
-Labels:       <none>
-Annotations:  <none>
-API Version:  compute.coreweave.com/v1alpha1
-Kind:         NodePool
-Metadata:
-  Creation Timestamp:  2025-06-09T14:48:54Z
-  Generation:          1
-  Resource Version:    857370
-  UID:                 9311678d-4064-45b8-8439-b943250e5852
-Spec:
-  Autoscaling:    false
-  Instance Type:  gd-8xa100-i128
-  Lifecycle:
-    Disable Unhealthy Node Eviction:  true
-    Scale Down Strategy:              IdleOnly
-  Target Nodes:                       1
-Status:
-  Conditions:
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool configuration is valid.
-    Reason:                Valid
-    Status:                True
-    Type:                  Validated
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               Sufficient capacity available for the requested instance type.
-    Reason:                Sufficient
-    Status:                True
-    Type:                  Capacity
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool is within instance type quota.
-    Reason:                Under
-    Status:                True
-    Type:                  Quota
-    Last Transition Time:  2025-05-30T17:36:00Z
-    Message:               NodePool has reached its target node count.
-    Reason:                TargetMet
-    Status:                True
-    Type:                  AtTarget
-  Current Nodes:           1
-  In Progress:             0
-Events:                    <none>""".format(nothing="")
 
 
 def pool(**metadata: object) -> dict[str, object]:
@@ -109,7 +64,7 @@ def event(reason: str, seconds_ago: float, message: str = "text") -> ObjectEvent
 
 
 def test_a_healthy_nodepool_is_described_as_in_the_documentation() -> None:
-    assert described(pool(), [], NOW) == EXAMPLE
+    assert described(pool(), [], NOW) == DESCRIBED
 
 
 def test_a_nodepool_in_deletion_shows_since_when_and_what_holds_it() -> None:

@@ -12,17 +12,12 @@ from kube.agent import USER, agent_at_work, declare
 from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.comparing import disagreements, log_of
-from kube.plane import H100, Plane
+from kube.node_pools import apply
+from kube.plane import Plane
 
 NODES, PODS = 300, 1_000
 PAGE = 500
 WITHIN_S = 300.0
-POOL = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata: {{name: many}}
-spec: {{instanceType: {type}, targetNodes: {nodes}}}
-"""
 WORK = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -45,7 +40,7 @@ def test_an_agent_that_begins_anew_lists_by_pages_and_asks_nothing_of_each_node_
     # given Nodes and Pods that an agent has taken care of
     account = declare(cluster)
     with agent_at_work(tmp_path, account, plane.url, name="before"):
-        cluster.kubectl("apply", "-f", "-", given=POOL.format(type=H100, nodes=NODES))
+        apply(cluster, "many", NODES)
         wait_until("all Nodes are there", lambda: current(cluster) == NODES, WITHIN_S)
         cluster.kubectl("apply", "-f", "-", given=WORK.format(pods=PODS))
         wait_until("all Pods run", lambda: running(cluster) == PODS, WITHIN_S)

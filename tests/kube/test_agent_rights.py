@@ -1,0 +1,166 @@
+"""The agent while a right is not granted, or taken away in the middle of its work."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kube.agent import NAMESPACE, Agent, agent_at_work
+from kube.audit import AuditLog
+from kube.cluster import Cluster, wait_until
+from kube.kubelets import Kubelets
+from kube.node_pools import takes_up, works
+from kube.plane import CLUSTER, ORG, Plane
+from nodepool.contract.commands import DrainNode
+
+WITHIN_S = 60.0
+MANY = 30
+"""The lines of a log that would be too many for one thing that cannot be done for a while."""
+GUARDED = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  labels: {{app: {name}, qos.coreweave.com/graceful-interruptible: "true"}}
+spec: {{nodeName: {node}, containers: [{{name: only, image: none}}]}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{name: {name}}}
+spec: {{maxUnavailable: 0, selector: {{matchLabels: {{app: {name}}}}}}}
+"""
+LESSER = "agent-of-less"
+USER = f"system:serviceaccount:{NAMESPACE}:{LESSER}"
+ROLE = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: agent-of-less}}
+rules:
+- {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
+- {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
+- {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
+- {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
+"""
+WITH_ALL = ROLE.format(pods=", pods, pods/eviction")
+WITHOUT_PODS = ROLE.format(pods="")
+WITHOUT_KIND = WITH_ALL.rpartition("- ")[0]
+
+
+@pytest.fixture
+def lesser(cluster: Cluster, account: Path) -> Iterator[Path]:
+    """The kubeconfig of an account that has all rights, until the test changes its role."""
+    assert account.exists(), "the kind NodePool is declared with the other account"
+    of_it = ("serviceaccount", LESSER, "-n", NAMESPACE)
+    cluster.kubectl("create", *of_it)
+    cluster.kubectl("apply", "-f", "-", given=WITH_ALL)
+    binding = ("clusterrolebinding", LESSER, f"--clusterrole={LESSER}")
+    cluster.kubectl("create", *binding, f"--serviceaccount={NAMESPACE}:{LESSER}")
+    token = cluster.kubectl("create", "token", LESSER, "-n", NAMESPACE).strip()
+    yield cluster.connect(LESSER, token)
+    cluster.kubectl("delete", f"clusterrole/{LESSER}", f"clusterrolebinding/{LESSER}")
+    cluster.kubectl("delete", *of_it)
+
+
+def set_rights(cluster: Cluster, role: str) -> None:
+    """Changes what the account may do; returns once the API server heeds it."""
+    cluster.kubectl("apply", "-f", "-", given=role)
+    rights = {"pods": role != WITHOUT_PODS, "customresourcedefinitions": role != WITHOUT_KIND}
+    wait_until(
+        "the API server heeds the role",
+        lambda: {each: may_get(cluster, each) for each in rights} == rights,
+        WITHIN_S,
+    )
+
+
+def may_get(cluster: Cluster, resource: str) -> bool:
+    """Whether the account may read objects of a kind."""
+    return cluster.run("auth", "can-i", "get", resource, f"--as={USER}").returncode == 0
+
+
+def test_without_a_right_it_says_so_and_goes_on_with_the_rest_and_takes_it_up_once_it_has_it(
+    cluster: Cluster, lesser: Path, plane: Plane, tmp_path: Path
+) -> None:
+    # given an account that may do nothing with Pods
+    set_rights(cluster, WITHOUT_PODS)
+    with Agent(tmp_path, lesser, plane.url) as agent:
+        wait_until("it says so", lambda: "cannot watch pods" in agent.obstacle(), WITHIN_S)
+
+        # then NodePools are taken care of all the same, and the log is not full of it
+        works(cluster, "rights-forbidden")
+        said = [line for line in agent.lines("cannot watch") if line["resource"] == "pods"]
+        assert 1 <= len(said) < 10
+
+        # when it gets the right
+        set_rights(cluster, WITH_ALL)
+
+        # then it is ready by itself
+        agent.wait_until_ready()
+
+
+def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back(
+    cluster: Cluster, plane: Plane, kubelets: Kubelets, lesser: Path, tmp_path: Path
+) -> None:
+    pool, pod = "rights-drained", "rights-guarded"
+    with agent_at_work(tmp_path, lesser, plane.url) as agent:
+        # given a Node that is being drained of a Pod that a budget protects
+        takes_up(cluster, plane, pool, 1)
+        plane.wait(pool)
+        (node,) = plane.nodes(pool)
+        cluster.kubectl("apply", "-f", "-", given=GUARDED.format(name=pod, node=node))
+        wait_until("its budget is known", lambda: is_guarded(cluster, pod), WITHIN_S)
+        audit = AuditLog(cluster.folder)
+        drain = DrainNode(org=ORG, cluster=CLUSTER, pool=pool, node=node)
+        plane.do(lambda client: client.send(drain))
+        wait_until("its eviction is refused", lambda: 429 in evictions(audit), WITHIN_S)
+
+        # when the right to do anything with Pods goes, and then the budget
+        set_rights(cluster, WITHOUT_PODS)
+        wait_until("it may not evict", lambda: 403 in evictions(audit), WITHIN_S)
+        cluster.kubectl("delete", "poddisruptionbudget", pod)
+
+        # then it says what it may not do, and goes on with all else
+        wait_until("it says so", lambda: "cannot create resource" in agent.obstacle(), WITHIN_S)
+        works(cluster, "rights-besides")
+        assert cluster.run("get", "pod", pod).returncode == 0
+        assert len(agent.lines("not done")) < MANY
+
+        # when it may again
+        set_rights(cluster, WITH_ALL)
+
+        # then the Pod is evicted, and the agent is ready
+        cluster.kubectl("wait", f"pod/{pod}", "--for=delete", "--timeout=60s")
+        agent.wait_until_ready()
+        cluster.kubectl("delete", "nodepool", pool, "--timeout=60s")
+
+
+def test_without_the_right_to_read_the_kind_a_deletion_waits_and_readiness_says_why(
+    cluster: Cluster, plane: Plane, lesser: Path, tmp_path: Path
+) -> None:
+    pool = "rights-kind"
+    with agent_at_work(tmp_path, lesser, plane.url) as agent:
+        # given a NodePool that is deleted, by a rule that needs to know whether its kind is
+        takes_up(cluster, plane, pool, 0)
+        set_rights(cluster, WITHOUT_KIND)
+        cluster.kubectl("delete", "nodepool", pool, "--wait=false")
+
+        # then it waits, and says for what
+        wait_until("it says so", lambda: "customresourcedef" in agent.obstacle(), WITHIN_S)
+        assert plane.target(pool) == 0
+
+        # and is done once that is granted
+        set_rights(cluster, WITH_ALL)
+        cluster.kubectl("wait", f"nodepool/{pool}", "--for=delete", "--timeout=50s")
+        agent.wait_until_ready()
+        assert plane.pool(pool) is None
+
+
+def evictions(audit: AuditLog) -> list[int]:
+    """The status of each request of the account to evict a Pod."""
+    return [each.code for each in audit.requests(USER) if each.resource == "pods/eviction"]
+
+
+def is_guarded(cluster: Cluster, name: str) -> bool:
+    """Whether the controller of budgets has counted the Pod."""
+    found = json.loads(cluster.kubectl("get", "poddisruptionbudget", name, "-o", "json"))
+    return bool(found.get("status", {}).get("currentHealthy") == 1)
