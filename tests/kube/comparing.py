@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.agreement import read_spec
 from kube.cluster import Cluster
-from kube.plane import Plane
+from kube.plane import ORG, Plane
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePoolSpec, spec_document
@@ -56,6 +56,12 @@ def log_of(plane: Plane) -> Sequence[Entry]:
         return entries
 
     return asyncio.run(read())
+
+
+def messages_about(plane: Plane, pool: str) -> Sequence[Entry]:
+    """All that the log of the bus has about a NodePool of the cluster, and about its Nodes."""
+    of = [ORG, plane.cluster, pool]
+    return [entry for entry in log_of(plane) if entry.subject.split(".")[-4:-1] == of]
 
 
 def commands(entries: Sequence[Entry]) -> Mapping[str, Sequence[Command]]:

@@ -2,53 +2,32 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.agent import Agent
 from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
-from kube.kubelets import Kubelets
+from kube.comparing import messages_about
+from kube.node_pools import manifest, name_for, works
 from kube.plane import Plane
 from kube.shell import Shell
+from nodepool.contract.log import Entry
 
 WITHIN_S = 30.0
 AGE = r"(\d+[smhd])+"
-MANIFEST = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata:
-  name: {name}
-spec:
-  instanceType: gd-8xh100ib-i128
-  targetNodes: {target}
-"""
 SPEC = "kubectl get nodepool {name} -o jsonpath={{.spec.targetNodes}}"
-
-
-@pytest.fixture(scope="module")
-def shell(cluster: Cluster, plane: Plane, kubelets: Kubelets, agent: Agent) -> Shell:
-    """The terminal of a user, beside a cluster in which all is at work."""
-    return Shell(cluster)
 
 
 @pytest.fixture
 def pool(shell: Shell, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a NodePool that has been applied, with one Node."""
-    name = re.sub(r"[^a-z]+", "-", request.node.name.removeprefix("test_"))[:40].strip("-")
-    assert shell.run("kubectl apply -f -", MANIFEST.format(name=name, target=1)).code == 0
+    name = name_for(request)
+    assert shell.run("kubectl apply -f -", manifest(name, 1)).code == 0
     line = f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=30s"
     assert shell.run(line).out == f"nodepool.compute.coreweave.com/{name} condition met\n"
     yield name
     shell.run(f"kubectl delete nodepool {name} --ignore-not-found")
-
-
-def target(plane: Plane, name: str) -> object:
-    """The target of a NodePool on the bus; None where there is none."""
-    found = plane.pool(name)
-    spec = found["spec"] if found is not None else None
-    return spec["targetNodes"] if isinstance(spec, dict) else None
 
 
 def test_scale(shell: Shell, plane: Plane, pool: str) -> None:
@@ -78,7 +57,7 @@ def test_edit(shell: Shell, plane: Plane, pool: str) -> None:
     printed = shell.run(f"kubectl edit nodepool {pool}", KUBE_EDITOR=editor)
 
     assert printed.out == f"nodepool.compute.coreweave.com/{pool} edited\n"
-    wait_until("the bus knows it", lambda: target(plane, pool) == 2, WITHIN_S)
+    wait_until("the bus knows it", lambda: plane.target(pool) == 2, WITHIN_S)
 
 
 def test_patch(shell: Shell, plane: Plane, pool: str) -> None:
@@ -136,7 +115,7 @@ def test_kubectl_get_events_knows_no_types(shell: Shell) -> None:
 
 
 def test_warnings_are_watched_in_both_spellings(shell: Shell, plane: Plane, pool: str) -> None:
-    over = MANIFEST.format(name="over-quota", target=5_000)
+    over = manifest("over-quota", 5_000)
     with (
         shell.running("kubectl events --types=Warning -w") as events,
         shell.running("kubectl get events --field-selector type=Warning -w") as got,
@@ -164,44 +143,55 @@ def test_explain(shell: Shell, field: str) -> None:
 def test_a_repeated_apply_is_unchanged_and_changes_nothing(
     shell: Shell, cluster: Cluster, plane: Plane, pool: str
 ) -> None:
-    read = f"kubectl get nodepool {pool} -o jsonpath={{.metadata.resourceVersion}}"
-    before, on_bus = shell.run(read).out, plane.pool(pool)
+    # given a NodePool of which nothing more is written
+    read, other = f"kubectl get nodepool {pool} -o jsonpath={{.metadata.resourceVersion}}", "later"
+
+    def later() -> tuple[str, Sequence[Entry]]:
+        """Its version and its messages, once another one has been through the agent after it."""
+        works(cluster, other)
+        return shell.run(read).out, messages_about(plane, pool)
+
+    wait_until("it is at rest", lambda: later() == later(), WITHIN_S)
+    before, on_bus = later(), plane.pool(pool)
+    assert before[1] != [], "the log has its creation at least"
     log = AuditLog(cluster.folder)
 
+    # when its manifest is applied again and again
     for _ in range(3):
-        printed = shell.run("kubectl apply -f -", MANIFEST.format(name=pool, target=1))
+        printed = shell.run("kubectl apply -f -", manifest(pool))
         assert printed.out == f"nodepool.compute.coreweave.com/{pool} unchanged\n"
 
-    assert shell.run(read).out == before
+    # then nobody has written it, and no message about it was stored
+    assert later() == before
     assert plane.pool(pool) == on_bus
-    writes = [each for each in log.requests() if each.resource.startswith("nodepools")]
-    assert {each.verb for each in writes} <= {"get", "list", "watch"}
+    requests = [each for each in log.requests() if each.resource.startswith("nodepools")]
+    assert {each.verb for each in requests if each.name != other} <= {"get", "list", "watch"}
 
 
 def test_server_side_apply(shell: Shell, plane: Plane, pool: str) -> None:
-    manifest = MANIFEST.format(name=pool, target=2)
+    given = manifest(pool, 2)
     line = "kubectl apply --server-side --force-conflicts -f -"
 
-    first, second = shell.run(line, manifest), shell.run(line, manifest)
+    first, second = shell.run(line, given), shell.run(line, given)
 
     said = f"nodepool.compute.coreweave.com/{pool} serverside-applied\n"
     assert (first.out, second.out) == (said, said)
-    wait_until("the bus knows it", lambda: target(plane, pool) == 2, WITHIN_S)
+    wait_until("the bus knows it", lambda: plane.target(pool) == 2, WITHIN_S)
     # Applied again later, what the agent writes is no conflict.
-    assert shell.run("kubectl apply --server-side -f -", manifest).out == said
+    assert shell.run("kubectl apply --server-side -f -", given).out == said
 
 
 @pytest.mark.parametrize("how", ["server", "client"])
 def test_dry_run_changes_nothing(shell: Shell, plane: Plane, pool: str, how: str) -> None:
-    printed = shell.run(f"kubectl apply --dry-run={how} -f -", MANIFEST.format(name=pool, target=9))
+    printed = shell.run(f"kubectl apply --dry-run={how} -f -", manifest(pool, 9))
 
     assert printed.rows[-1].startswith(f"nodepool.compute.coreweave.com/{pool} configured")
     assert shell.run(SPEC.format(name=pool)).out == "1"
-    assert target(plane, pool) == 1
+    assert plane.target(pool) == 1
 
 
 def test_a_manifest_with_a_fault_is_refused_with_its_field(shell: Shell) -> None:
-    wrong = MANIFEST.format(name="wrong", target="many")
+    wrong = manifest("wrong", "many")
     printed = shell.run("kubectl apply -f -", wrong)
 
     assert printed.code == 1

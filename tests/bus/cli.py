@@ -1,0 +1,102 @@
+"""`nodepool up` as a process, and commands to the control plane that it runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nodepool.cli.app import run
+from support.ports import free_port
+
+ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"
+FULL = "nodepool.compute.coreweave.com"
+MANIFEST = """\
+apiVersion: compute.coreweave.com/v1alpha1
+kind: NodePool
+metadata:
+  name: {name}
+spec:
+  instanceType: {type}
+  targetNodes: {target}
+"""
+
+
+class Done(NamedTuple):
+    """A command that has ended: its exit code, output and error output."""
+
+    code: int
+    out: str
+    err: str
+
+
+Nodepool = Callable[..., Done]
+
+
+def environment(port: int) -> dict[str, str]:
+    """The environment of a `nodepool` process that starts or finds its server on this port."""
+    others = {name: text for name, text in os.environ.items() if not name.startswith("NODEPOOL_")}
+    return {
+        **others,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NODEPOOL_NATS_PORT": str(port),
+    }
+
+
+def started(port: int, *arguments: str) -> subprocess.Popen[str]:
+    """A `nodepool` process whose output can be read."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "nodepool.cli", *arguments],
+        env=environment(port),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """The lines that a process prints, up to one that contains a text."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if text in line:
+            return lines
+    pytest.fail(f"it ended without {text!r}: {lines}")
+
+
+class Up(NamedTuple):
+    """A control plane that runs, and what it has printed."""
+
+    port: int
+    printed: list[str]
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Up]:
+    """Everything on this machine, with its data in this folder, until Ctrl-C."""
+    port = free_port()
+    with started(port, "up", "--data-dir", str(folder), *arguments) as process:
+        try:
+            yield Up(port, lines_until(process, "Ctrl-C stops everything"))
+            process.send_signal(signal.SIGINT)
+            lines_until(process, "stopping; everything is kept in the log")
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+    assert "".join(path.read_text() for path in folder.glob("logs/*.err")) == ""
+
+
+def commands(port: int, capsys: pytest.CaptureFixture[str]) -> Nodepool:
+    """Runs one command in this process, with what it is given."""
+
+    def command(*arguments: str) -> Done:
+        code = run(["--url", f"nats://127.0.0.1:{port}", *arguments])
+        printed = capsys.readouterr()
+        return Done(code, printed.out, printed.err)
+
+    return command
