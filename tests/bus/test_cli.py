@@ -1,109 +1,47 @@
 """The `nodepool` command against a control plane that `nodepool up` runs."""
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from bus.cli import (
+    A100,
+    FULL,
+    H100,
+    MANIFEST,
+    ZONE,
+    Nodepool,
+    Up,
+    commands,
+    environment,
+    lines_until,
+    running,
+    started,
+)
 from nodepool.cli.app import run
 from nodepool.cli.names import EVENT, KINDS, PREEMPTION
 from support.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
-ZONE, H100, A100 = "US-EAST-04A", "gd-8xh100ib-i128", "gd-8xa100-i128"
-FULL = "nodepool.compute.coreweave.com"
-MANIFEST = """\
-apiVersion: compute.coreweave.com/v1alpha1
-kind: NodePool
-metadata:
-  name: {name}
-spec:
-  instanceType: {type}
-  targetNodes: {target}
-"""
-
-
-class Done(NamedTuple):
-    """A command that has ended: its exit code, output and error output."""
-
-    code: int
-    out: str
-    err: str
-
-
-Nodepool = Callable[..., Done]
-
-
-def environment(port: int) -> dict[str, str]:
-    """The environment of a `nodepool` process that starts or finds its server on this port."""
-    others = {name: text for name, text in os.environ.items() if not name.startswith("NODEPOOL_")}
-    return {
-        **others,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "NODEPOOL_NATS_PORT": str(port),
-    }
-
-
-def started(port: int, *arguments: str) -> subprocess.Popen[str]:
-    """A `nodepool` process whose output can be read."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "nodepool.cli", *arguments],
-        env=environment(port),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """The lines that a process prints, up to one that contains a text."""
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if text in line:
-            return lines
-    pytest.fail(f"it ended without {text!r}: {lines}")
-
-
-class Up(NamedTuple):
-    """A control plane that runs, and what it has printed."""
-
-    port: int
-    printed: list[str]
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Everything on this machine, with the example NodePools, until Ctrl-C."""
-    port, folder = free_port(), tmp_path_factory.mktemp("up")
-    with started(port, "up", "--data-dir", str(folder), "--examples", str(EXAMPLES)) as process:
-        try:
-            yield Up(port, lines_until(process, "Ctrl-C stops everything"))
-            process.send_signal(signal.SIGINT)
-            lines_until(process, "stopping; everything is kept in the log")
-            assert process.wait(30) == 0
-        finally:
-            process.kill()
-    assert "".join(path.read_text() for path in folder.glob("logs/*.err")) == ""
+    with running(tmp_path_factory.mktemp("up"), "--examples", str(EXAMPLES)) as up:
+        yield up
 
 
 @pytest.fixture
 def nodepool(up: Up, capsys: pytest.CaptureFixture[str]) -> Nodepool:
     """Runs one command."""
-
-    def command(*arguments: str) -> Done:
-        code = run(["--url", f"nats://127.0.0.1:{up.port}", *arguments])
-        printed = capsys.readouterr()
-        return Done(code, printed.out, printed.err)
-
-    return command
+    return commands(up.port, capsys)
 
 
 @pytest.fixture

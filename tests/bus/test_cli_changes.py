@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -13,17 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.test_cli import (
-    FULL,
-    H100,
-    MANIFEST,
-    ZONE,
-    Done,
-    Nodepool,
-    environment,
-    lines_until,
-    started,
-)
+from bus.cli import FULL, H100, MANIFEST, ZONE, Nodepool, commands, environment, running
 from nodepool.cli.app import run
 from nodepool.client import Client, Object
 from support.ports import free_port
@@ -35,27 +24,14 @@ PATIENCE_S = 20.0
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a control plane without any NodePool."""
-    port, folder = free_port(), tmp_path_factory.mktemp("up")
-    with started(port, "up", "--data-dir", str(folder)) as process:
-        try:
-            lines_until(process, "Ctrl-C stops everything")
-            yield port
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
-        finally:
-            process.kill()
+    with running(tmp_path_factory.mktemp("up")) as up:
+        yield up.port
 
 
 @pytest.fixture
 def nodepool(port: int, capsys: pytest.CaptureFixture[str]) -> Nodepool:
     """Runs one command."""
-
-    def command(*arguments: str) -> Done:
-        code = run(["--url", f"nats://127.0.0.1:{port}", *arguments])
-        printed = capsys.readouterr()
-        return Done(code, printed.out, printed.err)
-
-    return command
+    return commands(port, capsys)
 
 
 @pytest.fixture
