@@ -3,20 +3,29 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Literal
 
 from kube.agent import USER
 from kube.cluster import Cluster, wait_until
 
+Reason = Literal["Invalid", "Forbidden"]
 HEEDED_S: Final = 30.0
 WHY: Final = "platform has frozen this object"
 
 
 @contextmanager
-def frozen(cluster: Cluster, group: str, version: str, resource: str, name: str) -> Iterator[None]:
+def frozen(
+    cluster: Cluster,
+    group: str,
+    version: str,
+    resource: str,
+    name: str,
+    reason: Reason = "Invalid",
+) -> Iterator[None]:
     """While it lasts, a policy refuses each change that the agent makes of an object.
 
     resource: its plural, with a subresource where that is meant.
+    reason: what the API server replies, which is 422 or 403.
     """
     policy = f"freezes-{name}"
     cluster.kubectl(
@@ -28,7 +37,7 @@ def frozen(cluster: Cluster, group: str, version: str, resource: str, name: str)
                 "apiVersion": "v1",
                 "kind": "List",
                 "items": [
-                    _policy(policy, group, version, resource, name),
+                    _policy(policy, group, version, resource, name, reason),
                     {
                         "apiVersion": "admissionregistration.k8s.io/v1",
                         "kind": "ValidatingAdmissionPolicyBinding",
@@ -48,7 +57,9 @@ def frozen(cluster: Cluster, group: str, version: str, resource: str, name: str)
             cluster.kubectl("delete", kind, policy)
 
 
-def _policy(policy: str, group: str, version: str, resource: str, name: str) -> object:
+def _policy(
+    policy: str, group: str, version: str, resource: str, name: str, reason: Reason
+) -> object:
     rule = {
         "apiGroups": [group],
         "apiVersions": [version],
@@ -65,7 +76,7 @@ def _policy(policy: str, group: str, version: str, resource: str, name: str) -> 
             "matchConditions": [
                 {"name": "agent", "expression": f"request.userInfo.username == '{USER}'"}
             ],
-            "validations": [{"expression": "false", "message": WHY}],
+            "validations": [{"expression": "false", "message": WHY, "reason": reason}],
         },
     }
 

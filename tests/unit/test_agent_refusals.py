@@ -87,6 +87,29 @@ def test_what_is_refused_for_the_moment_is_not_refused_for_ever(
     assert Failure(code, {}, 0.0).is_lasting is is_lasting
 
 
+@pytest.mark.parametrize(
+    ("code", "message", "lacks_right"),
+    [
+        (401, "Unauthorized", True),
+        (
+            403,
+            'nodes "n1" is forbidden: User "agent" cannot patch resource "nodes" in API group ""'
+            " at the cluster scope",
+            True,
+        ),
+        (403, "nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no", False),
+        (403, 'admission webhook "w" denied the request: User "anna" cannot do this', False),
+        (422, 'User "agent" cannot patch resource "nodes"', False),
+    ],
+)
+def test_a_right_that_is_missing_is_told_from_an_object_that_is_refused(
+    code: int, message: str, lacks_right: bool
+) -> None:
+    failure = Failure(code, {"message": message}, 0.0)
+
+    assert (failure.lacks_right, failure.is_lasting) == (lacks_right, not lacks_right)
+
+
 def test_a_failure_has_the_fields_that_its_causes_name() -> None:
     causes = [
         {"reason": "FieldValueInvalid", "message": "?", "field": "metadata.labels"},

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -62,13 +63,23 @@ class Failure(Exception):
         super().__init__(self.message)
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether the account may not do this, whichever object it is.
+
+        Admission refuses single objects with 403 as well, and in other words.
+        """
+        return self.code == 401 or (self.code == 403 and bool(_NO_RIGHT.search(self.message)))
+
+    @property
     def is_lasting(self) -> bool:
         """Whether the same request is refused again for what it asks, and not for the moment."""
-        return 400 <= self.code < 500 and self.code not in _PASSING
+        return 400 <= self.code < 500 and self.code not in _PASSING and not self.lacks_right
 
 
-_PASSING: Final = frozenset({401, 404, 408, 409, 410, 429})
-"""What says that the account or the object is not there, or another, or that it is too early."""
+_PASSING: Final = frozenset({404, 408, 409, 410, 429})
+"""What says that the object is not there, or another, or that it is too early."""
+_NO_RIGHT: Final = re.compile(r'User ".*" cannot \w+ (resource|path) "')
+"""As the API server words it where authorization fails; its Status has no field that says so."""
 
 
 def _causes(status: Mapping[str, object]) -> Sequence[Document]:

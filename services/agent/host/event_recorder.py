@@ -149,7 +149,9 @@ class EventRecorder:
 
 def _is_passing(result: object) -> bool:
     """Whether another try may succeed: the API server is overloaded, or the right is missing."""
-    return isinstance(result, Failure) and (result.code in (401, 403, 429) or result.code >= 500)
+    if not isinstance(result, Failure):
+        return False
+    return result.lacks_right or result.code == 429 or result.code >= 500
 
 
 async def _position_at(connection: Connection, info: StreamInfo) -> int:

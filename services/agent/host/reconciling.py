@@ -32,7 +32,6 @@ from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
 """After so many comparisons in a row, each of which found something missing, a pause follows."""
-NOT_ALLOWED: Final = (401, 403)
 ABSENT_S: Final = 30.0
 """The pause before the log is asked again about a Node that the read model lacks."""
 WIDESPREAD_S: Final = 10.0
@@ -194,7 +193,7 @@ class Reconciler:
         try:
             is_leaving = await self._view.kind.is_leaving(item)
         except Failure as failure:
-            if failure.code in NOT_ALLOWED:
+            if failure.lacks_right:
                 self.forbidden[tried] = failure.message
             raise
         self.forbidden.pop(tried, None)
@@ -234,12 +233,12 @@ class Reconciler:
             try:
                 result = await self._performer.perform(key, action)
             except Failure as failure:
-                if failure.code in NOT_ALLOWED:
+                if failure.lacks_right:
                     self.forbidden[tried] = failure.message
-                    if isinstance(action, RecordEvent):
-                        # What is done is not to depend on whether it can be recorded.
-                        self._telemetry.log.warning("event not recorded", cause=failure.message)
-                        continue
+                if isinstance(action, RecordEvent) and (failure.lacks_right or failure.is_lasting):
+                    # What is done is not to depend on whether it can be recorded.
+                    self._telemetry.log.warning("event not recorded", cause=failure.message)
+                    continue
                 await self._refusals.tell(key, action, failure)
                 is_stopped = is_stopped or not is_of_pod
                 failed = failed or failure
@@ -269,8 +268,7 @@ class Reconciler:
         self._rounds.pop(key, None)
 
     def _refused(self, key: Key, failure: Failure) -> None:
-        is_forbidden = failure.code in NOT_ALLOWED
-        least_s = max(failure.retry_after_s, FORBIDDEN_S if is_forbidden else 0.0)
+        least_s = max(failure.retry_after_s, FORBIDDEN_S if failure.lacks_right else 0.0)
         pause_s = self._work.retry(key, least_s=least_s)
         self._log_failure(key, failure.message, pause_s)
 

@@ -1,0 +1,117 @@
+"""Of how many refusals the agent tells, and at which object."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import User
+
+from agent.actions import Patch, RecordEvent
+from agent.host.api import Api, Failure
+from agent.host.keys import Key, node_key, pool_key
+from agent.host.model import BusModel
+from agent.host.pacing import Pacing
+from agent.host.refusals import TOLD_MAX, Refusals
+from agent.host.view import ClusterView
+from agent.node_documents import POOL_LABEL
+from nodepool.host.logs import Logger, ServiceLog
+from nodepool.host.settings import Settings
+
+REFUSED = Failure(422, {"message": "no"}, 0.0)
+NODES = [node_key(f"n{number:02}") for number in range(TOLD_MAX + 2)]
+OTHER = node_key("other")
+FOREIGN = node_key("foreign")
+POOLS = {**dict.fromkeys((key.name for key in NODES), "train"), OTHER.name: "serve"}
+
+
+class Told:
+    """What the agent of a cluster tells, which has the NodePool `train`, and Nodes of two."""
+
+    def __init__(self, api: Api, log: Logger, failure: Failure | None) -> None:
+        model = BusModel(lambda _key: None)
+        view = ClusterView(api, model, Pacing(), lambda _key: None, lambda: None, log)
+        view.wrote("NodePool", _object("NodePool", "train"))
+        for name in (*POOLS, FOREIGN.name):
+            view.wrote("Node", _object("Node", name, POOLS.get(name, "")))
+        self.refusals = Refusals(model, view, self._record, log)
+        self.events: list[RecordEvent] = []
+        self._failure = failure
+
+    async def _record(self, _key: Key, event: RecordEvent) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self.events.append(event)
+
+    async def refuse(self, keys: Iterable[Key]) -> Sequence[tuple[str, str, str]]:
+        """Kind, name and uid of the objects at which it is told that these are refused."""
+        before = len(self.events)
+        for key in keys:
+            await self.refusals.tell(key, Patch(key.kind, key.name, {"spec": {}}), REFUSED)
+        return [(each.kind, each.name, each.uid) for each in self.events[before:]]
+
+
+@asynccontextmanager
+async def telling(failure: Failure | None = None) -> AsyncIterator[Told]:
+    """An agent that nobody answers; failure: what each Event is refused with."""
+    log = ServiceLog("agent", Settings(log_file=os.devnull))
+    config = KubeConfig.from_server("http://127.0.0.1:1").get()
+    assert config is not None
+    api = Api(config._replace(user=User()), lambda _request, _seconds: None)
+    try:
+        yield Told(api, log.logger, failure)
+    finally:
+        await api.close()
+        log.close()
+
+
+def _object(kind: str, name: str, pool: str = "") -> dict[str, object]:
+    labels = {POOL_LABEL: pool} if pool else {}
+    metadata = {"name": name, "uid": f"u-{name}", "resourceVersion": "1", "labels": labels}
+    return {"kind": kind, "metadata": metadata, "spec": {}, "status": {}}
+
+
+def test_a_refusal_is_told_at_the_nodepool_and_at_the_node_where_there_is_none() -> None:
+    async def story() -> Sequence[tuple[str, str, str]]:
+        async with telling() as told:
+            return await told.refuse([NODES[0], pool_key("train"), OTHER, FOREIGN])
+
+    assert asyncio.run(story()) == [
+        ("NodePool", "train", "u-train"),
+        ("NodePool", "train", "u-train"),
+        ("NodePool", "serve", ""),
+        ("Node", "foreign", "u-foreign"),
+    ]
+
+
+def test_where_every_node_is_refused_it_is_told_of_some_of_each_nodepool() -> None:
+    async def story() -> list[int]:
+        async with telling() as told:
+            seen = [len(await told.refuse(NODES)), len(await told.refuse([OTHER]))]
+            # It is so again for those that were told of, whose Events have the same names.
+            seen.append(len(await told.refuse(NODES)))
+            # And another one is told of once one is not refused any more.
+            told.refusals.forget(NODES[0])
+            return [*seen, len(await told.refuse(NODES[1:]))]
+
+    assert asyncio.run(story()) == [TOLD_MAX, 1, TOLD_MAX, TOLD_MAX]
+
+
+@pytest.mark.parametrize("code", [409, 429, 500])
+def test_what_is_refused_for_the_moment_is_not_told(code: int) -> None:
+    async def story() -> list[RecordEvent]:
+        async with telling() as told:
+            await told.refusals.tell(NODES[0], Patch("Node", "n00", {}), Failure(code, {}, 0.0))
+            return told.events
+
+    assert asyncio.run(story()) == []
+
+
+def test_an_event_that_is_refused_itself_keeps_nothing_from_being_done() -> None:
+    async def story() -> Sequence[object]:
+        async with telling(REFUSED) as told:
+            return await told.refuse([NODES[0]])
+
+    assert asyncio.run(story()) == []
