@@ -5,7 +5,12 @@ from datetime import datetime
 from typing import Literal
 
 from agent.bus import Document, Drain
-from nodepool.contract.events import NodeConditionReported, NodeReported, Severity
+from nodepool.contract.events import (
+    NodeConditionReported,
+    NodeReported,
+    PodsWaitingReported,
+    Severity,
+)
 from nodepool.contract.messages import Command
 
 Kind = Literal["NodePool", "Node", "Pod"]
@@ -29,6 +34,13 @@ class Report:
 
     event: NodeReported | NodeConditionReported
     drain: Drain = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWaiting:
+    """Says which Pods wait for a Node of a NodePool."""
+
+    event: PodsWaitingReported
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +125,4 @@ class RecordEvent:
     component: str = "nodepool-agent"
 
 
-Action = Send | Report | ListPods | Create | Patch | Delete | Evict | RecordEvent
+Action = Send | Report | ReportWaiting | ListPods | Create | Patch | Delete | Evict | RecordEvent

@@ -22,6 +22,8 @@ from agent.marks import (
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.log import LogId
 
+KUBELET_LABELS: Final = {"kubernetes.io/os": "linux"}
+"""The labels that each kubelet registers with the same value."""
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 
@@ -57,7 +59,7 @@ def created(wanted: WantedNode, pool_uid: str, log: LogId, last_seen: NodeObject
 
 def _labels(wanted: WantedNode) -> dict[str, str]:
     """What each kubelet registers."""
-    labels = {"kubernetes.io/hostname": wanted.name, "kubernetes.io/os": "linux"}
+    labels = {"kubernetes.io/hostname": wanted.name, **KUBELET_LABELS}
     instance_type = INSTANCE_TYPES.get(wanted.labels.get(INSTANCE_TYPE_LABEL, ""))
     if instance_type is not None:
         labels["kubernetes.io/arch"] = instance_type.arch

@@ -1,14 +1,16 @@
 """Pods as they are read from their cluster, as far as they matter to their Node."""
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
+from math import ceil
 from typing import Final, Literal, cast
 
 from agent.bus import Document
 from agent.cluster import PodObject
-from agent.reading import UnreadableDocument, moment, number, part, parts, text
+from agent.quantities import asked_for
+from agent.reading import moment, number, part, parts, text
 from nodepool.contract.keys import pod_name
 from nodepool.contract.model import MANAGED_TAINTS
 from nodepool.contract.pods import (
@@ -38,16 +40,6 @@ _MANAGED: Final = frozenset({"", *(taint.key for taint in MANAGED_TAINTS)})
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _OPERATORS: Final = frozenset({"", "Equal", "Exists"})
 _EFFECTS: Final = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
-_QUANTITY: Final = re.compile(r"([0-9]{1,18})(k|M|G|Ki|Mi|Gi)?")
-_SUFFIXES: Final = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-}
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,20 +68,21 @@ def pod_object(document: Document) -> PodObject | None:
     began = None if ends is None else max(ends, _LONG_AGO) - timedelta(seconds=grace_s)
     pod = Pod(
         name=pod_name(namespace, text(metadata, "name", None)),
-        daemon_set=_is_daemon_set(metadata),
+        daemon_set=is_daemon_set(metadata),
         verification=namespace == VERIFICATION,
         interruption=_interruption(part(metadata, "labels")),
         grace_s=grace_s,
         terminating=ends is not None,
-        gpus=_asked_for(spec, GPU),
-        accelerators=_asked_for(spec, ACCELERATOR),
-        tolerations=tolerations(spec),
+        gpus=gpus_asked_for(spec, GPU),
+        accelerators=gpus_asked_for(spec, ACCELERATOR),
+        tolerations=lasting_tolerations(spec),
     )
     created = moment(metadata, "creationTimestamp") or _LONG_AGO
     return PodObject(namespace, text(metadata, "uid", None), node, pod, created, began)
 
 
-def _is_daemon_set(metadata: Document) -> bool:
+def is_daemon_set(metadata: Document) -> bool:
+    """Whether a Pod with this metadata belongs to a DaemonSet, or is a static one."""
     if MIRROR in part(metadata, "annotations"):
         return True
     return any(
@@ -106,25 +99,35 @@ def _interruption(labels: Document) -> PodClass:
     return PodClass.BLOCKING
 
 
-def tolerations(spec: Document) -> tuple[Toleration, ...]:
+def lasting_tolerations(spec: Document) -> tuple[Toleration, ...]:
     """The tolerations that can keep a Pod on a Node that the control plane taints.
 
-    Those that end by themselves (`tolerationSeconds`) are none, and an operator or effect that is
-    not known tolerates nothing. Those of the keys that the control plane manages come alone.
+    Those that end by themselves (`tolerationSeconds`) are none. Those of the keys that the control
+    plane manages come alone.
     """
-    found = dict.fromkeys(_tolerations(spec))
+    found = dict.fromkeys(
+        toleration
+        for each, toleration in _tolerations(spec)
+        if toleration.key in _MANAGED and each.get("tolerationSeconds") is None
+    )
     # One of a longer list that tolerates everything must not be cut away.
     broadest = sorted(found, key=lambda each: (bool(each.key), bool(each.effect)))
     return tuple(broadest[:TOLERATIONS_MAX])
 
 
-def _tolerations(spec: Document) -> Iterator[Toleration]:
+def tolerations(spec: Document) -> tuple[Toleration, ...]:
+    """The tolerations with which a Pod is scheduled, each once, in a fixed order."""
+    found = {toleration for _, toleration in _tolerations(spec)}
+    return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
+
+
+def _tolerations(spec: Document) -> Iterator[tuple[Document, Toleration]]:
+    """The tolerations beside their documents; an operator or effect not known tolerates nothing."""
     for each in parts(spec, "tolerations"):
         key, operator = text(each, "key"), text(each, "operator") or "Equal"
         effect = text(each, "effect")
-        is_known = key in _MANAGED and operator in _OPERATORS and effect in _EFFECTS
-        if is_known and each.get("tolerationSeconds") is None:
-            yield _toleration(key, operator, text(each, "value"), effect)
+        if operator in _OPERATORS and effect in _EFFECTS:
+            yield each, _toleration(key, operator, text(each, "value"), effect)
 
 
 @lru_cache(maxsize=1_024)
@@ -137,34 +140,9 @@ def _toleration(key: str, operator: str, value: str, effect: str) -> Toleration:
     )
 
 
-def _asked_for(spec: Document, resource: str) -> int:
-    """How many of a resource a Pod needs at any time, as Kubernetes counts it.
+def gpus_asked_for(spec: Document, resource: str) -> int:
+    """How many GPUs a Pod with this spec needs at any time, under one of their names.
 
-    See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers.
+    GPUS_MAX where that is not understood: a Pod that runs is not to be overlooked because of it.
     """
-    running = sum(_quantity(each, resource) for each in parts(spec, "containers"))
-    beside, most = 0, 0
-    for each in parts(spec, "initContainers"):
-        needed = _quantity(each, resource)
-        if each.get("restartPolicy") == "Always":
-            beside += needed
-            most = max(most, beside)
-        else:
-            most = max(most, beside + needed)
-    return min(max(running + beside, most), GPUS_MAX)
-
-
-def _quantity(container: Document, resource: str) -> int:
-    resources = part(container, "resources")
-    found = part(resources, "requests").get(resource)
-    if found is None:
-        found = part(resources, "limits").get(resource)
-    if found is None:
-        return 0
-    if isinstance(found, int):
-        return max(0, int(found))
-    if not isinstance(found, str):
-        raise UnreadableDocument(resource, "a quantity", found)
-    match = _QUANTITY.fullmatch(found)
-    # Written in another way, such as `1e3`: a Pod that runs is not to be overlooked because of it.
-    return GPUS_MAX if match is None else int(match[1]) * _SUFFIXES[match[2] or ""]
+    return ceil(min(asked_for(spec, resource), Decimal(GPUS_MAX)))

@@ -2,6 +2,7 @@
 
 from nodepool.contract.events import (
     AutoscalingFailed,
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
@@ -13,6 +14,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeUpdated,
     PodChanged,
+    PodsWaitingReported,
 )
 
 Hears = (
@@ -26,5 +28,7 @@ Hears = (
     | NodeActivityChanged
     | CWNodeDeleted
     | PodChanged
+    | PodsWaitingReported
+    | ClusterRegistered
 )
 Says = NodePoolAutoscaled | AutoscalingFailed

@@ -2,39 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from nodepool.contract.pods import PODS_MAX
-
-
-class Shape(NamedTuple):
-    """What a Pod asks of its Node.
-
-    gpus: how many of `nvidia.com/gpu`.
-    accelerators: how many of `sunk.coreweave.com/accelerator`, which are counted separately.
-    """
-
-    gpus: int
-    accelerators: int
+from nodepool.contract.pods import PODS_MAX, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """So many Nodes that are filled alike: what each has left, and for how many Pods."""
+    """So many Nodes that are filled alike: what each has left, and for how many small Pods."""
 
     count: int
     gpus: int
     accelerators: int
-    pods: int
+    slots: int
 
     def room(self, shape: Shape) -> int:
         """How many Pods of this shape each of them can take."""
-        rooms = [self.pods]
-        if shape.gpus:
-            rooms.append(self.gpus // shape.gpus)
-        if shape.accelerators:
-            rooms.append(self.accelerators // shape.accelerators)
-        return min(rooms)
+        return shape.room(self.gpus, self.accelerators, self.slots)
 
     def with_each(self, shape: Shape, pods: int, count: int) -> "_Nodes":
         """So many of them, each with so many more Pods of this shape."""
@@ -42,7 +25,7 @@ class _Nodes:
             count,
             self.gpus - pods * shape.gpus,
             self.accelerators - pods * shape.accelerators,
-            self.pods - pods,
+            self.slots - pods * shape.slots,
         )
 
 

@@ -1,16 +1,18 @@
 """A NodePool as the autoscaler knows it: what is wanted, what is there, and what waits."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from immutables import Map
 
-from autoscaler.needed import Shape, nodes_needed
+from autoscaler.needed import nodes_needed
 from autoscaler.nodes import Nodes
-from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType, Kind
+from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType
 from nodepool.contract.keys import PoolKey
-from nodepool.contract.model import CPU_TAINT, NodePoolSpec
-from nodepool.contract.pods import Pod
+from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.pods import Pod, Shape, WaitingPods
+from nodepool.contract.production import production_taints
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,10 @@ class WaitingPod:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The Pods that wait, by name, and how many there are of each shape that an empty Node takes.
+    """The Pods that wait for a Node of a NodePool.
 
+    pods: the simulated ones, by name; none in a cluster of Kubernetes, whose agent only counts.
+    shapes: how many there are of each shape that an empty Node takes.
     count: how many these are.
     """
 
@@ -56,6 +60,13 @@ class Waiting:
         """The Pods without this one, if it is the one with this number."""
         pod = self.pods.get(name)
         return self._without(name) if pod is not None and pod.number == number else self
+
+    def refitted(self, fits: Callable[[Pod], bool]) -> "Waiting":
+        """The Pods with each simulated one checked again; an agent reports its own anew."""
+        waiting = Waiting() if self.pods else self
+        for each in self.pods.values():
+            waiting = waiting.put(replace(each, fits=fits(each.pod)))
+        return waiting
 
     def _without(self, name: str) -> "Waiting":
         pod = self.pods.get(name)
@@ -107,16 +118,21 @@ class Pool:
         instance = self.instance
         if instance is None or max(pod.gpus, pod.accelerators) > instance.gpus:
             return False
-        own = (CPU_TAINT,) if instance.kind is Kind.CPU else ()
-        taints = (*self.spec.node_taints, *own)
+        taints = production_taints(instance, self.spec.node_taints)
         return pod.repelled(taints, "NoSchedule", "NoExecute") is None
+
+    def reported(self, waiting: Iterable[WaitingPods]) -> "Pool":
+        """The NodePool with the Pods that wait as the agent of its cluster has counted them."""
+        gpus, shapes = self.instance.gpus if self.instance else 0, dict[Shape, int]()
+        for each in waiting:
+            shape = Shape(each.gpus, each.accelerators, each.slots)
+            if shape.room(gpus, gpus):
+                shapes[shape] = shapes.get(shape, 0) + each.count
+        return replace(self, waiting=Waiting(shapes=Map(shapes), count=sum(shapes.values())))
 
     def refitted(self) -> "Pool":
         """The NodePool with each Pod that waits checked again, after its taints have changed."""
-        waiting = Waiting()
-        for each in self.waiting.pods.values():
-            waiting = waiting.put(replace(each, fits=self.fits(each.pod)))
-        return replace(self, waiting=waiting)
+        return replace(self, waiting=self.waiting.refitted(self.fits))
 
     @property
     def is_autoscaled(self) -> bool:

@@ -10,11 +10,12 @@ from immutables import Map
 
 from autoscaler import Hears, Says
 from autoscaler.nodes import Node
-from autoscaler.pool import Pool, WaitingPod
+from autoscaler.pool import Pool, Waiting, WaitingPod
 from autoscaler.target import next_change
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
@@ -26,8 +27,9 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeUpdated,
     PodChanged,
+    PodsWaitingReported,
 )
-from nodepool.contract.keys import PoolKey
+from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key, cluster_of
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
@@ -47,8 +49,12 @@ COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[PoolKey]):
-    """The NodePools; the work queue holds each when another target will be right for it."""
+    """The NodePools; the work queue holds each when another target will be right for it.
 
+    agents: the clusters that an agent connects to Kubernetes; it reports which Pods wait there.
+    """
+
+    agents: Map[ClusterKey, bool] = Map()
     pools: Map[PoolKey, Pool] = Map()
 
 
@@ -73,6 +79,12 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _node_changed(state, message, context)
         case PodChanged():
             return _pod_changed(state, message, context)
+        case PodsWaitingReported():
+            return _pods_reported(state, message, context)
+        case ClusterRegistered(org=org, cluster=name, kubernetes=True):
+            return replace(state, agents=state.agents.set(cluster_key(org, name), True))
+        case ClusterRegistered():
+            return state
         case NodePoolAutoscaled(key=key):
             pool = replace(state.pools[key], proposed=True)
             return _stored(state, pool, context)
@@ -100,6 +112,9 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool
         raised=context.time if is_raised else known.raised,
         proposed=known.proposed and known.generation == event.generation,
     )
+    if cluster_of(event.key) in state.agents and not event.spec.autoscaling:
+        # What waits is reported again once it is autoscaled again, and nobody says so meanwhile.
+        return replace(pool, waiting=Waiting())
     return pool if event.spec.node_taints == known.spec.node_taints else pool.refitted()
 
 
@@ -149,7 +164,8 @@ def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
     pool = state.pools.get(event.key)
     if pool is None or pool.uid != event.uid:
         return state
-    if event.phase == "Pending" and event.spec is not None:
+    is_simulated = cluster_of(event.key) not in state.agents
+    if event.phase == "Pending" and event.spec is not None and is_simulated:
         pod = WaitingPod(event.number, event.spec, pool.fits(event.spec))
         waiting = pool.waiting.put(pod)
     else:
@@ -157,6 +173,14 @@ def _pod_changed(state: State, event: PodChanged, context: Context) -> State:
     if waiting is pool.waiting:
         return state
     return _stored(state, replace(pool, waiting=waiting), context)
+
+
+def _pods_reported(state: State, event: PodsWaitingReported, context: Context) -> State:
+    """The state after a report, which is believed of a cluster only that has an agent."""
+    pool = state.pools.get(event.key)
+    if pool is None or pool.uid != event.uid or cluster_of(event.key) not in state.agents:
+        return state
+    return _stored(state, pool.reported(event.waiting), context)
 
 
 def _failed(state: State, key: PoolKey, context: Context) -> State:

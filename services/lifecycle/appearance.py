@@ -7,7 +7,6 @@ from lifecycle.health import Plan, cordon_text, plan
 from lifecycle.lock import Lock, lock_annotations, lock_taints
 from lifecycle.node import Node, is_unschedulable
 from lifecycle.template import (
-    PRODUCTION,
     NodeTemplate,
     Standing,
     labels,
@@ -19,6 +18,7 @@ from nodepool.contract.events import NodeUpdated
 from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason, Taint
 from nodepool.contract.node_states import MachineState, may_follow
+from nodepool.contract.production import PRODUCTION
 
 CORDON_REASON = "node.coreweave.cloud/cordonReason"
 """The annotation that lists why a Node that stays is cordoned, with commas between."""

@@ -6,10 +6,7 @@ from lifecycle.appearance import illegal, look_of, node_fields, planned, standin
 from lifecycle.health import Asked, cordon_text, removal_cause
 from lifecycle.lock import Lock
 from lifecycle.node import Node, Workload
-from lifecycle.template import (
-    NodeTemplate,
-    own_taints,
-)
+from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -31,6 +28,7 @@ from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
 from nodepool.contract.node_states import may_follow
 from nodepool.contract.pods import BlockingPod
+from nodepool.contract.production import asked_taints
 
 NAMED_MAX = 5
 """How many workloads a message names."""
@@ -43,7 +41,7 @@ def template_changed(template: NodeTemplate) -> NodeTemplateChanged:
         revision=template.revision,
         labels=template.node_labels,
         annotations=template.node_annotations,
-        taints=own_taints(template),
+        taints=asked_taints(template.node_taints),
     )
 
 

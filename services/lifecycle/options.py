@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import TypeVar
 
 from lifecycle.node import ANSWER_WITHIN
-from lifecycle.template import PRODUCTION
 from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
@@ -20,6 +19,7 @@ from nodepool.contract.events import (
 from nodepool.contract.messages import Message, pool_fields
 from nodepool.contract.model import RESERVED, Taint
 from nodepool.contract.pods import reserved_taint
+from nodepool.contract.production import PRODUCTION
 
 E = TypeVar("E", bound=Message)
 

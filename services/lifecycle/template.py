@@ -3,30 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from nodepool.contract.affinity import machine_labels
-from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Kind
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.events import NodePoolValidated
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
-    COMPUTE_CLASS,
     CORDON,
-    CPU_TAINT,
-    GPU_TAINT,
-    MANAGED_TAINTS,
     RESERVED,
     ComputeClass,
     Taint,
 )
 from nodepool.contract.pods import reserved_taint
+from nodepool.contract.production import (
+    PRODUCTION,
+    asked_taints,
+    kind_taint,
+    production_labels,
+)
 
 INLINE_MAX = 4_096
 """The most characters of labels, annotations and taints that are said of each Node anew.
 
 So what a NodePool with many Nodes writes to the log at a change is bounded.
 """
-PRODUCTION = "production"
-"""The `node.coreweave.cloud/state` of a Node that takes work."""
-_MANAGED = frozenset((taint.key, taint.effect) for taint in MANAGED_TAINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +137,18 @@ def managed_labels(
     standing: Standing = IN_PRODUCTION,
 ) -> dict[str, str]:
     """The labels of a Node that win over those that its NodePool asks for."""
-    _, _, pool = pool_path(template.key)
     managed = {
-        **machine_labels(INSTANCE_TYPES[template.instance_type], ZONES[template.zone]),
+        **production_labels(
+            template.key,
+            template.uid,
+            INSTANCE_TYPES[template.instance_type],
+            ZONES[template.zone],
+            template.compute_class,
+        ),
         **topology,
         "kubernetes.io/hostname": node,
         "node.coreweave.cloud/state": standing.state,
         RESERVED: reserved(template, standing),
-        "compute.coreweave.com/node-pool": pool,
-        "compute.coreweave.com/node-pool-uid": template.uid,
-        COMPUTE_CLASS: template.compute_class.value,
     }
     if standing.reserved_desired:
         managed[f"{RESERVED}-desired"] = standing.reserved_desired
@@ -168,8 +168,7 @@ def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -
     That of its kind, that of its reservation where that is not its organisation, and that of a
     cordon.
     """
-    gpu = INSTANCE_TYPES[template.instance_type].kind is Kind.GPU
-    managed = [GPU_TAINT if gpu else CPU_TAINT]
+    managed = [kind_taint(INSTANCE_TYPES[template.instance_type])]
     if standing.state != PRODUCTION or standing.reserved:
         managed.append(reserved_taint(reserved(template, standing)))
     if standing.unschedulable:
@@ -177,16 +176,6 @@ def managed_taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -
     return tuple(managed)
 
 
-def own_taints(template: NodeTemplate) -> tuple[Taint, ...]:
-    """The taints that the NodePool asks for.
-
-    Those that are managed are left out: stored specs may hold one.
-    """
-    return tuple(
-        taint for taint in template.node_taints if (taint.key, taint.effect) not in _MANAGED
-    )
-
-
 def taints(template: NodeTemplate, standing: Standing = IN_PRODUCTION) -> tuple[Taint, ...]:
     """A Node's taints: those that are managed, then those of the NodePool."""
-    return (*managed_taints(template, standing), *own_taints(template))
+    return (*managed_taints(template, standing), *asked_taints(template.node_taints))

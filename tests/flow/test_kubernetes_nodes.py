@@ -5,8 +5,9 @@ from typing import cast
 
 import pytest
 
-from nodepool.contract.events import NodeConditionReported, NodeObserved, NodeReported, PodChanged
+from nodepool.contract.events import NodeConditionReported, NodeObserved, PodChanged
 from nodepool.contract.pods import Pod, Toleration
+from support.agent_reports import report
 from support.audit.auditor import violations
 from support.constants import CLUSTER, ORG, PREFER_IDLE, WEST, ZONE
 from support.paths import cluster_path
@@ -28,26 +29,6 @@ def connect(world: WorldHarness, cluster: str = CLUSTER, *, kubernetes: bool = T
 def status(world: WorldHarness, node: str) -> Mapping[str, object]:
     """The status of a Node as the agent reads it."""
     return cast("Mapping[str, object]", world.node(node)["status"])
-
-
-def report(world: WorldHarness, name: str, /, *pods: Pod, **fields: object) -> None:
-    """The agent reports a Node on which the cordon and the lock are in force that the bus names."""
-    document = cast("Mapping[str, Mapping[str, object]]", world.node(name))
-    shown = document["status"]
-    found = {
-        "org": ORG,
-        "cluster": CLUSTER,
-        "pool": "train",
-        "node": world.machine_name(name),
-        "zone": ZONE,
-        "assignment": shown["assignment"],
-        "unschedulable": document["spec"].get("unschedulable", False),
-        "cordon": shown["cordon"],
-        "lock": shown["lock"],
-        "pods": pods,
-    }
-    publish(world.world, NodeReported.model_validate({**found, **fields}))
-    world.run_until_idle()
 
 
 def report_ready(world: WorldHarness, node: str, ready: str) -> None:

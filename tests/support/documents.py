@@ -17,6 +17,7 @@ class Metadata(TypedDict):
 
     name: str
     uid: NotRequired[str]
+    generation: NotRequired[int]
     labels: NotRequired[dict[str, str]]
     annotations: NotRequired[dict[str, str]]
 

@@ -109,6 +109,7 @@ from nodepool.contract.events import (
     NodeUpdateFailed,
     NodeVerified,
     PodChanged,
+    PodsWaitingReported,
     PodUpdateFailed,
     PreemptionFailed,
     PreemptionInProgress,
@@ -137,7 +138,7 @@ from nodepool.contract.model import (
     Taint,
 )
 from nodepool.contract.node_states import MachineState
-from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration
+from nodepool.contract.pods import BlockingPod, Pod, PodClass, Toleration, WaitingPods
 
 M = TypeVar("M", bound=Message)
 Expression = tuple[str, str, tuple[str, ...]]
@@ -829,6 +830,12 @@ SAMPLES: tuple[Message, ...] = (
         message="Kubelet stopped posting node status.",
     ),
     DeleteNodePool(**OF, uid="9311678d-4064-45b8-8439-b943250e5852"),
+    PodsWaitingReported(
+        **OF,
+        uid=UID,
+        generation=3,
+        waiting=(WaitingPods(gpus=8, count=2), WaitingPods(slots=27, count=40)),
+    ),
 )
 
 

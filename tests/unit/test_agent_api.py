@@ -8,7 +8,7 @@ from lightkube.config.kubeconfig import KubeConfig
 from lightkube.config.models import User
 
 from agent.host.api import Api, Unreachable
-from agent.host.view import NODES
+from agent.host.resources import NODES
 
 
 async def watched(body: bytes) -> list[Mapping[str, object]]:

@@ -141,7 +141,9 @@ def container(count: object, kind: str = "requests", **rest: object) -> Mapping[
         ({"containers": [container("4"), container("2")]}, 6),
         ({"containers": [container("8", "limits")]}, 8),
         ({"containers": [container("1k")]}, 1_000),
-        ({"containers": [container("1e3")]}, 1_024),
+        ({"containers": [container("1e3")]}, 1_000),
+        ({"containers": [container("1500m")]}, 2),
+        ({"containers": [container("many")]}, 1_024),
         ({"containers": [container("9999999")]}, 1_024),
         ({"containers": [container("1")], "initContainers": [container("8")]}, 8),
         (

@@ -14,6 +14,7 @@ from autoscaler.target import DELAY_OF_PODS
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
+    ClusterRegistered,
     CWNodeAssigned,
     CWNodeDeleted,
     CWNodePoolDeleted,
@@ -25,12 +26,13 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeUpdated,
     PodChanged,
+    PodsWaitingReported,
     Wake,
 )
 from nodepool.contract.events.fleet import PodPhase
 from nodepool.contract.messages import Message, PoolFields
 from nodepool.contract.model import NodePhase, NodePoolSpec, RemovalReason, Taint
-from nodepool.contract.pods import Pod, Toleration
+from nodepool.contract.pods import Pod, Toleration, WaitingPods
 from nodepool.engine.snapshot import dump, load
 from support.constants import H100, INJECTED
 from support.single import NOON, SingleService
@@ -406,6 +408,127 @@ def test_nothing_goes_while_a_pod_waits() -> None:
     assert story.says(pod("a", "Gone")) == [
         "targetNodes from 2 to 1: 1 Node has been idle for 10 minutes"
     ]
+
+
+# Pods of Kubernetes, which an agent counts.
+
+
+def connected(*, kubernetes: bool = True) -> ClusterRegistered:
+    """The cluster, which an agent connects to Kubernetes."""
+    return ClusterRegistered(org="acme", cluster="prod", zone=ZONE, kubernetes=kubernetes)
+
+
+def counted(*waiting: WaitingPods, uid: str = UID) -> PodsWaitingReported:
+    """The agent reports that these Pods wait, and no others."""
+    return PodsWaitingReported(**OF, uid=uid, generation=1, waiting=waiting)
+
+
+FOUR_BY_FOUR = WaitingPods(gpus=4, count=4)
+
+
+def an_agents_pool(**spec: object) -> Story:
+    """A NodePool in a cluster that an agent connects to Kubernetes."""
+    story = Story(**spec)
+    story.says(connected())
+    return story
+
+
+def test_a_pool_gets_nodes_for_pods_that_an_agent_has_counted() -> None:
+    story = an_agents_pool()
+
+    said = story.waits(counted(FOUR_BY_FOUR, WaitingPods(gpus=8, accelerators=8, count=1)))
+
+    assert said == ["targetNodes from 0 to 3: 5 Pods wait for 3 Nodes more"]
+    assert story.follows() == []
+
+
+def test_pods_that_take_the_place_of_many_fill_a_node_by_that() -> None:
+    story = an_agents_pool(instanceType=CPU)
+
+    assert story.waits(counted(WaitingPods(slots=50, count=5))) == [
+        "targetNodes from 0 to 3: 5 Pods wait for 3 Nodes more"
+    ]
+
+
+def test_a_report_replaces_the_one_before() -> None:
+    story = an_agents_pool()
+    story.says(counted(FOUR_BY_FOUR))
+    story.passes(DELAY_OF_PODS - timedelta(seconds=1))
+
+    story.says(counted())
+
+    assert story.passes(TEN) == []
+
+
+def test_pods_that_are_counted_keep_idle_nodes_until_none_is() -> None:
+    story = an_agents_pool(targetNodes=1, maxNodes=1)
+    story.says(joins(), counted(FOUR_BY_FOUR))
+
+    assert story.passes(6 * TEN) == []
+    assert story.says(counted()) == ["targetNodes from 1 to 0: 1 Node has been idle for 10 minutes"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(counted(FOUR_BY_FOUR, uid="another"), id="of an earlier NodePool"),
+        pytest.param(counted(WaitingPods(gpus=9, count=1)), id="of Pods that no Node takes"),
+        pytest.param(
+            counted(FOUR_BY_FOUR).model_copy(update={"pool": "other"}), id="of another NodePool"
+        ),
+    ],
+)
+def test_a_report_that_is_not_about_this_pool_asks_for_nothing(report: PodsWaitingReported) -> None:
+    assert an_agents_pool().waits(report) == []
+
+
+@pytest.mark.parametrize("registered", [(), (connected(kubernetes=False),)])
+def test_a_report_is_believed_only_where_an_agent_connects_the_cluster(
+    registered: Sequence[ClusterRegistered],
+) -> None:
+    story = Story()
+
+    assert story.waits(*registered, counted(FOUR_BY_FOUR)) == []
+    assert story.waits(connected(), counted(FOUR_BY_FOUR)) != []
+
+
+def test_simulated_pods_do_not_count_where_an_agent_counts() -> None:
+    story = Story(maxNodes=0)
+    story.says(pod("a"), connected())
+
+    story.says(counted(WaitingPods(gpus=8, count=2)), pod("a", "Gone"), pod("b"))
+
+    assert story.stores(maxNodes=8) + story.passes(DELAY_OF_PODS) == [
+        "targetNodes from 0 to 2: 2 Pods wait for 2 Nodes more"
+    ]
+
+
+def test_other_taints_leave_it_to_the_agent_to_count_again() -> None:
+    story = an_agents_pool(maxNodes=0)
+    story.says(counted(FOUR_BY_FOUR))
+
+    taint = Taint(key="team", value="red", effect="NoSchedule").model_dump()
+    said = story.stores(maxNodes=8, nodeTaints=[taint]) + story.passes(DELAY_OF_PODS)
+
+    assert said == ["targetNodes from 0 to 2: 4 Pods wait for 2 Nodes more"]
+
+
+def test_what_was_counted_is_forgotten_while_a_pool_is_not_autoscaled() -> None:
+    story = an_agents_pool(maxNodes=0)
+    story.says(counted(FOUR_BY_FOUR))
+    story.stores(autoscaling=False)
+
+    before = story.stores(autoscaling=True, maxNodes=8) + story.passes(TEN)
+
+    assert before == []
+    assert len(story.waits(counted(FOUR_BY_FOUR))) == 1
+
+
+def test_a_new_pool_of_the_same_name_begins_without_what_was_counted() -> None:
+    story = an_agents_pool(maxNodes=0)
+    story.says(counted(FOUR_BY_FOUR), CWNodePoolDeleted(**OF, uid=UID, message=""))
+
+    assert story.stores(maxNodes=8) + story.passes(TEN) == []
 
 
 NAMES = st.sampled_from(("a", "b"))

@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.needed import Shape, nodes_needed
-from nodepool.contract.pods import PODS_MAX
+from autoscaler.needed import nodes_needed
+from nodepool.contract.pods import PODS_MAX, Shape
 
 MOST = 10_000
 SHAPES = st.dictionaries(
-    st.builds(Shape, st.integers(0, 9), st.integers(0, 9)), st.integers(1, 150), max_size=8
+    st.builds(Shape, st.integers(0, 9), st.integers(0, 9), st.sampled_from((1, 1, 7, 55, 110))),
+    st.integers(1, 150),
+    max_size=8,
 )
 
 
@@ -18,7 +20,7 @@ def placed(waiting: dict[Shape, int], gpus: int) -> list[list[Shape]]:
     nodes: list[list[Shape]] = []
     for shape in sorted(waiting, reverse=True):
         for _ in range(waiting[shape]):
-            if max(shape) > gpus:
+            if max(shape.gpus, shape.accelerators) > gpus:
                 continue
             node = next((node for node in nodes if fits(node, shape, gpus)), None)
             if node is None:
@@ -31,7 +33,7 @@ def fits(node: list[Shape], shape: Shape, gpus: int) -> bool:
     """Whether a Node with these Pods takes another."""
     pods = [*node, shape]
     return (
-        len(pods) <= PODS_MAX
+        sum(pod.slots for pod in pods) <= PODS_MAX
         and sum(pod.gpus for pod in pods) <= gpus
         and sum(pod.accelerators for pod in pods) <= gpus
     )
@@ -47,6 +49,7 @@ def fits(node: list[Shape], shape: Shape, gpus: int) -> bool:
         ({Shape(5, 0): 2, Shape(3, 0): 2}, 2),
         ({Shape(8, 0): 2, Shape(0, 8): 2}, 2),
         ({Shape(0, 0): PODS_MAX + 1}, 2),
+        ({Shape(0, 0, 55): 3, Shape(0, 0, 37): 2}, 3),
         ({Shape(9, 0): 5}, 0),
     ],
     ids=[
@@ -57,6 +60,7 @@ def fits(node: list[Shape], shape: Shape, gpus: int) -> bool:
         "large and small together",
         "both names of the GPUs beside each other",
         "more than a Node takes Pods",
+        "large by their CPU and memory",
         "more GPUs than a Node has",
     ],
 )

@@ -6,9 +6,10 @@ from typing import Final
 
 from agent.agreement import version_number
 from agent.bus import Document, Log, Reported, WantedNode, WantedPool
-from agent.host.keys import Key, node_key, pool_key
+from agent.host.keys import WAITING, Key, node_key, pool_key
 from agent.node_documents import wanted_node
 from agent.pool_documents import wanted_pool
+from nodepool.contract.events import PodsWaitingReported
 
 Wake = Callable[[Key], None]
 GONE_MAX: Final = 100_000
@@ -20,6 +21,7 @@ class BusModel:
     """The NodePools and Nodes of one cluster as the read model has them.
 
     log: what it is made of; None while it is not known.
+    waiting: what was reported last of the Pods that wait, by NodePool.
     """
 
     def __init__(self, wake: Wake) -> None:
@@ -28,6 +30,7 @@ class BusModel:
         self.nodes: dict[str, WantedNode] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._reported: dict[str, Reported] = {}
+        self.waiting: dict[str, PodsWaitingReported] = {}
         self._gone: dict[str, int] = {}
         self._wake = wake
 
@@ -38,6 +41,7 @@ class BusModel:
         self.nodes.clear()
         self._members.clear()
         self._reported.clear()
+        self.waiting.clear()
         self._gone.clear()
 
     def caught_up(self, position: int) -> None:
@@ -76,6 +80,10 @@ class BusModel:
         """Something was reported of a Node."""
         self._reported[node] = reported
 
+    def note_waiting(self, event: PodsWaitingReported) -> None:
+        """It was reported which Pods wait for Nodes of a NodePool."""
+        self.waiting[event.pool] = event
+
     def forget(self, node: str) -> None:
         """There is no such Node any more, on either side."""
         self._reported.pop(node, None)
@@ -87,10 +95,12 @@ class BusModel:
         """
         if document is None:
             self.pools.pop(name, None)
+            self.waiting.pop(name, None)
         else:
             new = self.pools[name] = wanted_pool(document, name)
             self._note_version(version_number(new.version))
         self._wake(pool_key(name))
+        self._wake(WAITING)
 
     def _note_version(self, version: int) -> None:
         """Objects come in the order of their changes, so that all up to this one is shown."""
@@ -110,3 +120,4 @@ class BusModel:
             new = self.nodes[name] = wanted_node(document, name)
             self._members.setdefault(new.pool, {})[name] = None
         self._wake(node_key(name))
+        self._wake(WAITING)

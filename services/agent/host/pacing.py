@@ -2,12 +2,15 @@
 
 from typing import Final
 
+from agent.host.keys import Key
+
 REFUSED_S: Final = 5.0
 """The pause before a Pod is evicted again that a PodDisruptionBudget protects."""
 TAKEN_S: Final = 30.0
 """The pause before a Pod is evicted again whose eviction was accepted."""
 REPORT_S: Final = 2.0
-"""The pause between two reports of a Node on which other Pods run, and nothing else is new."""
+"""The pause between two reports of a Node on which other Pods run, and nothing else is new; and
+between two looks at the Pods that wait."""
 EVENT_S: Final = 3_600.0
 """For how long the API server keeps an Event, unless it is told otherwise (`--event-ttl`); what is
 still so after that is recorded again."""
@@ -22,7 +25,7 @@ class Pacing:
 
     def __init__(self) -> None:
         self._evicted: dict[str, tuple[float, str]] = {}
-        self._reports: dict[str, float] = {}
+        self._reports: dict[Key, float] = {}
         self._recorded: dict[str, float] = {}
 
     def may_evict(self, uid: str, now: float) -> bool:
@@ -48,18 +51,18 @@ class Pacing:
         """There is no such Pod any more."""
         self._evicted.pop(uid, None)
 
-    def may_report(self, node: str, now: float) -> bool:
-        """Whether a Node may be reported again for its Pods alone."""
-        return now >= self.report_at(node)
+    def may_report(self, key: Key, now: float) -> bool:
+        """Whether a Node may be reported again for its Pods alone, or what waits looked at."""
+        return now >= self.report_at(key)
 
-    def report_at(self, node: str) -> float:
-        """When a Node may be reported again for its Pods alone."""
-        return self._reports.get(node, float("-inf"))
+    def report_at(self, key: Key) -> float:
+        """When that may be done."""
+        return self._reports.get(key, float("-inf"))
 
-    def reported(self, node: str, now: float) -> None:
-        """A Node was reported."""
-        self._reports.pop(node, None)
-        self._reports[node] = now + REPORT_S
+    def reported(self, key: Key, now: float) -> None:
+        """A Node was reported, or what waits was looked at."""
+        self._reports.pop(key, None)
+        self._reports[key] = now + REPORT_S
         if len(self._reports) > NODES_MAX:
             del self._reports[next(iter(self._reports))]
 

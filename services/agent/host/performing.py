@@ -7,16 +7,28 @@ from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final, assert_never
 
-from agent.actions import Action, Create, Delete, Evict, ListPods, Patch, RecordEvent, Report, Send
+from agent.actions import (
+    Action,
+    Create,
+    Delete,
+    Evict,
+    ListPods,
+    Patch,
+    RecordEvent,
+    Report,
+    ReportWaiting,
+    Send,
+)
 from agent.bus import Document, Reported
 from agent.events import event_document
 from agent.host.api import MERGE, STRATEGIC, Api, Failure, Resource, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import Key
 from agent.host.pacing import Pacing
+from agent.host.resources import EVENTS, NODE_POOLS, NODES, PODS
 from agent.host.session import Bus
 from agent.host.telemetry import Telemetry
-from agent.host.view import EVENTS, NODE_POOLS, NODES, PODS, ClusterView
+from agent.host.view import ClusterView
 from agent.host.work import Work
 from agent.reports import is_minor
 from nodepool.contract.agent_metrics import FAILED, REFUSED
@@ -86,6 +98,10 @@ class Performer:
                 return Result.SENT
             case Report():
                 return await self._report(key, action)
+            case ReportWaiting(event=event):
+                await self._bus.publish(event)
+                self._bus.model.note_waiting(event)
+                return Result.SENT
             case ListPods():
                 return await self._list_pods(key, action)
             case Create():
@@ -106,10 +122,10 @@ class Performer:
         event, model, now = action.event, self._bus.model, self._clock()
         before = model.reported(event.node)
         if isinstance(event, NodeReported):
-            if is_minor(event, before) and not self._pacing.may_report(event.node, now):
-                self._woken_at(key, self._pacing.report_at(event.node))
+            if is_minor(event, before) and not self._pacing.may_report(key, now):
+                self._woken_at(key, self._pacing.report_at(key))
                 return Result.SENT
-            self._pacing.reported(event.node, now)
+            self._pacing.reported(key, now)
         await self._bus.publish(event)
         if isinstance(event, NodeReported):
             # Another stay of the machine begins with nothing reported of its conditions.

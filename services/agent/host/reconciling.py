@@ -15,7 +15,7 @@ from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
 from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
-from agent.host.keys import Key
+from agent.host.keys import WAITING, Key
 from agent.host.performing import Performer, Result
 from agent.host.refusals import Refusals
 from agent.host.session import Bus
@@ -85,6 +85,8 @@ class Reconciler:
         self._telemetry.reconciled(key.kind, time.monotonic() - began)
 
     async def _missing(self, key: Key) -> Sequence[Action]:
+        if key == WAITING:
+            return self._view.waiting.missing(self._place)
         if key.kind == "NodePool":
             return await self._missing_for_pool(key)
         return await self._missing_for_node(key, self._commander.attempt(key, self._clock()))

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from agent.bus import Document
 from agent.cluster import NodeObject, PodObject
 from agent.node_documents import node_object
 from agent.pods import pod_object
+from agent.waiting import Demand, demand_of
 
 
 def shared_node(document: Document) -> NodeObject:
@@ -27,6 +29,18 @@ def shared_pod(document: Document) -> PodObject | None:
     if pod is None:
         return None
     return replace(pod, namespace=sys.intern(pod.namespace), node=sys.intern(pod.node))
+
+
+def shared_demand(document: Document) -> Demand | None:
+    """What a Pod that waits asks of its Node; None for any other Pod."""
+    demand = demand_of(document)
+    return None if demand is None else _one(demand)
+
+
+@lru_cache(maxsize=1_024)
+def _one(demand: Demand) -> Demand:
+    """The first of those that are equal, as long as it is not forgotten."""
+    return demand
 
 
 def _texts(texts: Mapping[str, str]) -> Mapping[str, str]:

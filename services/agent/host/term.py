@@ -8,7 +8,7 @@ from agent.actions import RecordEvent
 from agent.host.api import Api
 from agent.host.commander import Commander
 from agent.host.event_recorder import EventRecorder
-from agent.host.keys import Key
+from agent.host.keys import WAITING, Key
 from agent.host.lease import Lease
 from agent.host.model import BusModel
 from agent.host.pacing import Pacing
@@ -33,9 +33,11 @@ class Term:
         place, log = settings.place, telemetry.log
         self._lease, self._telemetry = lease, telemetry
         self.work = Work(lambda: lease.held)
-        pacing, model = Pacing(), BusModel(self.work.wake)
+        self._pacing = pacing = Pacing()
+        self._clock = asyncio.get_running_loop().time
+        model = BusModel(self._wake)
         commander = Commander(model, self.work.wake, self._unanswered, self.work.wake_at)
-        self.view = ClusterView(api, model, pacing, self.work.wake, self.resync, log)
+        self.view = ClusterView(api, model, pacing, self._wake, self.resync, log)
         self._recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
             settings,
@@ -67,13 +69,20 @@ class Term:
     def resync(self) -> None:
         """Has everything compared."""
         for key in tuple(self.view.keys()):
+            self._wake(key)
+
+    def _wake(self, key: Key) -> None:
+        """Has something compared; what waits not too often, as each Pod and Node may change it."""
+        if key != WAITING:
             self.work.wake(key)
+            return
+        self.work.wake_at(key, max(self._clock(), self._pacing.report_at(key)))
 
     def obstacles(self) -> Iterator[str]:
         """What keeps it from its work, each as one line."""
         if obstacle := self.bus.obstacle:
             yield obstacle
-        yield from dict.fromkeys(cache.fault for cache in self.view.caches if cache.fault)
+        yield from self.view.faults()
         yield from tuple(self._reconciler.forbidden.values())
         if self._recorder.fault:
             yield self._recorder.fault
@@ -85,7 +94,11 @@ class Term:
         working = asyncio.create_task(self.work.run(self._reconciler.reconcile))
         others = [
             asyncio.create_task(each)
-            for each in (self.bus.run(), self.view.run(), self._resync_for_ever())
+            for each in (
+                self.bus.run(),
+                self.view.run(),
+                self._resync_for_ever(),
+            )
         ]
         tasks = [stopping, keeping, working, *others]
         try:

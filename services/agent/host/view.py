@@ -8,33 +8,31 @@ from typing import Final
 from agent.agreement import AGREED, version_number
 from agent.bus import Document
 from agent.cluster import NodeObject, PodObject, PoolObject
-from agent.host.api import Api, Resource
+from agent.host.api import Api
 from agent.host.cache import Cache
-from agent.host.keys import Key, node_key, pool_key
+from agent.host.keys import WAITING, Key, node_key, pool_key
 from agent.host.kind import PoolKind
 from agent.host.model import BusModel, Wake
 from agent.host.node_memory import NodeMemory
 from agent.host.pacing import Pacing
+from agent.host.resources import NODE_POOLS, NODES, PODS
 from agent.host.sharing import shared_node, shared_pod
+from agent.host.waiting import WaitingPods
 from agent.marks import MANAGED, has_startup_taint
 from agent.pool_documents import pool_object
-from nodepool.contract.model import API_VERSION
 from nodepool.host.logs import Logger
 
-NODE_POOLS: Final = Resource(f"apis/{API_VERSION}", "nodepools", "NodePool")
-NODES: Final = Resource("api/v1", "nodes", "Node")
-PODS: Final = Resource("api/v1", "pods", "Pod")
-EVENTS: Final = Resource("api/v1", "events", "Event")
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _RUNNING: Final = f"spec.nodeName!=,{_NOT_ENDED}"
 """The Pods that are bound to a Node and have not ended: the API server leaves out all others."""
 
 
 class ClusterView:
-    """One cluster, as three caches have it.
+    """One cluster, as four caches have it.
 
     kind: how the cluster defines NodePools.
     pools, nodes, pods: the objects of each kind.
+    waiting: the Pods that no Node has, in a cache of their own.
     memory: what is remembered of the Nodes.
     """
 
@@ -65,14 +63,17 @@ class ClusterView:
         self.pods: Cache[PodObject] = Cache(
             api, PODS, shared_pod, self._pod_changed, log=log, selector=_RUNNING, listed=resync
         )
+        self.waiting = WaitingPods(api, model, self.pool_uid, pacing, wake, log)
 
     @property
     def caches(self) -> tuple[Cache[PoolObject], Cache[NodeObject], Cache[PodObject]]:
-        """All three."""
+        """Those of the objects that are compared one by one."""
         return self.pools, self.nodes, self.pods
 
     def fault(self, kind: str) -> str:
-        """Why NodePools or Nodes cannot be compared now; empty where they can."""
+        """Why objects of a kind cannot be compared now; empty where they can."""
+        if kind == "Pod":
+            return self.waiting.cache.fault
         if kind == "NodePool":
             return self.pools.fault
         return self.nodes.fault or self.pods.fault
@@ -80,8 +81,14 @@ class ClusterView:
     async def run(self) -> None:
         """Keeps all of them for ever."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.waiting.cache.run())
             for cache in self.caches:
                 group.create_task(cache.run())
+
+    def faults(self) -> Iterator[str]:
+        """Why some objects are not known as they are now, each as one line."""
+        found = (*(cache.fault for cache in self.caches), self.waiting.cache.fault)
+        yield from dict.fromkeys(fault for fault in found if fault)
 
     def wrote(self, kind: str, document: Document) -> None:
         """Takes an object as the API server replied that it is after a write."""
@@ -129,6 +136,7 @@ class ClusterView:
 
     def keys(self) -> Iterator[Key]:
         """Everything that there is to compare."""
+        yield WAITING
         names: Collection[str] = {
             *self._model.pools,
             *(name for name, _ in self.pools.store.items()),
@@ -145,6 +153,7 @@ class ClusterView:
             self._removed.pop(key, None)
         self._wake(pool_key(key))
         if (old and old.uid) != (new and new.uid):
+            self._wake(WAITING)  # Pods may ask for Nodes with the label of this uid.
             for name in self._model.members(key):
                 self._wake(node_key(name))
 

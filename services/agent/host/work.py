@@ -23,7 +23,7 @@ class Work:
 
     def __init__(self, may: Callable[[], bool]) -> None:
         self.may = may
-        self.queue: WorkQueue[Key] = WorkQueue(lambda key: key.kind == "NodePool")
+        self.queue: WorkQueue[Key] = WorkQueue(lambda key: key.kind != "Node")
         self._woken = asyncio.Event()
         self._clock = asyncio.get_running_loop().time
         self._tasks: set[asyncio.Task[None]] = set()

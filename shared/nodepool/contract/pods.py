@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -85,6 +85,43 @@ def reserved_taint(value: str) -> Taint:
     return Taint(key=RESERVED, value=digest[:10], effect="NoExecute")
 
 
+def repelled(
+    taints: Iterable[Taint], effects: Iterable[str], tolerations: Iterable[Toleration]
+) -> Taint | None:
+    """The first of these taints that has one of the effects and is not tolerated, if any."""
+    effects, tolerations = tuple(effects), tuple(tolerations)
+    return next(
+        (
+            taint
+            for taint in taints
+            if taint.effect in effects and not any(each.matches(taint) for each in tolerations)
+        ),
+        None,
+    )
+
+
+class Shape(NamedTuple):
+    """What a Pod asks of its Node.
+
+    gpus: how many of `nvidia.com/gpu`.
+    accelerators: how many of `sunk.coreweave.com/accelerator`, which are counted separately.
+    slots: how many of the PODS_MAX Pods of a Node it takes the place of, by its CPU and memory.
+    """
+
+    gpus: int
+    accelerators: int
+    slots: int = 1
+
+    def room(self, gpus: int, accelerators: int, slots: int = PODS_MAX) -> int:
+        """How many Pods of this shape fit where so much is left."""
+        rooms = [slots // self.slots]
+        if self.gpus:
+            rooms.append(gpus // self.gpus)
+        if self.accelerators:
+            rooms.append(accelerators // self.accelerators)
+        return min(rooms)
+
+
 class Pod(Value):
     """A Pod, as far as it decides where it runs and when its Node may leave.
 
@@ -114,14 +151,32 @@ class Pod(Value):
         """Whether it makes its Node active; DaemonSet and verification Pods do not."""
         return not (self.daemon_set or self.verification)
 
+    @property
+    def _tolerated(self) -> tuple[Toleration, ...]:
+        own = () if self.gpus or self.accelerators else (NO_GPU,)
+        return (*self.tolerations, *own)
+
     def tolerates(self, taint: Taint) -> bool:
         """Whether a Node with this taint is open to it."""
-        own = () if self.gpus or self.accelerators else (NO_GPU,)
-        return any(toleration.matches(taint) for toleration in (*self.tolerations, *own))
+        return any(toleration.matches(taint) for toleration in self._tolerated)
 
     def repelled(self, taints: Iterable[Taint], *effects: str) -> Taint | None:
         """The first of these taints that has one of the effects and is not tolerated, if any."""
-        return next((t for t in taints if t.effect in effects and not self.tolerates(t)), None)
+        return repelled(taints, effects, self._tolerated)
+
+
+class WaitingPods(Value):
+    """Pods that wait for a Node and ask for the same.
+
+    gpus, accelerators: what each of them asks for, as in `Pod`.
+    slots: how many of the PODS_MAX Pods of a Node each takes the place of, by its CPU and memory.
+    count: how many they are.
+    """
+
+    gpus: Gpus = 0
+    accelerators: Gpus = 0
+    slots: Annotated[int, Field(ge=1, le=PODS_MAX)] = 1
+    count: Annotated[int, Field(ge=1)]
 
 
 class BlockingPod(Value):

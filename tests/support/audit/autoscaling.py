@@ -8,10 +8,15 @@ from datetime import datetime, timedelta
 
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.conditions import Validated
-from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated, PodChanged
+from nodepool.contract.events import (
+    NodePoolAutoscaled,
+    NodePoolValidated,
+    PodChanged,
+    PodsWaitingReported,
+)
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, NodePoolSpec
-from nodepool.contract.pods import Pod
+from nodepool.contract.pods import Pod, Toleration
 from support.audit.facts import Facts, Origin, Violation
 from support.audit.facts import Pool as PoolFacts
 from support.audit.health import RESTARTING
@@ -29,6 +34,8 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _stored(facts, message)
         case PodChanged():
             _pod_changed(facts, message, origin)
+        case PodsWaitingReported():
+            _pods_reported(facts, message, origin)
 
 
 def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
@@ -112,6 +119,23 @@ def _pod_changed(facts: Facts, event: PodChanged, origin: Origin) -> None:
         waiting.pop(event.name, None)
     elif event.spec is not None:
         waiting[event.name] = event.spec
+    pool.waiting.add(origin.position, waiting)
+
+
+def _pods_reported(facts: Facts, event: PodsWaitingReported, origin: Origin) -> None:
+    """What an agent has counted is all that waits; its Pods go wherever they have room."""
+    pool = facts.pools.get(event.uid)
+    if pool is None or pool.key != event.key or (event.org, event.cluster) not in facts.agents:
+        return
+    waiting = {}
+    for each in event.waiting:
+        name = f"one of {each.count} Pods with {each.gpus} and {each.accelerators} GPUs"
+        waiting[name] = Pod(
+            name=name,
+            gpus=each.gpus,
+            accelerators=each.accelerators,
+            tolerations=(Toleration(operator="Exists"),),
+        )
     pool.waiting.add(origin.position, waiting)
 
 

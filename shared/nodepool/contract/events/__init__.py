@@ -1,6 +1,10 @@
 """Every event; each module holds those of one speaker, and `kubernetes` their common base."""
 
-from nodepool.contract.events.agent import NodeConditionReported, NodeReported
+from nodepool.contract.events.agent import (
+    NodeConditionReported,
+    NodeReported,
+    PodsWaitingReported,
+)
 from nodepool.contract.events.allocator import (
     AllocationFailed,
     AllocationRecovered,
@@ -167,6 +171,7 @@ __all__ = [
     "NodeVerified",
     "PodChanged",
     "PodUpdateFailed",
+    "PodsWaitingReported",
     "PreemptionCause",
     "PreemptionFailed",
     "PreemptionInProgress",

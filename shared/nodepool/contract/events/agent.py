@@ -1,12 +1,15 @@
-"""What an agent says: what is observed of the Nodes of a Kubernetes cluster."""
+"""What an agent says: what is observed of the Nodes and Pods of a Kubernetes cluster."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from nodepool.contract.messages import Event, OfNode
+from nodepool.contract.messages import Event, OfNode, OfPool
 from nodepool.contract.model import ConditionStatus
-from nodepool.contract.pods import Pod
+from nodepool.contract.pods import Pod, WaitingPods
+
+SHAPES_MAX: Final = 128
+"""The most shapes of Pods that a report tells apart; of more, those that ask for least wait."""
 
 
 class NodeReported(Event, OfNode):
@@ -37,3 +40,21 @@ class NodeConditionReported(Event, OfNode):
     status: ConditionStatus
     reason: str
     message: str
+
+
+class PodsWaitingReported(Event, OfPool):
+    """The Pods of a Kubernetes cluster that wait, and that an empty Node of a NodePool would take.
+
+    It replaces what was reported of the NodePool before. A Pod that several NodePools could take
+    is reported of one of them. It is said of a NodePool that is autoscaled when anything of it
+    changes, and of each generation of it at least once.
+
+    uid, generation: those of the NodePool.
+    waiting: how many of each shape there are; those that ask for most come first.
+    """
+
+    speaker: ClassVar[str] = "agent"
+
+    uid: str
+    generation: int
+    waiting: Annotated[tuple[WaitingPods, ...], Field(max_length=SHAPES_MAX)] = ()

@@ -1,0 +1,78 @@
+"""The Pods of the cluster that wait for a Node, as a cache has them, and what is said of them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agent.actions import ReportWaiting
+from agent.host.api import Api
+from agent.host.cache import Cache
+from agent.host.keys import WAITING
+from agent.host.model import BusModel, Wake
+from agent.host.pacing import Pacing
+from agent.host.resources import PODS
+from agent.host.sharing import shared_demand
+from agent.openings import missing_reports, opening
+from agent.place import Place
+from agent.waiting import Demand
+from nodepool.host.logs import Logger
+
+_UNPLACED: Final = "spec.nodeName=,status.phase=Pending"
+"""The Pods that are bound to no Node: the API server leaves out all others."""
+
+
+class WaitingPods:
+    """Counts the Pods that wait, by what they ask for; of each, nothing else is kept.
+
+    cache: those Pods.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        model: BusModel,
+        pool_uid: Callable[[str], str],
+        pacing: Pacing,
+        wake: Wake,
+        log: Logger,
+    ) -> None:
+        """`pool_uid` gives the uid of the object of a NodePool, empty where there is none."""
+        self._model, self._pool_uid, self._pacing, self._wake = model, pool_uid, pacing, wake
+        self._clock = asyncio.get_running_loop().time
+        self._demands: Counter[Demand] = Counter()
+        self.cache: Cache[Demand] = Cache(
+            api,
+            PODS,
+            shared_demand,
+            self._changed,
+            log=log,
+            selector=_UNPLACED,
+            listed=lambda: wake(WAITING),
+        )
+
+    def missing(self, place: Place) -> Sequence[ReportWaiting]:
+        """What is to be said of the NodePools that are autoscaled."""
+        model = self._model
+        self._pacing.reported(WAITING, self._clock())
+        openings = (
+            opening(
+                model.pools[name],
+                self._pool_uid(name),
+                (model.nodes[node] for node in model.members(name)),
+                place,
+            )
+            for name in sorted(model.pools)
+        )
+        found = [each for each in openings if each is not None]
+        return tuple(missing_reports(self._demands, found, model.waiting, place))
+
+    def _changed(self, _key: str, old: Demand | None, new: Demand | None) -> None:
+        if old is not None:
+            self._demands[old] -= 1
+            if not self._demands[old]:
+                del self._demands[old]
+        if new is not None:
+            self._demands[new] += 1
+        if old != new:
+            self._wake(WAITING)

@@ -1,0 +1,201 @@
+"""Which NodePool each Pod that waits counts for, among those that are autoscaled."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from math import floor
+from typing import Final
+
+from agent.actions import ReportWaiting
+from agent.agreement import SpecFault, read_spec
+from agent.bus import WantedNode, WantedPool
+from agent.creation import KUBELET_LABELS
+from agent.node_conditions import status_of
+from agent.place import Place
+from agent.reading import parts
+from agent.waiting import Demand, Requests
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, InstanceType
+from nodepool.contract.events import PodsWaitingReported
+from nodepool.contract.events.agent import SHAPES_MAX
+from nodepool.contract.keys import pool_key
+from nodepool.contract.model import NodePhase, NodePoolSpec, Taint
+from nodepool.contract.pods import PODS_MAX, Shape, WaitingPods
+from nodepool.contract.production import production_labels, production_taints
+
+DEMANDS_MAX: Final = 2_000
+"""The most kinds of Pods that are told apart; those of more wait until there are fewer."""
+_COMING: Final = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A NodePool that is autoscaled, and what an empty Node of it has.
+
+    name, uid, generation: those of the NodePool on the bus.
+    instance_type, labels, taints: those of its Nodes.
+    free: how many empty Nodes it has, has on their way, or may still ask for.
+    """
+
+    name: str
+    uid: str
+    generation: int
+    instance_type: InstanceType
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    free: int
+
+    def takes(self, demand: Demand) -> bool:
+        """Whether an empty Node of it could take a Pod that asks for this."""
+        return (
+            demand.accepts(self.labels)
+            and not demand.is_repelled(self.taints, "NoSchedule", "NoExecute")
+            and self.room(demand.requests) > 0
+        )
+
+    def room(self, requests: Requests) -> int:
+        """How many Pods that ask for so much an empty Node of it takes."""
+        kind, rooms = self.instance_type, [PODS_MAX]
+        if requests.cpu:
+            rooms.append(int(kind.vcpu / requests.cpu))
+        if requests.memory:
+            rooms.append(int(kind.memory_ki * 1024 / requests.memory))
+        return Shape(requests.gpus, requests.accelerators).room(kind.gpus, kind.gpus, min(rooms))
+
+    def shape(self, requests: Requests) -> Shape:
+        """The shape of a Pod that asks for so much, of which an empty Node takes at least one."""
+        others = self.room(requests._replace(gpus=0, accelerators=0))
+        return Shape(requests.gpus, requests.accelerators, PODS_MAX // others)
+
+
+def opening(
+    wanted: WantedPool, object_uid: str, nodes: Iterable[WantedNode], place: Place
+) -> Opening | None:
+    """A NodePool with its Nodes, as the bus has them; None for one that is not to grow by itself.
+
+    object_uid: the uid of its object in the cluster, which its Nodes are labelled with; empty
+      where it has none.
+    """
+    is_autoscaled = wanted.spec.get("autoscaling") is True
+    if wanted.deleting or not is_autoscaled or _is_invalid(wanted):
+        return None
+    spec = read_spec(wanted.spec)
+    if isinstance(spec, SpecFault):
+        return None
+    kind, zone = INSTANCE_TYPES.get(spec.instance_type), ZONES.get(place.zone)
+    if kind is None or zone is None or kind.rack_size:
+        return None
+    key = pool_key(place.org, place.cluster, wanted.name)
+    uid = object_uid or wanted.uid
+    return Opening(
+        name=wanted.name,
+        uid=wanted.uid,
+        generation=wanted.generation,
+        instance_type=kind,
+        labels={
+            **KUBELET_LABELS,
+            **spec.node_labels,
+            **production_labels(key, uid, kind, zone, spec.compute_class),
+        },
+        taints=production_taints(kind, spec.node_taints),
+        free=_free(spec, nodes),
+    )
+
+
+def _is_invalid(wanted: WantedPool) -> bool:
+    return any(
+        (each.get("type"), each.get("status")) == ("Validated", "False")
+        for each in parts(wanted.status, "conditions")
+    )
+
+
+def _free(spec: NodePoolSpec, nodes: Iterable[WantedNode]) -> int:
+    """What a NodePool may still ask for, and its Nodes that are empty or on their way.
+
+    One that was asked for and is no machine's yet counts for nothing: there may be none.
+    """
+    most = spec.target if spec.max_nodes is None else spec.max_nodes
+    there = sum(node.phase in _COMING or _is_empty(node) for node in nodes)
+    return max(0, min(most, most - spec.target + there))
+
+
+def _is_empty(node: WantedNode) -> bool:
+    """Whether a Node takes Pods, and none runs there."""
+    if node.phase is not NodePhase.PRODUCTION or node.unschedulable:
+        return False
+    return any(
+        each.get("type") == "CWActive" and status_of(each) == "False" for each in node.conditions
+    )
+
+
+def shared_out(
+    demands: Mapping[Demand, int], openings: Sequence[Opening]
+) -> Mapping[str, Mapping[Shape, int]]:
+    """How many Pods of each shape count for each NodePool, by its name; each Pod for one at most.
+
+    The Pods that ask for most come first, then those that fewest NodePools could take. Each counts
+    for the first NodePool by name that could take it and has a Node free for it; those that its
+    Nodes would rather not have (`PreferNoSchedule`) come last. Where none has a Node free, it
+    counts for the first.
+    """
+    by_name = {each.name: each for each in openings}
+    free = {each.name: Fraction(each.free) for each in openings}
+    shares = {name: Counter[Shape]() for name in by_name}
+    for (requests, names), count in sorted(_alike(demands, openings).items(), key=_precedence):
+        left = count
+        for name in names:
+            room = by_name[name].room(requests)
+            taken = min(left, floor(free[name] * room))
+            free[name] -= Fraction(taken, room)
+            shares[name][by_name[name].shape(requests)] += taken
+            left -= taken
+        shares[names[0]][by_name[names[0]].shape(requests)] += left
+    return {name: {shape: n for shape, n in each.items() if n} for name, each in shares.items()}
+
+
+_Alike = tuple[Requests, tuple[str, ...]]
+
+
+def _alike(demands: Mapping[Demand, int], openings: Collection[Opening]) -> Counter[_Alike]:
+    """How many Pods ask for the same of the same NodePools, which are in order of preference."""
+    alike: Counter[_Alike] = Counter()
+    for demand, count in islice(demands.items(), DEMANDS_MAX):
+        fitting = sorted(
+            (demand.is_repelled(each.taints, "PreferNoSchedule"), each.name)
+            for each in openings
+            if each.takes(demand)
+        )
+        if fitting:
+            alike[demand.requests, tuple(name for _, name in fitting)] += count
+    return alike
+
+
+def _precedence(item: tuple[_Alike, int]) -> tuple[object, ...]:
+    (requests, names), _ = item
+    return tuple(-each for each in requests), len(names), names
+
+
+def missing_reports(
+    demands: Mapping[Demand, int],
+    openings: Sequence[Opening],
+    reported: Mapping[str, PodsWaitingReported],
+    place: Place,
+) -> Iterator[ReportWaiting]:
+    """What is to be said of each NodePool that is autoscaled, where it was not said yet.
+
+    reported: what was said of each last, by its name.
+    """
+    shares = shared_out(demands, openings)
+    for each in openings:
+        largest = sorted(shares[each.name].items(), reverse=True)[:SHAPES_MAX]
+        event = PodsWaitingReported(
+            org=place.org,
+            cluster=place.cluster,
+            pool=each.name,
+            uid=each.uid,
+            generation=each.generation,
+            waiting=tuple(WaitingPods(**shape._asdict(), count=count) for shape, count in largest),
+        )
+        if reported.get(each.name) != event:
+            yield ReportWaiting(event)

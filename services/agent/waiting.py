@@ -1,0 +1,119 @@
+"""Pods that the scheduler cannot place, and what each of them asks of a Node."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from agent.bus import Document
+from agent.pods import gpus_asked_for, is_daemon_set, tolerations
+from agent.quantities import asked_for
+from agent.reading import UnreadableDocument, part, parts, text, texts
+from nodepool.contract.affinity import NodeSelectorRequirement, holds
+from nodepool.contract.model import Taint
+from nodepool.contract.pods import ACCELERATOR, GPU, Toleration, repelled
+
+Term = tuple[NodeSelectorRequirement, ...]
+"""What must all hold of the labels of a Node; nothing in it holds of none."""
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class Requests(NamedTuple):
+    """How much a Pod asks for.
+
+    gpus, accelerators: how many GPUs under each of their names.
+    cpu, memory: how many CPUs, and how many bytes.
+    """
+
+    gpus: int
+    accelerators: int = 0
+    cpu: Decimal = Decimal(0)
+    memory: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a Pod asks of its Node; Pods of one template have equal ones.
+
+    requests: how much it asks for.
+    selector: the labels that the Node must have, by their keys in order.
+    terms: of which one must hold as well; None where there are none.
+    tolerations: the taints that it tolerates.
+    """
+
+    requests: Requests
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether it may be on a Node with these labels."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.terms is None or any(_holds(term, labels) for term in self.terms)
+
+    def is_repelled(self, taints: tuple[Taint, ...], *effects: str) -> bool:
+        """Whether one of these taints has one of the effects, and it does not tolerate that."""
+        return repelled(taints, effects, self.tolerations) is not None
+
+
+def _holds(term: Term, labels: Mapping[str, str]) -> bool:
+    return bool(term) and all(holds(each, labels.get(each.key)) for each in term)
+
+
+def demand_of(document: Document) -> Demand | None:
+    """What a Pod asks of its Node, if it waits for one and the scheduler has found none for it.
+
+    None for any other, and for a Pod of a DaemonSet, which is for a Node that is there already.
+    None also for one for which the scheduler makes room on a Node. UnreadableDocument for what is
+    no Pod. See https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions.
+    """
+    metadata, spec, status = (part(document, field) for field in ("metadata", "spec", "status"))
+    is_placed = bool(text(spec, "nodeName") or text(status, "nominatedNodeName"))
+    if is_placed or metadata.get("deletionTimestamp") is not None:
+        return None
+    if not _is_unschedulable(status) or is_daemon_set(metadata):
+        return None
+    selector = texts(spec, "nodeSelector")
+    return Demand(
+        requests=Requests(
+            gpus_asked_for(spec, GPU),
+            gpus_asked_for(spec, ACCELERATOR),
+            asked_for(spec, "cpu"),
+            asked_for(spec, "memory"),
+        ),
+        selector=tuple(sorted(selector.items())),
+        terms=_terms(spec),
+        tolerations=tolerations(spec),
+    )
+
+
+def _is_unschedulable(status: Document) -> bool:
+    return any(
+        (each.get("type"), each.get("status"), each.get("reason"))
+        == ("PodScheduled", "False", "Unschedulable")
+        for each in parts(status, "conditions")
+    )
+
+
+def _terms(spec: Document) -> tuple[Term, ...] | None:
+    """The terms of the required node affinity.
+
+    One that names fields holds of no Node to come: the only field there is, is its name.
+    """
+    affinity = part(part(spec, "affinity"), "nodeAffinity")
+    if affinity.get(_REQUIRED) is None:
+        return None
+    listed = parts(part(affinity, _REQUIRED), "nodeSelectorTerms")
+    return tuple(() if each.get("matchFields") else tuple(_term(each)) for each in listed)
+
+
+def _term(term: Document) -> Iterator[NodeSelectorRequirement]:
+    for each in parts(term, "matchExpressions"):
+        values = each.get("values") or ()
+        if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
+            raise UnreadableDocument("values", "a list of texts", values)
+        yield NodeSelectorRequirement(
+            key=text(each, "key", None), operator=text(each, "operator", None), values=tuple(values)
+        )
