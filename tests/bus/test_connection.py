@@ -218,6 +218,34 @@ def test_a_connection_is_closed_although_another_wait_for_its_end_was_given_up(
     asyncio.run(story())
 
 
+def test_a_request_that_is_cancelled_as_its_reply_comes_is_cancelled(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a program that goes on once it has a reply
+            went_on = asyncio.Event()
+
+            async def asking() -> None:
+                await api.last_position(connection, STREAM)
+                went_on.set()
+
+            await api.last_position(connection, STREAM)  # From now on it has an inbox for replies.
+            task = asyncio.create_task(asking())
+            await asyncio.wait((task,), timeout=0)
+            (reply,) = connection._resp_map.values()
+
+            # when it is cancelled at the moment when the reply is there
+            while not reply.done():  # noqa: ASYNC110  # It is to be seen in that turn of the loop.
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,), timeout=MARGIN_S)
+
+            # then it does not go on
+            assert task.cancelled()
+            assert not went_on.is_set()
+
+    asyncio.run(story())
+
+
 def test_the_client_has_all_that_the_connection_overrides() -> None:
     # given what the connection overrides of the client's own
     ours = {name for name in vars(Connection) if name.startswith("_") and not name.startswith("__")}

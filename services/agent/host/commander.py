@@ -19,6 +19,7 @@ from nodepool.contract.events import CommandAccepted
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.nats import api
+from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.streams import STREAM
@@ -80,11 +81,10 @@ class Commander:
         """Sends on this connection from now on; `path` is the organisation and the cluster."""
         self._connection, self._sender, self._path = connection, sender, path
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Gives up what is in flight, and forgets what was sent: the ids make that harmless."""
         self._sender = None
-        for task in self._tasks:
-            task.cancel()
+        await cancel(*self._tasks)
         self._sent.clear()
 
     def attempt(self, key: Key, now: float, deleted: int = 0) -> Attempt | None:

@@ -125,8 +125,8 @@ class Bus:
                 self.fault = str(error) or type(error).__name__
                 self._telemetry.restarted(self.fault)
             finally:
-                self._commander.end()
                 self.model.clear()
+                await self._commander.end()
             lasted = asyncio.get_running_loop().time() - began
             failures = 1 if lasted > BACK_OFF_MAX_S else failures + 1
             await asyncio.sleep(pause_s(failures, BACK_OFF_S, BACK_OFF_MAX_S, random.random()))

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Final
 
 from agent.bus import Log
+from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import ConnectionClosed, StreamChanged
 from nodepool.nats.reader import Reader
@@ -53,6 +54,4 @@ async def all_of(*work: Coroutine[None, None, None]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)

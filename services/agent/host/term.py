@@ -19,6 +19,7 @@ from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
+from nodepool.nats.cancelling import cancel
 
 RESYNC_S: Final = 600.0
 """How often everything is compared, whatever has changed."""
@@ -111,9 +112,7 @@ class Term:
                 self._lease.progress = self._recorder.recorded
         finally:
             await self.work.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     async def _resync_for_ever(self) -> None:
         while True:

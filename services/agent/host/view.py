@@ -17,6 +17,7 @@ from agent.host.node_memory import NodeMemory
 from agent.host.pacing import Pacing
 from agent.host.resources import NODE_POOLS, NODES, PODS
 from agent.host.sharing import shared_node, shared_pod
+from agent.host.streams import all_of
 from agent.host.waiting import WaitingPods
 from agent.marks import MANAGED, has_startup_taint
 from agent.pool_documents import pool_object
@@ -80,10 +81,7 @@ class ClusterView:
 
     async def run(self) -> None:
         """Keeps all of them for ever."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.waiting.cache.run())
-            for cache in self.caches:
-                group.create_task(cache.run())
+        await all_of(*(cache.run() for cache in (*self.caches, self.waiting.cache)))
 
     def faults(self) -> Iterator[str]:
         """Why some objects are not known as they are now, each as one line."""

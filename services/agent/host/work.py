@@ -7,6 +7,7 @@ from typing import Final
 
 from agent.host.keys import Key
 from agent.host.queue import WorkQueue
+from nodepool.nats.cancelling import cancel
 
 WORKERS_MAX: Final = 12
 """How many keys are worked on at a time; with the Events, 16 requests are in flight at most."""
@@ -81,7 +82,4 @@ class Work:
 
     async def cancel(self) -> None:
         """Ends what has begun, wherever it is."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._tasks)

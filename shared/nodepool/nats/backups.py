@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from nodepool.nats.api import Json, parse_reply
-from nodepool.nats.cancelling import check_cancelled
+from nodepool.nats.cancelling import heeding
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt
 
@@ -46,7 +46,6 @@ async def snapshot(client: Connection, stream: str, size: int, write: Write) -> 
         }
         info = await _asked(client, f"$JS.API.STREAM.SNAPSHOT.{stream}", body, patience_s(size))
         while (chunk := await _next_chunk(subscription.next_msg)) is not None:
-            check_cancelled()
             await write(chunk.data)
             if chunk.reply:
                 await client.publish(chunk.reply)
@@ -58,7 +57,7 @@ async def snapshot(client: Connection, stream: str, size: int, write: Write) -> 
 async def _next_chunk(next_message: Callable[[float], Awaitable[Msg]]) -> Msg | None:
     """The next piece; None after the last one."""
     try:
-        message = await next_message(SILENCE_S)
+        message = await heeding(next_message(SILENCE_S))
     except (NatsError, OSError) as error:
         raise InDoubt(f"the server has sent a part only: {error}") from error
     if message.data:
@@ -85,7 +84,6 @@ async def restore(
     subject = str(begun["deliver_subject"])
     for chunk in chunks:
         reply = await _sent(client, subject, chunk, SILENCE_S)
-        check_cancelled()
         if reply.data:
             parse_reply(reply)
     done = parse_reply(await _sent(client, subject, b"", patience_s(size)))

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from nats.aio.client import Srv
+from nats.aio.msg import Msg
 from nats.errors import ConnectionReconnectingError
 from nats.errors import Error as NatsError
 
 from nodepool.nats.authentication import AuthenticatingClient, user_of
+from nodepool.nats.cancelling import heeding
 from nodepool.nats.lost_replies import SERVER_LOST_S, give_up
 
 SERVERS_MAX = 64
@@ -42,6 +44,17 @@ class MemberClient(AuthenticatingClient):
     def hurries(self) -> bool:
         """Whether a server was lost lately, so that a request may have to be sent again soon."""
         return time.monotonic() - self._lost_at < HURRY_S
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,  # noqa: ASYNC109  # As nats-py has it.
+        old_style: bool = False,
+        headers: dict[str, str] | None = None,
+    ) -> Msg:
+        """The reply to a message; a task that is cancelled meanwhile is so in any case."""
+        return await heeding(super().request(subject, payload, timeout, old_style, headers))
 
     async def _process_info(
         self, info: dict[str, object], initial_connection: bool = False
