@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.agent import Agent
+from kube.agent import Agent, is_served
 from kube.audit import AuditLog
 from kube.cluster import Cluster, wait_until
 from kube.kubelets import Kubelets
@@ -250,6 +250,8 @@ def test_a_cluster_restored_from_an_old_backup_is_as_the_bus_has_it(
 
     # when the cluster goes back to it
     sides.cluster.restore(snapshot)
+    # The part of it that runs mutating policies learns of the kind some time later.
+    wait_until("NodePools can be created", lambda: is_served(sides.cluster), WITHIN_S)
 
     # then all of it comes back as the bus has it
     sides.wait_for_targets(pool, "2")
