@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from nodepool.local.ports import HOST
-from support.loopback import leading_to, pass_on, serving
+from support.loopback import leading_to, listening, pass_on
 
 
 @asynccontextmanager
@@ -27,5 +27,5 @@ async def stalling(url: str, after: int) -> AsyncIterator[str]:
             finally:
                 sending.cancel()
 
-    async with serving(lead) as port:
+    async with listening(lead) as port:
         yield f"nats://{HOST}:{port}"

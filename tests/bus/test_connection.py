@@ -25,6 +25,7 @@ from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 from nodepool.nats.transports import TcpTransport
 from support.certificates import Certificates, certificates, needs_openssl
+from support.loopback import listening
 from support.ports import free_port
 
 HOST = "127.0.0.1"
@@ -351,11 +352,8 @@ def test_a_server_that_closes_each_connection_is_not_flooded(tmp_path: Path) -> 
             await reader.readline()
             await reader.readline()
             writer.write(b"PONG\r\n")
-            writer.close()
 
-        async with await asyncio.start_server(greet, HOST, 0) as listener:
-            port = listener.sockets[0].getsockname()[1]
-
+        async with listening(greet) as port:
             # when a connection is made to it, which is lost again and again
             connection = await connect(f"nats://{HOST}:{port}", "test")
             began = clock()
@@ -590,11 +588,8 @@ def test_what_is_no_server_is_named_as_such() -> None:
         # given something that is no NATS server
         async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"SSH-2.0-x\r\n" + b"\xff" * 100_000)
-            writer.close()
 
-        async with await asyncio.start_server(greet, HOST, 0) as listener:
-            port = listener.sockets[0].getsockname()[1]
-
+        async with listening(greet) as port:
             # when a connection is made to it, plain or as a WebSocket
             # then the line says what is wrong
             for scheme, reason in (

@@ -17,7 +17,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM
-from support.loopback import leading_to, pass_on, serving
+from support.loopback import leading_to, listening, pass_on
 from support.otlp import Span, receiving
 from support.ports import free_port
 
@@ -42,7 +42,7 @@ class Proxy:
 
     def running(self) -> AbstractAsyncContextManager[int]:
         """The port where the service has to connect."""
-        return serving(self._serve)
+        return listening(self._serve)
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         async with leading_to(self._server) as (server, to_server):

@@ -15,7 +15,7 @@ from nodepool.local.ports import free_port
 from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
 from support.certificates import Certificates, certificates, needs_openssl
-from support.loopback import leading_to, pass_on, serving
+from support.loopback import leading_to, listening, pass_on
 
 PASSWORD = 'authorization { user: "services", password: "secret" }'
 ATTEMPTS = 8
@@ -97,7 +97,7 @@ class Interceptor:
 
     def running(self) -> AbstractAsyncContextManager[int]:
         """The port where the client has to connect; what goes through is cut at the end."""
-        return serving(self._serve)
+        return listening(self._serve)
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         async with leading_to(self._server) as (server, to_server):

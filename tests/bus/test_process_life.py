@@ -30,6 +30,7 @@ from nodepool.nats.connection import SILENCE_S, Connection
 from nodepool.nats.errors import ServerRefusal
 from nodepool.nats.streams import STREAM, streams
 from quota.decide import SERVICE as QUOTA
+from support.loopback import listening
 from support.ports import free_port
 
 HOST = "127.0.0.1"
@@ -298,10 +299,9 @@ def test_a_service_that_waits_for_a_reply_of_the_server_stops_when_it_is_told_to
                     writer.write(b"PONG\r\n")
                 if line.startswith((b"PUB", b"HPUB")):
                     greeted.set()
-            writer.close()
 
-        async with await asyncio.start_server(greet, HOST, 0) as listener:
-            url = f"nats://{HOST}:{listener.sockets[0].getsockname()[1]}"
+        async with listening(greet) as port:
+            url = f"nats://{HOST}:{port}"
             with launched("quota", server, tmp_path, free_port(), url=url) as replica:
                 # when a service that has sent one is told to stop
                 async with asyncio.timeout(20):

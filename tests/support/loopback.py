@@ -19,7 +19,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[int]:
+async def listening(serve: Serve) -> AsyncIterator[int]:
     """The port of a server inside the context; its connections end with it."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -108,4 +108,4 @@ class ThreadedServer:
 
     async def _open(self) -> None:
         """Begins to listen; what is entered into the stack is left again at the end."""
-        self.port = await self._stack.enter_async_context(serving(self._serve))
+        self.port = await self._stack.enter_async_context(listening(self._serve))
