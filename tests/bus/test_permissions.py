@@ -1,8 +1,9 @@
-"""`deploy/permissions.conf` on a real server: nobody can speak as a service, or as another."""
+"""`deploy/permissions.conf` on a real server: nobody can speak as another, or stop a service."""
 
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -14,17 +15,18 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 
-from bus.harness import BINARY, connected, outcome, read_all, serving
+from bus.harness import BINARY, connected, outcome, read_all, send, serving
 from nodepool.cli.app import run
 from nodepool.client import Client as ControlPlane
-from nodepool.contract.commands import RegisterCluster
+from nodepool.contract.commands import RegisterCluster, SetQuota
 from nodepool.contract.events import NodeReported
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.local.ports import free_port
-from nodepool.nats.api import message_at, publish_event
-from nodepool.nats.connection import connect
-from nodepool.nats.streams import STREAM
+from nodepool.nats.access import Access
+from nodepool.nats.api import message_at, publish_event, request
+from nodepool.nats.connection import Connection, connect
+from nodepool.nats.streams import STREAM, streams
 from support.constants import H100, ZONE
 from support.services import services
 from unit.samples import sample
@@ -173,6 +175,7 @@ def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
 
 
 AGENT = "agent-acme-prod"
+OWN_INBOX = Access(inbox_prefix=f"_INBOX_{AGENT}")
 
 
 def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
@@ -184,9 +187,10 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
         async with (
             serving(validator, guarded, tmp_path / "1.log"),  # type: ignore[arg-type]  # Its url.
             serving(aggregator, guarded, tmp_path / "2.log"),  # type: ignore[arg-type]
-            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod") as agent,
+            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
+            connected(guarded.url) as operator,
         ):
-            connection = await connect(guarded.of(AGENT), "agent")
+            connection = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
             # when the agent registers the cluster, applies a NodePool, and reports a Node
             await agent.register_cluster("prod", ZONE, kubernetes=True)
             applied = await agent.apply(MANIFEST)
@@ -196,7 +200,7 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
             # then it reads the objects and the outcome, and the report is in the log
             assert await agent.catch_up()
             documents = await agent.list("nodepools")
-            entry = await message_at(connection, STREAM, stored)
+            entry = await message_at(operator, STREAM, stored)
             await connection.close()
             assert (applied.result, [each.key for each in documents]) == ("created", ["train"])
             assert await agent.list("nodes") == []
@@ -224,13 +228,15 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
         "$JS.API.STREAM.PURGE.KV_nodes",
         "$JS.API.STREAM.MSG.DELETE.NODEPOOL",
         "$JS.API.CONSUMER.CREATE.KV_quotas.x",
+        "$JS.API.CONSUMER.CREATE.KV_nodes.x",
+        "$JS.API.CONSUMER.CREATE.KV_nodes.x.$KV.nodes.other.>",
     ],
 )
 def test_an_agent_cannot_publish_anything_else(guarded: Guarded, subject: str) -> None:
     async def story() -> None:
         async with connected(guarded.url) as connection:
             # given a bus
-            agent = await nats.connect(guarded.of(AGENT))
+            agent = await limited(guarded, AGENT)
 
             # when an agent publishes on a subject that is not its own
             with pytest.raises(NatsTimeout):
@@ -239,6 +245,94 @@ def test_an_agent_cannot_publish_anything_else(guarded: Guarded, subject: str) -
 
             # then nothing is stored, and nothing is gone
             assert await read_all(connection) == []
+
+    asyncio.run(story())
+
+
+LIMITED = sorted({*re.findall(r'user: "([^"]+)"', PERMISSIONS.read_text())} - {"services"})
+"""Every user of the example but the services' own."""
+OF_A_CONSUMER = ("DELETE", "PAUSE", "RESET", "UNPIN", "LEADER.STEPDOWN", "DURABLE.CREATE")
+OF_A_STREAM = (
+    *("CONSUMER.CREATE", "CONSUMER.LIST", "CONSUMER.NAMES", "DIRECT.GET", "STREAM.CREATE"),
+    *("STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.SNAPSHOT"),
+    *("STREAM.RESTORE", "STREAM.PEER.REMOVE", "STREAM.LEADER.STEPDOWN", "STREAM.TEMPLATE.CREATE"),
+)
+OF_A_SERVER = ("META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.PURGE.$G")
+TELLING = ("_INBOX.>", "$JS.>", "$JS.EVENT.ADVISORY.>", "$JS.API.>", "$SYS.>", "$KV.>", "np.>", ">")
+"""Subjects on which the names of consumers can be heard, or what they deliver."""
+
+
+async def limited(server: Guarded, user: str, errors: list[str] | None = None) -> Client:
+    """A client of a user with an inbox of its own, which notes what the server denies."""
+
+    async def note(error: Exception) -> None:
+        if errors is not None:
+            errors.append(str(error).lower())
+
+    prefix = f"_INBOX_{user}"
+    return await nats.connect(server.of(user), inbox_prefix=prefix, error_cb=note)
+
+
+async def consumers(connection: Connection) -> list[str]:
+    """The names of the consumers of the log."""
+    names = (await request(connection, f"$JS.API.CONSUMER.NAMES.{STREAM}"))["consumers"]
+    assert isinstance(names, list)
+    return names
+
+
+@pytest.mark.parametrize("user", LIMITED)
+def test_nobody_changes_what_a_service_reads_with_or_from(
+    guarded: Guarded, tmp_path: Path, user: str
+) -> None:
+    async def story() -> None:
+        # given a service at work, and another user who knows the name of its consumer
+        (quota,) = services("quota")
+        async with (
+            connected(guarded.url) as operator,
+            serving(quota, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+        ):
+            before = await consumers(operator)
+            tried = [
+                f"CONSUMER.{verb}.{STREAM}.{name}" for verb in OF_A_CONSUMER for name in before
+            ]
+            tried += [f"{verb}.{stream}" for verb in OF_A_STREAM for stream in streams()]
+            tried = [f"$JS.API.{subject}" for subject in (*tried, *OF_A_SERVER)]
+
+            # when this user publishes every request that changes a consumer, a stream or a server
+            denied: list[str] = []
+            client = await limited(guarded, user, denied)
+            for subject in tried:
+                await client.publish(subject, b'{"pause_until":"2099-01-01T00:00:00Z"}')
+                await client.flush()
+            await client.close()
+
+            # then each is denied, and the service goes on with the consumer that it has
+            text = 'nats: permissions violation for publish to "{}"'
+            assert denied == [text.format(subject.lower()) for subject in tried]
+            await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
+            assert (await outcome(operator, "c1"))["type"] == "CommandAccepted"
+            assert before
+            assert {*before} <= {*await consumers(operator)}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("user", LIMITED)
+def test_nobody_hears_what_the_services_are_told(guarded: Guarded, user: str) -> None:
+    async def story() -> None:
+        # given a bus
+        async with connected(guarded.url):
+            # when another user subscribes to what names consumers, or what they deliver
+            denied: list[str] = []
+            client = await limited(guarded, user, denied)
+            for subject in TELLING:
+                await client.subscribe(subject)
+            await client.flush()
+            await client.close()
+
+            # then each is denied
+            text = 'nats: permissions violation for subscription to "{}"'
+            assert denied == [text.format(subject.lower()) for subject in TELLING]
 
     asyncio.run(story())
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
+import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
@@ -13,6 +14,7 @@ from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
+from nodepool.nats.consumers import kept_of
 from nodepool.nats.direct import MOST, read_on
 from nodepool.nats.errors import Conflict, InDoubt
 from nodepool.nats.filtering import BEHIND
@@ -57,7 +59,11 @@ async def filters(connection: Connection) -> list[object]:
     """The filters of every consumer; None for one that has none."""
     listed = (await api.request(connection, f"$JS.API.CONSUMER.LIST.{STREAM}"))["consumers"]
     assert isinstance(listed, list)
-    return [info["config"].get("filter_subjects") for info in listed]
+    configs = [info["config"] for info in listed]
+    return [
+        [config["filter_subject"]] if "filter_subject" in config else config.get("filter_subjects")
+        for config in configs
+    ]
 
 
 async def publish_until_stored(connection: Connection, number: int) -> None:
@@ -400,6 +406,60 @@ def test_a_deleted_consumer_is_created_anew_at_the_readers_position(
 
             # then it goes on where it was
             assert contents(before + after) == list(range(20))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("change", ["paused", "given other filters"])
+def test_a_reader_whose_consumer_somebody_has_changed_goes_on_with_another(
+    server: NatsServer, change: str
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, reading(connection) as reader:
+            # given a reader that has read something
+            await fill(connection, numbers(0, 10))
+            before = await read(reader, 10)
+            (name,) = await consumers(connection)
+
+            # when somebody pauses its consumer for ever, or changes its filters, and more comes
+            if change == "paused":
+                subject = f"$JS.API.CONSUMER.PAUSE.{STREAM}.{name}"
+                await api.request(connection, subject, {"pause_until": "2099-01-01T00:00:00Z"})
+            else:
+                info = await api.request(connection, f"$JS.API.CONSUMER.INFO.{STREAM}.{name}")
+                config = {**kept_of(info), "filter_subject": "np.cmd.nobody.x.y.Z"}
+                subject = f"$JS.API.CONSUMER.CREATE.{STREAM}.{name}"
+                body = {"stream_name": STREAM, "config": config}
+                await api.request(connection, subject, body)
+            await fill(connection, numbers(10, 20))
+            after = await read(reader, 10)
+
+            # then it makes another one, and nothing is missing
+            assert contents(before + after) == list(range(20))
+            assert await consumers(connection) != [name]
+
+    asyncio.run(story())
+
+
+def test_a_reader_keeps_a_consumer_that_nobody_has_changed(server: NatsServer) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection, connected(server.url) as other:
+            # given a reader, and a program that hears how often it looks at its consumer
+            looked = list[Msg]()
+
+            async def note(message: Msg) -> None:
+                looked.append(message)
+
+            await other.subscribe(f"$JS.API.CONSUMER.INFO.{STREAM}.*", cb=note)
+            await other.flush()
+            async with reading(connection):
+                before = await consumers(connection)
+
+                # when it has looked twice
+                await until(lambda: len(looked) >= 2)
+
+                # then the consumer is the same
+                assert await consumers(connection) == before
 
     asyncio.run(story())
 

@@ -42,6 +42,21 @@ def written(path: Path, content: str) -> str:
     return str(path)
 
 
+def test_an_inbox_prefix_is_the_beginning_of_a_subject() -> None:
+    # given prefixes that can begin one
+    # when they are checked
+    # then they are taken
+    for prefix in ("", "_INBOX", "_INBOX_agent-acme-prod", "_INBOX.acme"):
+        Access(inbox_prefix=prefix).check(0)
+
+    # and others, which a server would not take or would take for a pattern, are refused
+    others = ("a b", "a.", ".a", "_INBOX.>", "a*", "a\n", "$JS")
+    assert [fault(Access(inbox_prefix=prefix)) for prefix in others] == [
+        ("inbox_prefix", f"{prefix!r} cannot begin a subject; write it as _INBOX_name")
+        for prefix in others
+    ]
+
+
 @needs_openssl
 def test_a_certificate_needs_a_key_that_fits(made: Certificates, tmp_path: Path) -> None:
     # given two certificates with their keys, and files of other kinds

@@ -56,6 +56,7 @@ def files(tmp_path: Path) -> Access:
         cert_file=str(made.certificate),
         key_file=str(made.key),
         password_file=str(password),
+        inbox_prefix="_INBOX_quota",
     )
 
 
@@ -83,6 +84,7 @@ def test_every_setting_can_be_set(files: Access) -> None:
         "NODEPOOL_CREDS_FILE": "",
         "NODEPOOL_NKEY_FILE": "",
         "NODEPOOL_PASSWORD_FILE": files.password_file,
+        "NODEPOOL_INBOX_PREFIX": files.inbox_prefix,
     }
 
     # when they are read

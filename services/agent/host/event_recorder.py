@@ -160,7 +160,7 @@ async def _position_at(connection: Connection, info: StreamInfo) -> int:
     low, high = 1, info.last + 1
     while low < high:
         middle = (low + high) // 2
-        entry = await api.message_at(connection, STREAM, middle)
+        entry = await api.leaders_message_at(connection, STREAM, middle)
         if entry is not None and entry.time >= since:
             high = middle
         else:

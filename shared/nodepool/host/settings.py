@@ -31,7 +31,7 @@ class Settings:
     """The settings of one service; the variable of each is its name in capitals after `NODEPOOL_`.
 
     url: the NATS server, or several of one cluster with commas between.
-    access: files that say whom to trust and what to show; each of its fields is a setting.
+    access: whom to trust, what to show, and where replies go; each of its fields is a setting.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
     log_level: debug, info, warning or error.
     log_file: where to write the log; empty for standard output.
@@ -126,11 +126,11 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def read_access(environment: Mapping[str, str]) -> Access:
-    """The files in `NODEPOOL_*_FILE`; raises SettingsError for one that cannot be used."""
-    paths = {name: environment.get(PREFIX + name.upper(), "") for name in Access.__slots__}
-    for name, path in paths.items():
-        _check_text(PREFIX + name.upper(), path)
-    access = Access(**paths)
+    """What connections show and trust; raises SettingsError for what cannot be used."""
+    values = {name: environment.get(PREFIX + name.upper(), "") for name in Access.__slots__}
+    for name, value in values.items():
+        _check_text(PREFIX + name.upper(), value)
+    access = Access(**values)
     with _named():
         access.check(time.time())
     return access

@@ -141,7 +141,7 @@ def service_environments(
     return {
         name: {
             "NODEPOOL_URL": url,
-            # This server asks for nothing; the files in the environment are for another one.
+            # This server asks for nothing; what the environment says of access is for another one.
             **{f"NODEPOOL_{name.upper()}": "" for name in Access.__slots__},
             "NODEPOOL_LOG_FILE": str(logs / f"{name}.log"),
             "NODEPOOL_METRICS_PORT": str(port),

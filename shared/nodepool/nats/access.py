@@ -1,12 +1,13 @@
-"""What a connection shows to a server, and which servers it trusts: files that may be renewed.
+"""What a connection shows to a server, which it trusts, and where that replies.
 
-Each file is read again for each connection, so that a new certificate or password is used at the
-next one, without a restart.
+Files may be renewed: each is read again for each connection, so that a new certificate or password
+is used at the next one, without a restart.
 """
 
 import base64
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nodepool.nats.access_files import BUNDLE_BYTES_MAX, AccessError, content_of, one_line
@@ -16,10 +17,14 @@ from nodepool.nats.nkeys import KeyPair, jwt_of, key_pair, seed_of
 if TYPE_CHECKING:
     import ssl
 
+INBOX_PREFIX = "_INBOX"
+"""What the subjects begin with on which the clients of NATS await replies."""
+_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Files that say whom to trust and who asks; each is a path, "" for none.
+    """Whom to trust, who asks, and where replies go; each `_file` is a path, "" for none.
 
     ca_file: the certificates to trust for `tls://` and `wss://`, as PEM; "" for the system's.
     cert_file: the client's own certificate, as PEM, and those that lead to a trusted one.
@@ -27,6 +32,9 @@ class Access:
     creds_file: credentials: a user's JWT and the seed of its nkey, as `nsc` writes them.
     nkey_file: the seed of a user's nkey alone.
     password_file: the password of the user that the address names, or a token where it names none.
+    inbox_prefix: what the subjects of replies begin with, "" for `_INBOX`. One of its own keeps a
+        user whom the server permits no other from reading the replies to others, and from being
+        read.
     """
 
     ca_file: str = ""
@@ -35,9 +43,13 @@ class Access:
     creds_file: str = ""
     nkey_file: str = ""
     password_file: str = ""
+    inbox_prefix: str = ""
 
     def check(self, now_s: float) -> None:
-        """Raises AccessError where a file cannot be used; `now_s` is the time of day in seconds."""
+        """Raises AccessError for what cannot be used; `now_s` is the time of day in seconds."""
+        if self.inbox_prefix and not _PREFIX.fullmatch(self.inbox_prefix):
+            text = f"{self.inbox_prefix!r} cannot begin a subject; write it as _INBOX_name"
+            raise AccessError("inbox_prefix", text)
         if self.creds_file and self.nkey_file:
             raise AccessError("nkey_file", "credentials hold an nkey already; name one of the two")
         if self.key_file and not self.cert_file:
@@ -94,6 +106,11 @@ class Access:
                 raise AccessError("key_file", text) from None
             text = f"{self.cert_file} and {path} cannot be used; they must be valid PEM"
             raise AccessError("cert_file", text) from None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is anything to show to a server, or to trust it by."""
+        return replace(self, inbox_prefix="") != NO_ACCESS
 
     def key_pair(self) -> KeyPair:
         """What to sign with; raises AccessError for a file that cannot be used."""

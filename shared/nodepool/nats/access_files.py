@@ -10,9 +10,9 @@ BUNDLE_BYTES_MAX = 1 << 22
 
 
 class AccessError(Exception):
-    """A file that cannot be used to connect; the text is one clause that names it and the fix.
+    """What cannot be used to connect; the text is one clause that names it and the fix.
 
-    field: which of the files of an `Access` it is.
+    field: which field of an `Access` it is.
     """
 
     def __init__(self, field: str, text: str) -> None:

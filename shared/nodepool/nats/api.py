@@ -103,8 +103,21 @@ async def leaders_message(client: MemberClient, stream: str, subject: str) -> En
 
     Any copy answers `last_message`, and one that follows may be some milliseconds behind.
     """
+    return await _leaders(client, stream, {"last_by_subj": subject})
+
+
+async def leaders_message_at(client: MemberClient, stream: str, position: int) -> Entry | None:
+    """As `message_at`, from the leader of the stream, and without the right to a direct get.
+
+    That right is a wide one: the server replies with what is stored on any subject that the sender
+    asks it to, also where the sender may not publish.
+    """
+    return await _leaders(client, stream, {"seq": position})
+
+
+async def _leaders(client: MemberClient, stream: str, which: Mapping[str, object]) -> Entry | None:
     try:
-        reply = await request(client, f"$JS.API.STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        reply = await request(client, f"$JS.API.STREAM.MSG.GET.{stream}", which)
     except ServerRefusal as refusal:
         if refusal.code != _NO_MESSAGE:
             raise

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from nodepool.nats.access import NO_ACCESS, Access
+from nodepool.nats.access import INBOX_PREFIX, NO_ACCESS, Access
 
 
 class Shown(TypedDict):
@@ -19,6 +19,7 @@ class Shown(TypedDict):
     token: Callable[[], str] | None
     user_jwt_cb: Callable[[], bytes] | None
     signature_cb: Callable[[str], bytes] | None
+    inbox_prefix: str
 
 
 class AuthenticatingClient(Client):
@@ -31,7 +32,7 @@ class AuthenticatingClient(Client):
     def shown(self, access: Access, address: str) -> Shown:
         """What to show to all servers; `address` names the user."""
         self._access = access
-        self._auth_configured = access != NO_ACCESS
+        self._auth_configured = access.is_shown
         user = user_of(address)
         password = access.password if access.password_file else None
         return Shown(
@@ -40,6 +41,7 @@ class AuthenticatingClient(Client):
             token=None if user else password,
             user_jwt_cb=self._jwt if access.creds_file else None,
             signature_cb=self._sign if access.creds_file or access.nkey_file else None,
+            inbox_prefix=access.inbox_prefix or INBOX_PREFIX,
         )
 
     @property

@@ -50,6 +50,8 @@ second or two; a frozen one, or a network that is gone, is noticed before work i
 
 CUT_OFF = (ConnectionResetError, BrokenPipeError, UnexpectedEOF)
 _BATCH = b"NATS/1.0\r\nNats-Batch-Id:"
+_KEPT = 'permissions violation for publish to "$js.api.consumer.delete.'
+"""Nothing is lost where a user may delete no consumers: the server forgets those that are idle."""
 _SEQUENCE = b"\r\n" + SEQUENCE.encode()
 
 
@@ -139,6 +141,8 @@ class Connection(MemberClient):
     async def _process_err(self, err_msg: str) -> None:
         """An error of the server; those that are about one message leave the connection alone."""
         reason = err_msg.strip("'")
+        if reason.startswith(_KEPT):
+            return
         error = NatsError(f"nats: {reason}")
         if reason.startswith(("permissions violation", "invalid subject", "invalid publish")):
             await self.failed(error)

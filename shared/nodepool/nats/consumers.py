@@ -75,6 +75,15 @@ def missing_of(headers: Mapping[str, str]) -> int | None:
     return None
 
 
+def kept_of(info: Mapping[str, object]) -> dict[str, object]:
+    """What the server's description of a consumer says of its configuration, without metadata.
+
+    That names the release of the server, which changes with an upgrade.
+    """
+    config = info.get("config")
+    return {k: v for k, v in config.items() if k != "metadata"} if isinstance(config, dict) else {}
+
+
 def consumer_config(
     name: str, filters: Sequence[str], start: int, *, newest: bool
 ) -> dict[str, object]:
@@ -86,9 +95,10 @@ def consumer_config(
         policy = {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
     else:
         policy = {"deliver_policy": "last_per_subject" if newest else "all"}
+    chosen = {"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": filters}
     return {
         "name": name,
-        "filter_subjects": filters,
+        **chosen,
         **policy,
         "ack_policy": "none",
         "mem_storage": True,

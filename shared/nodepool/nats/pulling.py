@@ -1,5 +1,6 @@
 """A pull consumer that acknowledges nothing: created, asked for messages, and forgotten."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -7,30 +8,41 @@ from typing import TYPE_CHECKING
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from nodepool.nats.api import request
+from nodepool.nats.api import Json, request
 from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import Delivery, consumer_config, new_name, pull_request
+from nodepool.nats.consumers import Delivery, consumer_config, kept_of, new_name, pull_request
+from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 PULL = 2_048
 """The most messages that one pull request brings."""
+LOOK_S = 5.0
+"""How often to look whether the consumer is still as it was made: one that has been paused sends
+heartbeats and nothing else, and one whose filters have been changed leaves messages out."""
 
 
 class PullConsumer:
     """One consumer at a time, and what is requested of it.
 
     receive: awaited for each message that arrives, of this consumer or of one before it.
+    changed: called where the server says that it is gone, or that somebody has changed it.
     requested: how many messages are on their way, at most.
     """
 
     def __init__(
-        self, client: Connection, stream: str, receive: Callable[[Msg], Awaitable[None]]
+        self,
+        client: Connection,
+        stream: str,
+        receive: Callable[[Msg], Awaitable[None]],
+        changed: Callable[[], None],
     ) -> None:
         self._client = client
         self._stream = stream
         self._receive = receive
+        self._changed = changed
+        self._looking: asyncio.Task[None] | None = None
         self._name = self._inbox = ""
         self._subscription: Subscription | None = None
         self.requested = self._received = 0
@@ -56,19 +68,39 @@ class PullConsumer:
         )
         config = consumer_config(name, filters, start, newest=newest) | {"metadata": metadata}
         body = {"stream_name": self._stream, "config": config}
-        info = await request(self._client, f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}", body)
+        subject = f"$JS.API.CONSUMER.CREATE.{self._stream}.{name}"
+        if len(filters) == 1:  # With it the server may permit some filters, and others not.
+            subject = f"{subject}.{filters[0]}"
+        info = await request(self._client, subject, body)
         self._name = name
+        self._looking = asyncio.create_task(self._look(name, kept_of(info)))
         return int(str(info.get("num_pending", 0)))
 
     async def drop(self) -> None:
         """Has the server forget the consumer; it does so by itself, but only after a while."""
         subscription, name = self._subscription, self._name
         self._subscription, self._name = None, ""  # Nothing may be pulled meanwhile.
+        if self._looking is not None:
+            self._looking.cancel()
         if subscription is not None:
             with suppress(NatsError, OSError):
                 await subscription.unsubscribe()
                 if name and self._client.is_connected:
                     await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
+
+    async def _look(self, name: str, made: Json) -> None:
+        """Returns once the server says that the consumer is no longer what was made."""
+        subject = f"$JS.API.CONSUMER.INFO.{self._stream}.{name}"
+        is_same = True
+        while is_same:
+            await asyncio.sleep(LOOK_S)
+            try:
+                is_same = kept_of(await request(self._client, subject)) == made
+            except ServerRefusal:
+                is_same = False
+            except (Conflict, InDoubt, NatsError, OSError):
+                continue  # No answer says nothing; silence is noticed where messages arrive.
+        self._changed()
 
     async def pull(self, room: int, heartbeat_s: float) -> None:
         """Requests more while there is room for so many beside those that are on their way."""

@@ -80,7 +80,7 @@ class Reader:
         self._last_time: datetime | None = None
         self.heard_at = 0.0  # The last sign of life of the server, by Python's monotonic clock.
         self._remaining = 0
-        self.consumer = PullConsumer(client, stream, self._receive)  # Another one after a gap.
+        self.consumer = PullConsumer(client, stream, self._receive, self._restart)
         self._attempt: asyncio.Timeout | None = None
         self._bridging: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None
