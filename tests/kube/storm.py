@@ -50,6 +50,7 @@ class Deeds:
     """What was certainly done, so that it can be looked for afterwards.
 
     created, deleted: names of NodePools.
+    unsure: names of NodePools that may have been deleted: the command failed, or has no outcome.
     labels: of each NodePool, the labels of Nodes that kubectl has added, one key for each.
     notes: of each NodePool, the last note that kubectl has set, and the end of the log before that.
     pods: the Node of each Pod.
@@ -57,6 +58,7 @@ class Deeds:
 
     created: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
     labels: dict[str, set[str]] = field(default_factory=dict)
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)
@@ -83,8 +85,11 @@ class Load:
         self.deeds.counts[result] = self.deeds.counts.get(result, 0) + 1
 
     def _pool(self) -> str:
-        living = sorted(self.deeds.created - self.deeds.deleted)
+        living = sorted(self._living())
         return self._random.choice(living) if living else ""
+
+    def _living(self) -> set[str]:
+        return self.deeds.created - self.deeds.deleted - self.deeds.unsure
 
     def _node(self) -> tuple[str, str]:
         nodes = self._plane.do(lambda client: client.list("nodes"))
@@ -104,7 +109,7 @@ class Load:
         return dict(node_pool(name, targetNodes=self._random.randint(0, TARGET_MAX)))
 
     def _has_room(self) -> bool:
-        return len(self.deeds.created - self.deeds.deleted) < POOLS_MAX
+        return len(self._living()) < POOLS_MAX
 
     def _create(self) -> bool:
         name = f"storm-{self._number}"
@@ -127,16 +132,17 @@ class Load:
         if not name or self._has_room():
             return False
         done = self._kubectl("delete", "nodepool", name, "--wait=false")
-        # Where it is not certain, nothing more is done with it either.
-        self.deeds.deleted.add(name)
+        (self.deeds.deleted if done else self.deeds.unsure).add(name)
         return done
 
     def _delete_on_bus(self) -> bool:
         name = self._pool()
         if not name or self._has_room():
             return False
-        self.deeds.deleted.add(name)
+        self.deeds.unsure.add(name)
         self._plane.do(lambda client: client.delete(name))
+        self.deeds.unsure.remove(name)
+        self.deeds.deleted.add(name)
         return True
 
     def _patch(self, name: str, spec: Mapping[str, object]) -> bool:

@@ -84,7 +84,10 @@ def lost_pools(deeds: Deeds, cluster: Cluster) -> Sequence[str]:
     """NodePools that are not there although nobody has deleted them, or are although one has."""
     names = {each["metadata"]["name"] for each in cluster.objects("nodepools")}
     return [
-        *(f"{name} is lost" for name in sorted(deeds.created - deeds.deleted - names)),
+        *(
+            f"{name} is lost"
+            for name in sorted(deeds.created - deeds.deleted - deeds.unsure - names)
+        ),
         *(f"{name} was deleted" for name in sorted(deeds.deleted & names)),
     ]
 
