@@ -101,9 +101,10 @@ def condition_reports(
 def _pods(pods: Sequence[PodObject], wanted: WantedNode) -> tuple[Pod, ...]:
     """The Pods that matter to a Node; where there are too many, those that it waits for.
 
-    A drain does not wait for the grace period of a Pod that may be interrupted; a lock does.
+    A drain does not wait for the grace period of a Pod that may be interrupted; a lock does. What
+    has ended a drain is no work of the Node while it is cordoned, or the drain would begin anew.
     """
-    leaves_out = bool(wanted.drain) and not wanted.lock
+    leaves_out = (bool(wanted.drain) or wanted.unschedulable) and not wanted.lock
     shown = [
         _as_blocking(each) if wanted.drain == "safe" and each.blocked_by else each.pod
         for each in pods

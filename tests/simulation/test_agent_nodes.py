@@ -126,6 +126,22 @@ def test_an_agent_that_is_killed_anywhere_brings_it_to_the_same_end(kill_before:
     assert world.replay_differs() == []
 
 
+def test_a_drain_that_does_not_wait_for_a_grace_period_ends_once() -> None:
+    # given a Node with a Pod that may be interrupted
+    world, name = with_nodes()
+    world.cluster.add_pod("soft", name, **SOFT)
+    world.settle()
+
+    # when it is drained, and its Pod takes its time
+    world.send("DrainNode", ("acme", "prod", "train"), {"node": name})
+    world.settle()
+
+    # then the drain is over, and stays so once the Pod has ended
+    assert shown(world, name) == ("cordoned", True, ["default/soft"])
+    world.end_grace()
+    assert shown(world, name) == ("cordoned", True, [])
+
+
 # What is merely absent, or merely late.
 
 
