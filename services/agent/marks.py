@@ -187,6 +187,12 @@ def made(
     )
 
 
+def spec_marks(found: NodeObject, before: Managed, after: Managed) -> dict[str, object]:
+    """What is remembered with taints and cordon, as the metadata of the merge patch of these."""
+    text = replace(after, labels=before.labels, annotations=before.annotations).text()
+    return {} if found.annotations.get(MANAGED) == text else {"annotations": {MANAGED: text}}
+
+
 def metadata_patch(
     found: NodeObject, before: Managed | None, wanted: WantedNode, pool_uid: str, after: Managed
 ) -> dict[str, object]:
@@ -216,6 +222,12 @@ def has_startup_taint(found: NodeObject) -> bool:
     A Node that is reserved for something else, such as the control plane, is somebody else's.
     """
     return not STARTUP_TAINTS.isdisjoint(found.taints)
+
+
+def loses_reservation(found: NodeObject, wanted: WantedNode) -> bool:
+    """Whether a taint of a Node that keeps Pods away is to go."""
+    own = {_key(taint) for taint in taints_of(wanted)}
+    return any(each.key == RESERVED and _key(each) not in own for each in found.taints)
 
 
 def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:

@@ -19,10 +19,12 @@ from agent.marks import (
     has_startup_taint,
     is_of_earlier_stay,
     is_of_stay,
+    loses_reservation,
     made,
     managed,
     metadata_patch,
     missing_taints,
+    spec_marks,
 )
 from agent.node_conditions import READY, compared, is_ready, status_of
 from agent.place import Place
@@ -149,7 +151,10 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
 def _joined(
     view: NodeView, both: _Both, place: Place, log: LogId, now: datetime
 ) -> Iterator[Action]:
-    """What is observed comes first, then what is made; Pods end only where no other can begin."""
+    """What is observed comes first, then what is made; Pods end only where no other can begin.
+
+    By force they end at once: a Node whose cordon is refused is as much at its end.
+    """
     wanted, found, state = both
     before = adopted(state, wanted, log)
     conditions = compared(wanted, found, before.conditions)
@@ -166,7 +171,7 @@ def _joined(
     if conditions.written:
         status = {"status": {"conditions": list(conditions.written)}}
         yield Patch("Node", found.name, status, "status")
-    if found.unschedulable or not wanted.unschedulable:
+    if found.unschedulable or not wanted.unschedulable or wanted.drain == "forced":
         yield from drained(wanted, found, view.pods, now)
 
 
@@ -199,15 +204,23 @@ def _is_sure(condition: Document, view: NodeView) -> bool:
 def _change(
     both: _Both, before: Managed, after: Managed, pool_uid: str, cordon: Cordon
 ) -> Document:
-    """What the object lacks, as one merge patch; its spec only if nobody has changed it since."""
+    """What the object lacks first, as one merge patch, if nobody has changed it since.
+
+    Its taints and its cordon come before its labels and annotations, of which the API server may
+    refuse any: that is to keep no drain from a Node. One that is reserved until it has joined gets
+    all at once, so that no Pod is placed there before it has its labels.
+    """
     wanted, found, _ = both
-    metadata = metadata_patch(found, before, wanted, pool_uid, after)
     spec: dict[str, object] = {}
     taints = missing_taints(found, before, wanted)
     if taints is not None:
         spec["taints"] = taints
     if cordon.unschedulable is not None and cordon.unschedulable is not found.unschedulable:
         spec["unschedulable"] = cordon.unschedulable or None
+    if spec and not loses_reservation(found, wanted):
+        metadata = spec_marks(found, before, after)
+    else:
+        metadata = metadata_patch(found, before, wanted, pool_uid, after)
     if metadata or spec:
         # Refused where another object has the name, or another process has written it since.
         metadata["uid"] = found.uid

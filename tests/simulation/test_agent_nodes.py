@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from agent.actions import Patch
 from agent.marks import MANAGED, managed
 from nodepool.contract.log import LogId
 from support.agent_world import AgentWorld
@@ -17,12 +18,12 @@ ACTIONS_MAX = 70
 """The most actions of an agent that is not killed."""
 
 
-def with_nodes(kill_before: int = 0) -> tuple[AgentWorld, str]:
+def with_nodes(kill_before: int = 0, compute_class: str = "default") -> tuple[AgentWorld, str]:
     """A NodePool with two Nodes in production, and the name of the first; a foreign Node too."""
     world = AgentWorld(kill_before)
     world.cluster.add_node("foreign", labels=dict(NO_MARKS))
     world.given_data_center(machines=2)
-    world.apply("train", 2)
+    world.apply("train", 2, computeClass=compute_class)
     world.settle()
     world.pass_time(minutes=5)
     world.settle()
@@ -140,6 +141,60 @@ def test_a_drain_that_does_not_wait_for_a_grace_period_ends_once() -> None:
     assert shown(world, name) == ("cordoned", True, ["default/soft"])
     world.end_grace()
     assert shown(world, name) == ("cordoned", True, [])
+
+
+# What the API server refuses.
+
+
+def sets_labels(patch: Patch) -> bool:
+    """Whether a patch changes labels."""
+    metadata = patch.patch.get("metadata")
+    return isinstance(metadata, Mapping) and "labels" in metadata
+
+
+def test_a_node_whose_labels_are_refused_is_cordoned_and_drained_all_the_same() -> None:
+    # given a Node with a Pod, and a label for it that the API server refuses
+    world, name = with_nodes()
+    world.cluster.add_pod("soft", name, **SOFT)
+    world.cluster.refuses = sets_labels
+    world.apply("train", 2, nodeLabels={"team": "research"})
+    world.settle()
+
+    # when it is drained
+    world.send("DrainNode", ("acme", "prod", "train"), {"node": name})
+    world.settle()
+    world.end_grace()
+
+    # then it is, and has its label once it may
+    assert shown(world, name) == ("cordoned", True, [])
+    found = world.cluster.node(name)
+    assert found is not None
+    assert "team" not in found.labels
+    world.cluster.refuses = lambda _patch: False
+    world.settle()
+    found = world.cluster.node(name)
+    assert found is not None
+    assert (found.labels["team"], found.unschedulable) == ("research", True)
+
+
+def test_pods_of_a_preempted_node_that_takes_no_patch_end_when_they_are_to() -> None:
+    # given a spot Node with a Pod, of which the API server refuses any change
+    world, name = with_nodes(compute_class="spot")
+    world.cluster.add_pod("work", name)
+    world.settle()
+    world.cluster.refuses = lambda _patch: True
+
+    # when it is preempted, and its Pods are to end
+    world.send("PreemptNode", ("acme", "prod", "train"), {"node": name})
+    world.settle()
+    assert list(world.cluster.pods) == ["default/work"]
+    world.pass_time(minutes=2, seconds=20)
+    world.settle()
+
+    # then they do, in their own grace period
+    pod = world.cluster.pods["default/work"]
+    assert "deletionTimestamp" in pod["metadata"]
+    assert "deletionGracePeriodSeconds" not in pod["metadata"]
 
 
 # What is merely absent, or merely late.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent.actions import Action, Report, Send
+from agent.actions import Action, Delete, Evict, Report, Send
 from agent.bus import Attempt, Reported
 from agent.marks import managed
 from agent.node_documents import wanted_node
@@ -15,7 +15,7 @@ from nodepool.contract.log import LogId
 from nodepool.contract.messages import Event
 from support.constants import CLUSTER, ORG, ZONE
 from support.documents import Document
-from support.memory_cluster import Conflict, MemoryCluster
+from support.memory_cluster import Conflict, MemoryCluster, Refused
 from support.paths import cluster_path
 from support.publishing import publish
 from support.world_harness import WorldHarness
@@ -100,7 +100,10 @@ class AgentWorld(WorldHarness):
         )
         self._remember(name)
         place = Place(ORG, CLUSTER, ZONE)
+        is_refused = False
         for action in missing_for_node(view, place, self.log_id, self.world.log.clock):
+            if is_refused and not _ends_pod(action):
+                continue
             self.done += 1
             if self.done == self.kill_before:
                 raise Killed
@@ -108,6 +111,8 @@ class AgentWorld(WorldHarness):
                 self._carry_out(name, action)
             except Conflict:
                 return
+            except Refused:
+                is_refused = True
 
     def _read(self, name: str) -> Document | None:
         return self.document("nodes", node_key(ORG, CLUSTER, name)) if self.shows_nodes else None
@@ -169,3 +174,7 @@ class AgentWorld(WorldHarness):
         cluster = self.cluster
         found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods), len(cluster.recorded))
         return (*found, dict(self.documents("nodes")))
+
+
+def _ends_pod(action: Action) -> bool:
+    return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")

@@ -21,6 +21,10 @@ class Conflict(Exception):
     """The object was changed since it was read."""
 
 
+class Refused(Exception):
+    """The API server refuses what is asked, and would refuse it again."""
+
+
 class MemoryCluster:
     """Nodes and Pods as an API server keeps them; Pods end when `pass_grace` is called.
 
@@ -30,6 +34,7 @@ class MemoryCluster:
     refused: the evictions that a budget has refused, by Pod.
     proven: the key of the last list of the Pods of a Node, by Node.
     before_list: called with the Node right before its Pods are listed.
+    refuses: whether a patch is refused for what it asks.
     """
 
     def __init__(self) -> None:
@@ -43,6 +48,7 @@ class MemoryCluster:
         self.refused: dict[str, str] = {}
         self.proven: dict[str, str] = {}
         self.before_list: Callable[[str], None] = lambda _node: None
+        self.refuses: Callable[[Patch], bool] = lambda _patch: False
         self.version = 0
 
     def add_node(self, name: str, **metadata: object) -> Json:
@@ -80,7 +86,7 @@ class MemoryCluster:
         ]
 
     def carry_out(self, action: Action) -> None:
-        """One request of an agent; Conflict where its precondition does not hold."""
+        """One request of an agent; Conflict where its precondition does not hold, or Refused."""
         match action:
             case Send() | Report() | RecordEvent():
                 self._record(action)
@@ -156,6 +162,8 @@ class MemoryCluster:
             raise Conflict(action.name)
         if uid != document["metadata"]["uid"]:
             raise Conflict(action.name)
+        if self.refuses(action):
+            raise Refused(action.name)
         if action.subresource == "status":
             status = document.setdefault("status", {})
             status["conditions"] = _merged_by_type(

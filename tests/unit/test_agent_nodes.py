@@ -136,6 +136,50 @@ def test_the_taint_of_a_cordon_is_left_to_kubernetes() -> None:
     assert missing(replace(CORDONED, taints=(GPU_TAINT, CORDON)), found) == []
 
 
+def test_taints_and_a_cordon_come_before_labels_and_annotations() -> None:
+    # given a Node that is locked and cordoned, and gets other labels and annotations
+    wanted = replace(
+        CORDONED,
+        taints=(GPU_TAINT, LOCK_TAINT),
+        lock=33,
+        labels={"color": "red"},
+        annotations={"more": "y"},
+    )
+    cluster = MemoryCluster()
+    cluster.add_node("n1", labels={"team": "blue"}, annotations=dict(remembered()), uid="uid-1")
+    cluster.nodes["n1"]["spec"] = {"taints": [GPU_TAINT.model_dump()]}
+    cluster.nodes["n1"]["metadata"]["resourceVersion"] = "1"
+    cluster.version = 1
+
+    # when what is missing is done, patch by patch
+    done = []
+    while patches := [each for each in missing(wanted, cluster.node("n1")) if type(each) is Patch]:
+        [patch] = patches
+        cluster.carry_out(patch)
+        done.append(patch.patch)
+
+    # then the first remembers what it makes, and the second all
+    taints = [GPU_TAINT.model_dump(), {**LOCK_TAINT.model_dump()}]
+    made = {"unschedulable": True, "cordon": 1, "lock": 33}
+    made["taints"] = ["is_gpu:PreferNoSchedule", f"{LOCK_TAINT.key}:NoExecute"]  # type: ignore[assignment]
+    first = remembered(**made)[MANAGED]
+    second = remembered(**made, labels=["color"], annotations=["more"])[MANAGED]
+    assert done == [
+        {
+            "metadata": {"annotations": {MANAGED: first}, "uid": "uid-1", "resourceVersion": "1"},
+            "spec": {"taints": taints, "unschedulable": True},
+        },
+        {
+            "metadata": {
+                "labels": {"color": "red", "team": None},
+                "annotations": {"more": "y", MANAGED: second, "note": None},
+                "uid": "uid-1",
+                "resourceVersion": "2",
+            }
+        },
+    ]
+
+
 def test_a_startup_taint_goes_with_the_first_patch() -> None:
     # given a Node as its kubelet has registered it, claimed for this stay
     startup = Taint(key="node.coreweave.cloud/reserved", effect="NoSchedule")
