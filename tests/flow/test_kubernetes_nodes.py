@@ -5,7 +5,13 @@ from typing import cast
 
 import pytest
 
-from nodepool.contract.events import NodeConditionReported, NodeObserved, PodChanged
+from nodepool.contract.events import (
+    CWNodeRegistered,
+    NodeActivityChanged,
+    NodeConditionReported,
+    NodeObserved,
+    PodChanged,
+)
 from nodepool.contract.pods import Pod, Toleration
 from support.agent_reports import report
 from support.audit.auditor import violations
@@ -139,6 +145,29 @@ def test_a_node_is_registered_once_its_machine_has_booted_and_its_kubelet_has_co
     ]
     assert status(world, "n1")["phase"] == "production"
     assert violations(world.entries()) == []
+
+
+def test_what_follows_from_a_report_carries_the_id_of_the_command_that_asked_for_the_node(
+    world: WorldHarness,
+) -> None:
+    world.given_machines(3, boot_s=60)
+    world.given_quota(10)
+    connect(world)
+    first = world.apply("train", 1)
+    second = world.scale("train", 2)
+    world.pass_time(minutes=1)
+
+    report(world, "n1")
+    report(world, "n2")
+    report(world, "n1", WORK)
+
+    events = (CWNodeRegistered, NodeActivityChanged)
+    followed = [each for each in world.envelopes() if isinstance(each.data, events)]
+    assert [(each.type, each.correlationid) for each in followed] == [
+        ("CWNodeRegistered", first),
+        ("CWNodeRegistered", second),
+        ("NodeActivityChanged", first),
+    ]
 
 
 def test_an_audit_finds_a_node_that_is_registered_before_its_agent_has_reported_it(

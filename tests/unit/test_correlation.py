@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 
 from nodepool.contract.commands import ScaleNodePool
 from nodepool.contract.events import ClusterRegistered, MachineAdded, NodeActivityChanged, Wake
+from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.engine.correlation import CORRELATIONS_MAX, Correlation, Correlations
 
 FIRST, SECOND = Correlation("c1", "00-a-b-01"), Correlation("c2")
@@ -30,6 +31,13 @@ def activity(node: str, pool: str = "train") -> NodeActivityChanged:
 def machine(name: str) -> MachineAdded:
     """An event about a machine."""
     return MachineAdded(zone="z", machine=name, instance_type="t")
+
+
+def stored(message: Message, correlation: Correlation = UNKNOWN) -> Envelope[Message]:
+    """A message as it is stored, with this correlation."""
+    return envelope_of(type(message)).model_construct(
+        id="1", type=type(message).__name__, source="agent", data=message, **correlation._asdict()
+    )
 
 
 def test_a_nodepool_that_was_never_mentioned_has_no_correlation() -> None:
@@ -89,3 +97,36 @@ def test_the_nodepool_that_was_mentioned_longest_ago_is_forgotten_first() -> Non
     assert correlations.of(scale("p1")) == UNKNOWN
     assert correlations.of(scale("p0")) == SECOND
     assert correlations.of(scale("p2")) == FIRST
+
+
+def test_what_follows_from_a_message_has_its_correlation() -> None:
+    correlations = Correlations()
+
+    correlations.note(activity("n1"), FIRST)
+
+    assert correlations.of_cause(stored(activity("n1"), SECOND)) == SECOND
+
+
+def test_what_follows_from_an_event_without_one_has_that_of_its_node_then_of_its_nodepool() -> None:
+    correlations = Correlations()
+
+    correlations.note(activity("n1"), FIRST)
+    correlations.note(scale("train"), SECOND)
+
+    events = (activity("n1"), activity("n2"), machine("n1"), machine("n2"), activity("n3", "serve"))
+    assert [correlations.of_cause(stored(event)) for event in events] == [
+        FIRST,
+        SECOND,
+        FIRST,
+        UNKNOWN,
+        UNKNOWN,
+    ]
+
+
+def test_what_follows_from_an_event_with_a_trace_of_its_own_stays_in_it() -> None:
+    correlations = Correlations()
+
+    correlations.note(activity("n1"), FIRST)
+
+    event = stored(activity("n1"), Correlation(None, "00-c-d-01", "vendor=1"))
+    assert correlations.of_cause(event) == Correlation("c1", "00-c-d-01", "vendor=1")

@@ -277,6 +277,26 @@ def test_a_span_lasts_from_the_decision_until_the_batch_is_stored(
     )
 
 
+def test_the_span_of_an_input_without_a_trace_goes_on_with_the_trace_of_its_outputs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # given an input without a trace, and outputs in the trace of the object that they are about
+    console = on_console()
+    proposal = proposed()
+    (item,) = proposal.processed
+    outputs = tuple(each.model_copy(update={"traceparent": PARENT}) for each in item.envelopes)
+
+    # when it is processed
+    item = item._replace(envelopes=outputs)
+    named = traceparents(stored(console, replace(proposal, processed=(item,))))
+    console.close()
+
+    # then it has one span, in that trace, which the outputs name
+    (span,) = exported(capsys)
+    assert span["parent_id"] == f"0x{PARENT_SPAN}"
+    assert named == {f"00-{TRACE}-{str(part(span, 'context')['span_id'])[2:]}-01"}
+
+
 @pytest.mark.parametrize("traceparent", [None, *MALFORMED])
 def test_a_malformed_traceparent_has_no_parent(traceparent: str | None) -> None:
     # given a traceparent that does not follow the standard

@@ -1,8 +1,9 @@
-"""Which command led to what is under way, for the outputs that follow from a `Wake`.
+"""Which command led to what is under way, for the outputs of an input that does not say it.
 
 A `Wake` follows from no command, but what it fires does: a machine that has booted was assigned
-because of some command. Decisions do not depend on this, so it is kept beside the state and not in
-it: after a restart, what was under way before has no correlation.
+because of some command. An agent that reports a Node does not know which one that was. Decisions do
+not depend on this, so it is kept beside the state and not in it: after a restart, what was under
+way before has no correlation.
 """
 
 from typing import NamedTuple
@@ -53,3 +54,19 @@ class Correlations:
             case OfMachine(machine_key=key) | OfPool(key=key):
                 return self._known.get(key, Correlation())
         return Correlation()
+
+    def of_cause(self, envelope: Envelope[M] | Unreadable) -> Correlation:
+        """The correlation of what follows from an input.
+
+        Where the input has none, it is that of the Node, machine or NodePool that the input is
+        about, but for a trace of the input's own. Of a Node its machine is looked up first, since
+        its NodePool may have been mentioned for another reason meanwhile.
+        """
+        own = correlation_of(envelope)
+        if own.correlationid is not None or not isinstance(envelope, Envelope):
+            return own
+        message = envelope.data
+        known = self.of(message)
+        if isinstance(message, OfNode):
+            known = self._known.get(message.machine_key, known)
+        return known if own.traceparent is None else own._replace(correlationid=known.correlationid)

@@ -240,7 +240,7 @@ class Replica(Generic[S, I, O]):
     ) -> tuple[Envelope[Message], ...]:
         cause = item.envelope
         assert cause is not None, "an input with outputs was decoded"
-        of_cause = correlation_of(cause)
+        of_cause = self._correlations.of_cause(cause)
         fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
         name, position = self.service.name, item.entry.position
         return tuple(

@@ -147,15 +147,16 @@ class Spans:
 def _parents(item: Processed[I]) -> tuple[Correlation, ...]:
     """What the spans of an input go on from.
 
-    A `Wake` belongs to no trace. What follows from it goes on with the trace of the object that it
-    is about, and one from which nothing follows has no span.
+    That is what its outputs go on with: of an event without a trace, as an agent's, the trace of
+    the object that it is about. A `Wake` belongs to no trace: what follows from it goes on with
+    that of each object, and one from which nothing follows has no span.
     """
     envelope = item.input.envelope
     if envelope is None:
         return ()
-    if not (isinstance(envelope, Envelope) and isinstance(envelope.data, Wake)):
-        return (correlation_of(envelope),)
     traces = {output.traceparent: correlation_of(output) for output in item.envelopes}
+    if not (isinstance(envelope, Envelope) and isinstance(envelope.data, Wake)):
+        return tuple(traces.values()) or (correlation_of(envelope),)
     if item.failure is not None:
         traces.setdefault(None, Correlation())
     return tuple(traces.values())
@@ -171,7 +172,7 @@ def _message(item: Processed[I]) -> tuple[str, str]:
 
 
 def _correlation(item: Processed[I]) -> str | None:
-    """The command that an input follows from; of a `Wake` that of its first output."""
+    """The command that an input follows from; where it does not say, that of its first output."""
     envelope = item.input.envelope
     own = None if envelope is None else envelope.correlationid
     return own or next((each.correlationid for each in item.envelopes if each.correlationid), None)
