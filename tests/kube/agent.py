@@ -213,10 +213,16 @@ def bind(cluster: Cluster) -> None:
 
 @contextmanager
 def agent_at_work(
-    folder: Path, kubeconfig: Path, url: str, *, lease: str = ACCOUNT, name: str = "agent"
+    folder: Path,
+    kubeconfig: Path,
+    url: str,
+    *,
+    lease: str = ACCOUNT,
+    name: str = "agent",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Agent]:
     """An agent that is ready, until the context ends; it ends in peace."""
-    with Agent(folder, kubeconfig, url, lease=lease, name=name) as agent:
+    with Agent(folder, kubeconfig, url, lease=lease, name=name, settings=settings) as agent:
         agent.wait_until_ready()
         wait_until("the agent leads", agent.is_leading, READY_S)
         agent.wait_until_ready()

@@ -179,6 +179,7 @@ def test_each_network_policy_is_about_the_pods_that_it_is_meant_for(manifests: M
         "clients": ALL_SERVICES,
         "nats": {"nats"},
         "metrics": ALL_SERVICES,
+        "traces": ALL_SERVICES,
     }
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -28,6 +28,9 @@ from nodepool.host.health import HealthServer
 from nodepool.host.logs import Logger, ServiceLog
 from nodepool.host.settings import Settings
 
+if TYPE_CHECKING:
+    from nodepool.host.exporting import Exporting
+
 NAME = "agent"
 """How the agent calls itself in logs, metrics and messages."""
 PAGE_S = 8.0
@@ -38,6 +41,10 @@ class Telemetry:
 
     place: the cluster that it connects, which every metric names.
     samples: what a scrape reads from it, in a thread of its own.
+
+    With traces on each command that the agent sends has a span, which begins a trace.
+
+    Raises SettingsError where the log file cannot be opened, or a package for traces is missing.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class Telemetry:
         self._begin()
         self._turn = threading.Lock()
         self._pages: HealthServer | None = None
+        self._exporting = _exporting(settings)
 
     def _begin(self) -> None:
         """Shows at 0 what may be counted: a first increase is none where there was nothing before.
@@ -119,7 +127,23 @@ class Telemetry:
             self._turn.release()
 
     def close(self) -> None:
-        """Stops serving, and closes the log."""
+        """Stops serving, sends the spans that are left, and closes the log."""
         if self._pages is not None:
             self._pages.close()
+        if self._exporting is not None:
+            self._exporting.close()
         self._log.close()
+
+
+def _exporting(settings: Settings) -> "Exporting | None":
+    """What takes the spans that the client makes of commands; None where traces are off."""
+    if settings.traces == "off":
+        return None
+    # What makes spans takes a tenth of a second to load.
+    from opentelemetry import trace
+
+    from nodepool.host.exporting import Exporting
+
+    exporting = Exporting(NAME, settings.traces)
+    trace.set_tracer_provider(exporting.provider)
+    return exporting
