@@ -18,6 +18,18 @@ from nodepool.contract.model import NodePoolSpec, spec_document
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the spec and the labels come from that a NodePool has on the bus.
+
+    id: of the command; empty where it was none.
+    position: where the log says that they are so.
+    """
+
+    id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is asked for only where it matters.
 
@@ -26,11 +38,13 @@ class Facts:
     removed: the last object of this name, as it was when a watch said that it was deleted; None
       where none was, or where there is another one.
     is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
+    origin: where what the bus says comes from, as the log has it; None where it was not asked.
     """
 
     deleted: int = 0
     removed: PoolObject | None = None
     is_leaving: bool = False
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,13 +159,40 @@ class _Comparison(PoolView):
         ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
         diff = differences(self._base_fields(agreement, spec), digests(theirs), digests(ours))
         if diff.bus or diff.both:
-            yield from self._follow(wanted, spec, diff)
+            yield from self._bus_differs(wanted, spec, diff)
         elif diff.cluster:
             yield from self._lead(wanted, spec, diff)
         elif self._is_unwritten(agreement, digests(theirs)):
             yield pool_actions.agree(wanted, self.found, self.log)
         else:
             yield from self._status()
+
+    def _bus_differs(
+        self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
+    ) -> Iterator[Action]:
+        origin = self.facts.origin
+        if origin is None:
+            yield from self._follow(wanted, spec, diff)
+        elif version_number(wanted.version) < origin.position:
+            return  # The read model will show what the log says.
+        elif self._is_of_earlier(origin.id, spec):
+            # An agent has sent it for this object, and could not record yet that both agree on it.
+            yield pool_actions.agree(wanted, self.found, self.log)
+        else:
+            yield from self._follow(wanted, spec, diff)
+
+    def _is_of_earlier(self, sent: str, spec: NodePoolSpec) -> bool:
+        """Whether a command was sent of this object before it was changed to what it is now.
+
+        A restored backup of the cluster may be older than the command. What has neither a later
+        generation nor a change since the agreement is taken for that.
+        """
+        id = apply_id(self.found, spec, self.wanted, self.log)
+        if not is_of_same_base(Attempt(sent), id):
+            return False
+        _, generation, base, _ = sent.rsplit(".", 3)
+        is_later = self.found.generation > int(generation)
+        return base == "new" or is_later or bool(self.edited(spec))
 
     def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
         """Whether the object itself does not say yet that both sides agree on these fields."""
@@ -221,6 +248,10 @@ class _Comparison(PoolView):
 
     def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
         """The change of the cluster becomes a command, and where that is refused is undone."""
+        agreement = self.base(wanted, spec)
+        if agreement is None:
+            yield pool_actions.agree(wanted, self.found, self.log)
+            return
         id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
         if attempt is None or attempt.id != id:
             if FINALIZER not in self.found.finalizers:
@@ -228,8 +259,6 @@ class _Comparison(PoolView):
             else:
                 yield self._send(id, spec, wanted)
             return
-        agreement = self.agreement
-        assert agreement is not None
         if attempt.reason == "NotFound" and attempt.field != "cluster":
             return  # The bus has deleted it, and will show so.
         is_newer = version_number(wanted.version) > agreement.version

@@ -44,6 +44,10 @@ def test_two_agents_with_stale_views_bring_both_sides_together(seed: int) -> Non
     _run(Storm(seed, agents=2))
 
 
+def test_what_is_changed_in_the_cluster_alone_is_never_undone(seed: int) -> None:
+    _run(Storm(seed, agents=1, with_bus=False))
+
+
 def test_both_sides_come_together_after_backups_are_restored(seed: int) -> None:
     _run(Storm(seed, agents=1, with_restores=True))
 

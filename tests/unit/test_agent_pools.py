@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import AGREED, agreed
 from agent.bus import Attempt, Log, WantedPool
@@ -12,7 +14,7 @@ from agent.cluster import PoolObject
 from agent.events import event_name
 from agent.place import Place
 from agent.pool_actions import REFUSED
-from agent.pool_view import Facts
+from agent.pool_view import Facts, Origin
 from agent.pools import missing_for_pool
 from agent.status import shown_status
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
@@ -55,8 +57,9 @@ def missing(
     deleted: int = 0,
     removed: PoolObject | None = None,
     is_leaving: bool = False,
+    origin: Origin | None = None,
 ) -> list[Action]:
-    facts = Facts(deleted, removed, is_leaving)
+    facts = Facts(deleted, removed, is_leaving, origin)
     return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, facts))
 
 
@@ -67,6 +70,12 @@ def patched(wanted: WantedPool, found: PoolObject, log: Log = LOG, **spec: objec
         "annotations": {AGREED: agreed(wanted, found, log).text()},
     }
     return Patch("NodePool", "pool", {"metadata": metadata, **({"spec": spec} if spec else {})})
+
+
+def with_labels(patch: Patch, labels: Mapping[str, str]) -> Patch:
+    metadata = patch.patch["metadata"]
+    assert isinstance(metadata, dict)
+    return replace(patch, patch={**patch.patch, "metadata": {**metadata, "labels": labels}})
 
 
 def released(found: PoolObject) -> Patch:
@@ -416,6 +425,70 @@ def test_a_second_edit_after_an_accepted_one_is_sent_and_not_undone() -> None:
 
     assert isinstance(send.command, ApplyNodePool)
     assert spec_document(send.command.spec) == spec(targetNodes=6)
+
+
+def test_an_edit_after_a_creation_of_which_nothing_is_known_any_more_is_sent_and_not_undone() -> (
+    None
+):
+    # given an object that the bus has, edited before both sides could agree
+    creation = sent(missing(None, in_cluster()))
+    wanted = replace(on_bus(), version="20")
+    edited = replace(in_cluster(targetNodes=5), generation=2)
+
+    # when an agent that knows nothing of the command compares them
+    actions = missing(wanted, edited, origin=Origin(creation.id, 20))
+
+    # then it records what both had, and sends the edit
+    assert actions == [patched(wanted, edited)]
+    command = sent(missing(wanted, with_agreement(edited, wanted))).command
+    assert isinstance(command, ApplyNodePool)
+    assert spec_document(command.spec) == spec(targetNodes=5)
+
+
+@pytest.mark.parametrize("target", [2, 6], ids=["back to what it was", "to something else"])
+def test_an_edit_after_a_change_of_which_nothing_is_known_any_more_is_sent(target: int) -> None:
+    before = on_bus()
+    change = sent(missing(before, replace(in_cluster(before, targetNodes=5), generation=2)))
+    wanted = replace(on_bus(targetNodes=5), generation=2, version="20")
+    edited = replace(in_cluster(before, targetNodes=target), generation=3)
+
+    assert missing(wanted, edited, origin=Origin(change.id, 20)) == [patched(wanted, edited)]
+
+
+def test_what_was_sent_for_an_object_is_waited_for_until_the_read_model_shows_it() -> None:
+    before = on_bus()
+    change = sent(missing(before, replace(in_cluster(before, targetNodes=5), generation=2)))
+    earlier = replace(on_bus(targetNodes=3), generation=2, version="15")
+    edited = replace(in_cluster(before, targetNodes=6), generation=3)
+
+    assert missing(earlier, edited, origin=Origin(change.id, 20)) == []
+
+
+def test_an_object_from_a_backup_older_than_what_was_sent_for_it_follows_the_bus() -> None:
+    before = on_bus()
+    edited = replace(in_cluster(before, nodeLabels={"a": "x"}), generation=2)
+    change, label = missing(before, edited), replace(in_cluster(before), labels={"l": "x"})
+    relabel = sent(missing(before, label))
+    wanted = replace(on_bus(nodeLabels={"a": "x"}), generation=2, version="20")
+    labelled = replace(on_bus(), version="20", labels={"l": "x"})
+    found = in_cluster(before)
+
+    restored = missing(wanted, found, origin=Origin(sent(change).id, 20))
+    relabelled = missing(labelled, found, origin=Origin(relabel.id, 20))
+
+    assert restored == [patched(wanted, found, nodeLabels={"a": "x"})]
+    assert relabelled == [with_labels(patched(labelled, found), {"l": "x"})]
+
+
+def test_a_change_of_the_bus_by_another_is_followed_whatever_was_sent_before() -> None:
+    before = on_bus()
+    wanted = replace(on_bus(targetNodes=4), generation=2, version="20")
+    found = replace(in_cluster(before, targetNodes=6), generation=2)
+
+    assert missing(wanted, found, origin=Origin("", 20)) == missing(wanted, found)
+    assert missing(wanted, found, origin=Origin("uid-of-another.1.new.0", 20)) == missing(
+        wanted, found
+    )
 
 
 def test_a_change_that_the_bus_undid_after_accepting_it_is_not_sent_again() -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Delete, Evict, ListPods, RecordEvent, Send
+from agent.actions import Action, Delete, Evict, ListPods, Patch, RecordEvent, Send
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
@@ -183,6 +183,9 @@ class Reconciler:
         facts = Facts(deleted, self._view.removed_pool(key.name))
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
+        if wanted is not None and any(_sets_back(action) for action in actions):
+            facts = replace(facts, origin=await self._bus.origin_of(key.name))
+            actions = missing_for_pool(*args, facts)
         if any(_is_deletion(action) for action in actions):
             item = found or facts.removed
             if item is not None and await self._is_leaving(item):
@@ -282,6 +285,18 @@ class Reconciler:
 
 def _ends_pod(action: Action) -> bool:
     return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
+
+
+def _sets_back(action: Action) -> bool:
+    """Whether an action may take from an object of the cluster what people have changed there."""
+    match action:
+        case Patch(kind="NodePool", patch=patch, subresource=""):
+            metadata = patch.get("metadata")
+            return "spec" in patch or (isinstance(metadata, Mapping) and "labels" in metadata)
+        case RecordEvent(severity=severity):
+            return severity == "Warning"
+        case _:
+            return isinstance(action, Delete)
 
 
 def _is_deletion(action: Action) -> bool:

@@ -17,17 +17,19 @@ from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.place import Place
-from nodepool.client.accepted import DELETED
+from agent.pool_view import Origin
+from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.client.errors import Refused, Unreachable
 from nodepool.client.outcomes import PendingOutcomes
 from nodepool.client.read_model import document_of
 from nodepool.client.reading import ReadingClient
 from nodepool.client.sender import Sender
 from nodepool.contract.commands import RegisterCluster
-from nodepool.contract.events import CommandAccepted, CommandRefused
+from nodepool.contract.decode import decode
+from nodepool.contract.events import CommandAccepted, CommandRefused, NodePoolValidated
 from nodepool.contract.keys import path_text, token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Event, envelope_of
+from nodepool.contract.messages import Envelope, Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.nats import api
 from nodepool.nats.access_files import AccessError
@@ -258,14 +260,26 @@ class Bus:
 
     async def deletion_of(self, pool: str) -> int:
         """Where the log says last that a NodePool of this name was deleted; 0 where it does not."""
+        entry = await self._newest(DELETED, pool)
+        return 0 if entry is None else entry.position
+
+    async def origin_of(self, pool: str) -> Origin:
+        """Where the spec and the labels of a NodePool come from, as the log says last."""
+        entry = await self._newest(VALIDATED, pool)
+        if entry is None:
+            return Origin("", 0)
+        read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
+        is_readable = isinstance(read, Envelope) and not read.data.autoscaled
+        return Origin((is_readable and read.correlationid) or "", entry.position)
+
+    async def _newest(self, event: tuple[str, str], pool: str) -> Entry | None:
+        """The newest event of a kind about a NodePool; None where there is none."""
         if self._connection is None:
             raise InDoubt("the bus is not connected")
-        place = self._settings.place
+        place, (service, name) = self._settings.place, event
         path = ".".join(map(token, (place.org, place.cluster, pool)))
-        service, name = DELETED
         subject = f"np.evt.{service}.{path}.{name}"
-        entry = await api.leaders_message(self._connection, STREAM, subject)
-        return 0 if entry is None else entry.position
+        return await api.leaders_message(self._connection, STREAM, subject)
 
     async def _follow(self, bucket: str, reader: Reader, take: "_Take") -> None:
         while True:

@@ -11,10 +11,15 @@ from agent.cluster import PoolObject
 from agent.events import event_name
 from agent.place import Place
 from agent.pool_documents import pool_object, wanted_pool
-from agent.pool_view import Facts
+from agent.pool_view import Facts, Origin
 from agent.pools import missing_for_pool
 from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
+from nodepool.contract.events import (
+    CommandAccepted,
+    CommandRefused,
+    CWNodePoolDeleted,
+    NodePoolValidated,
+)
 from nodepool.contract.messages import Command
 from support.agent.api_server import ApiError, ApiServer
 from support.constants import CLUSTER, ORG, ZONE
@@ -58,6 +63,18 @@ class Sides:
                     f"np.evt.validator.{ORG}.{CLUSTER}.{name}.CWNodePoolDeleted", 0
                 )
         return 0
+
+    def origin(self, name: str) -> Origin:
+        """Where the spec and the labels of a NodePool come from, as the log says last."""
+        for envelope in reversed(self.bus.world.envelopes(NodePoolValidated)):
+            if envelope.data.path[2] == name:
+                position = self.bus.world.log.last[
+                    f"np.evt.validator.{ORG}.{CLUSTER}.{name}.NodePoolValidated"
+                ]
+                assert isinstance(envelope.data, NodePoolValidated)
+                id = "" if envelope.data.autoscaled else envelope.correlationid or ""
+                return Origin(id, position)
+        return Origin("", 0)
 
     def outcome(self, id: str) -> Attempt | None:
         """What became of a command; None while it has no outcome."""
@@ -116,9 +133,13 @@ class MemoryAgent:
         self.pools, self.seen = self.sides.pools(), self.sides.end
         self.start = self.seen  # It reads all of it at once.
 
-    def look_at_cluster(self) -> None:
-        """Reads the cluster."""
-        before, self.objects = self.objects, self.sides.objects()
+    def look_at_cluster(self, only: str = "") -> None:
+        """Reads the cluster, or one object of it."""
+        before, shown = self.objects, self.sides.objects()
+        if only:
+            others = {name: found for name, found in before.items() if name != only}
+            shown = others | {name: found for name, found in shown.items() if name == only}
+        self.objects = shown
         for name, found in self.objects.items():
             self.removed.pop(name, None)
             if AGREED in found.annotations:
@@ -137,7 +158,11 @@ class MemoryAgent:
                 self._attempt(name),
                 log,
                 PLACE,
-                Facts(self.sides.deleted(name), self.removed.get(name)),
+                Facts(
+                    self.sides.deleted(name),
+                    self.removed.get(name),
+                    origin=self.sides.origin(name),
+                ),
             )
         )
 
@@ -193,12 +218,18 @@ class MemoryAgent:
         self.done = f"{name}: {_short(action)}"
         try:
             self._perform(name, action)()
+            self._take(name, action)
         except ApiError as error:
             self.done += f": {error}"
             self.plan.clear()
             if str(error) == "Invalid":
                 raise AssertionError(f"the API server refuses {action}") from None
         return True
+
+    def _take(self, name: str, action: Action) -> None:
+        """Takes the object as the API server replied that it is after a write."""
+        if isinstance(action, Create | Patch | Delete):
+            self.look_at_cluster(name)
 
     def _perform(self, name: str, action: Action) -> Callable[[], object]:
         api = self.sides.api

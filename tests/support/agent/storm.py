@@ -5,7 +5,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.agreement import AGREED, agreement_of, digest, fields_of, read_spec
+from agent.agreement import AGREED, LABELS, agreement_of, digest, fields_of, read_spec
+from agent.bus import WantedPool
 from agent.cluster import PoolObject
 from agent.pool_documents import pool_object
 from agent.pools import missing_for_pool
@@ -40,6 +41,7 @@ class Edit:
 class Storm:
     """One run.
 
+    with_bus: whether people change NodePools on the bus as well, and forget agreements.
     is_restored: whether a backup of either side was restored, so that changes are lost for good.
     """
 
@@ -47,6 +49,7 @@ class Storm:
     steps: int = 60
     agents: int = 2
     with_restores: bool = False
+    with_bus: bool = True
     compare: Compare = missing_for_pool
     trace: list[str] = field(default_factory=list)
 
@@ -60,6 +63,8 @@ class Storm:
         self.deleted: dict[str, bool] = {}
         """Whether the last that people did to a name's existence was to delete it."""
         self.ever_deleted: set[str] = set()
+        self.forgotten: set[str] = set()
+        """The uids of the objects of which people have removed the annotations."""
         self.is_restored = False
         self.backups = [(self.sides.api.backup(), self.sides.end)]
 
@@ -92,7 +97,9 @@ class Storm:
         elif roll < 0.75:
             self.edit(name, "maxNodes", self.random.randrange(5, 20))
         elif roll < 0.9:
-            self.edit(name, "metadata.labels", {"l": self.random.choice("xyz")})
+            # Labels that are set back look like those of a backup, for an agent that begins anew.
+            values = "xyz" if self.with_bus else (str(len(self.trace)),)
+            self.edit(name, LABELS, {"l": self.random.choice(values)})
         else:
             labels = {self.random.choice("abc"): self.random.choice("xyz")}
             self.edit(name, "nodeLabels", labels)
@@ -102,7 +109,7 @@ class Storm:
         item = self.sides.api.objects.get(name)
         if item is None or "deletionTimestamp" in item["metadata"]:
             return
-        if where == "metadata.labels":
+        if where == LABELS:
             if item["metadata"].get("labels", {}) == value:
                 return
             patch: dict[str, object] = {"metadata": {"labels": value}}
@@ -116,7 +123,7 @@ class Storm:
                 patch = {"spec": {where: value}}
         self.sides.api.patch(name, patch)
         self._note(f"cluster edits {name}: {where}={value}")
-        # What is set back to what both sides had is no change, for an agent that begins anew.
+        # Where the bus has another value since, what is set back to what both had is no change.
         agreement = agreement_of(pool_object(item))
         is_agreed = agreement is not None and agreement.fields.get(where) == digest(value)
         self.edits.append(Edit(name, item["metadata"]["uid"], where, value, is_agreed))
@@ -128,9 +135,10 @@ class Storm:
         self._note(f"cluster deletes {name}")
         if item is not None and "deletionTimestamp" in item["metadata"]:
             return  # It was deleted before, and what the bus has made since is another wish.
-        # One that was never shared is deleted alone, whatever the bus has under its name.
-        is_shared = item is not None and FINALIZER in item["metadata"].get("finalizers", ())
-        self.deleted[name] = is_shared or name not in self.sides.pools()
+        pool = self.sides.pools().get(name)
+        self.deleted[name] = pool is None or (item is not None and _stands_for(item, pool))
+        if item is not None and item["metadata"]["uid"] in self.forgotten:
+            self.deleted.pop(name)  # Only an agent that still knows can tell what it stands for.
         self.ever_deleted.add(name)
 
     def cluster_remove(self, name: str) -> None:
@@ -145,6 +153,7 @@ class Storm:
     def forget_agreement(self, name: str) -> None:
         """A person removes the annotations of the agent."""
         self.sides.api.patch(name, {"metadata": {"annotations": None}})
+        self.forgotten.add(self.sides.api.objects[name]["metadata"]["uid"])
         self._note(f"cluster forgets {name}")
 
     def bus_apply(self, name: str) -> None:
@@ -266,7 +275,11 @@ class Storm:
             (self.cluster_remove, 0.3),
             (self.forget_agreement, 0.3),
         ]
+        if not self.with_bus:
+            acts = [(self.cluster_create, 4), (self.cluster_edit, 6)]
         act = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]
+        self.sides.bus.run_until_idle()
+        self._observe()
         try:
             act(name)
         except ApiError:
@@ -335,6 +348,8 @@ class Storm:
         if not self.is_restored:
             self._check_existence(set(pools))
             self._check_edits()
+        if not self.with_bus:
+            self._check_nothing_is_undone()
 
     def _check_existence(self, names: set[str]) -> None:
         for name, is_deleted in self.deleted.items():
@@ -356,6 +371,25 @@ class Storm:
             )
             assert edit.has_held or was_told, f"{edit} is lost without a word"
 
+    def _check_nothing_is_undone(self) -> None:
+        """Where only people in the cluster change NodePools, each has what they have set last."""
+        told = list(self.sides.api.events.values())
+        assert told == [], f"a change is undone: {told}"
+        found = self.sides.objects()
+        for edit in {(edit.name, edit.uid, edit.field): edit for edit in self.edits}.values():
+            value = _value(found[edit.name], edit.field)
+            assert value == edit.value, f"{edit} is undone: {value}"
+
+
+def _stands_for(item: dict[str, Any], pool: WantedPool) -> bool:
+    """Whether an object is shared, and not with an earlier NodePool of its name.
+
+    Any other is deleted alone, whatever the bus has under its name.
+    """
+    agreement = agreement_of(pool_object(item))
+    is_shared = FINALIZER in item["metadata"].get("finalizers", ())
+    return is_shared and (agreement is None or agreement.uid == pool.uid)
+
 
 def _value(found: PoolObject, where: str) -> object:
-    return dict(found.labels) if where == "metadata.labels" else found.spec.get(where)
+    return dict(found.labels) if where == LABELS else found.spec.get(where)
