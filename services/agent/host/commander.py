@@ -1,7 +1,7 @@
 """Commands on the bus, one at a time for each object, and what became of each."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,17 +12,13 @@ from agent.agreement import version_number
 from agent.bus import Attempt, WantedPool
 from agent.host.keys import Key
 from agent.host.model import BusModel
+from agent.host.pool_events import PoolEvents
 from nodepool.client.accepted import Accepted, is_outdated, read_accepted
 from nodepool.client.errors import NoOutcome, Refused
 from nodepool.client.sender import Sender
 from nodepool.contract.events import CommandAccepted
-from nodepool.contract.keys import token
-from nodepool.contract.log import Entry
-from nodepool.nats import api
 from nodepool.nats.cancelling import cancel
-from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt, ServerRefusal
-from nodepool.nats.streams import STREAM
 
 SHOWN_S: Final = 2.0
 """After so long a Node of the read model counts as showing what a command has changed of it."""
@@ -52,7 +48,7 @@ class _Sent:
 
 
 class Commander:
-    """Sends commands on one connection.
+    """Sends commands, and keeps what became of the last about each object.
 
     woken: called with a key once there is something new about its command.
     failed: called with a key whose command has no outcome, and is to be sent again.
@@ -62,24 +58,21 @@ class Commander:
     def __init__(
         self,
         model: BusModel,
+        events: PoolEvents,
         woken: Callable[[Key], None],
         failed: Callable[[Key, str], None],
         woken_at: Callable[[Key, float], None],
     ) -> None:
-        self._model = model
+        self._model, self._events = model, events
         self._woken, self._failed, self._woken_at = woken, failed, woken_at
         self._sent: dict[Key, _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(IN_FLIGHT_MAX)
-        self._connection: Connection | None = None
         self._sender: Sender[CommandAccepted] | None = None
-        self._path = ("", "")
 
-    def begin(
-        self, connection: Connection, sender: Sender[CommandAccepted], path: tuple[str, str]
-    ) -> None:
-        """Sends on this connection from now on; `path` is the organisation and the cluster."""
-        self._connection, self._sender, self._path = connection, sender, path
+    def begin(self, sender: Sender[CommandAccepted]) -> None:
+        """Sends by this from now on."""
+        self._sender = sender
 
     async def end(self) -> None:
         """Gives up what is in flight, and forgets what was sent: the ids make that harmless."""
@@ -153,16 +146,7 @@ class Commander:
         self._woken(key)
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        connection = self._connection
-        assert connection is not None, "commands are sent on a connection"
-        path = ".".join(map(token, (*self._path, pool)))
-
-        def last_event(event: tuple[str, str]) -> Awaitable[Entry | None]:
-            service, name = event
-            subject = f"np.evt.{service}.{path}.{name}"
-            return api.leaders_message(connection, STREAM, subject)
-
-        return await read_accepted(last_event)
+        return await read_accepted(lambda event: self._events.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from nats.errors import Error as NatsError
 
-from agent.actions import Action, Delete, Evict, ListPods, Patch, RecordEvent, Send
+from agent.actions import Action, ListPods, RecordEvent, ends_pod, is_deletion, sets_back
 from agent.agreement import agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
@@ -27,7 +27,6 @@ from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
 from agent.place import Place
 from agent.pool_view import Facts
 from agent.pools import missing_for_pool
-from nodepool.contract.commands import DeleteNodePool
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
@@ -170,10 +169,10 @@ class Reconciler:
         if found is not None:
             agreement = agreement_of(found)
             if agreement is not None and agreement.version > self._log.end:
-                model.note_end(await self._bus.end_of_log())
+                model.note_end(await self._bus.events.end())
         wanted, deleted = model.pools.get(key.name), 0
         if wanted is None and found is not None:
-            deleted = await self._bus.deletion_of(key.name)
+            deleted = await self._bus.events.deletion_of(key.name)
             wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
@@ -183,10 +182,10 @@ class Reconciler:
         facts = Facts(deleted, self._view.removed_pool(key.name))
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
-        if wanted is not None and any(_sets_back(action) for action in actions):
-            facts = replace(facts, origin=await self._bus.origin_of(key.name))
+        if wanted is not None and any(sets_back(action) for action in actions):
+            facts = replace(facts, origin=await self._bus.events.origin_of(key.name))
             actions = missing_for_pool(*args, facts)
-        if any(_is_deletion(action) for action in actions):
+        if any(is_deletion(action) for action in actions):
             item = found or facts.removed
             if item is not None and await self._is_leaving(item):
                 actions = missing_for_pool(*args, replace(facts, is_leaving=True))
@@ -231,7 +230,7 @@ class Reconciler:
         failed: Failure | None = None
         is_stopped = False
         for action in actions:
-            is_of_pod = _ends_pod(action)
+            is_of_pod = ends_pod(action)
             if is_stopped and not is_of_pod:
                 continue
             tried = f"{type(action).__name__} {getattr(action, 'kind', '')}"
@@ -281,23 +280,3 @@ class Reconciler:
         self._telemetry.log.warning(
             "not done", kind=key.kind, name=key.name, cause=cause, again_in_s=round(pause_s)
         )
-
-
-def _ends_pod(action: Action) -> bool:
-    return isinstance(action, Evict) or (isinstance(action, Delete) and action.kind == "Pod")
-
-
-def _sets_back(action: Action) -> bool:
-    """Whether an action may take from an object of the cluster what people have changed there."""
-    match action:
-        case Patch(kind="NodePool", patch=patch, subresource=""):
-            metadata = patch.get("metadata")
-            return "spec" in patch or (isinstance(metadata, Mapping) and "labels" in metadata)
-        case RecordEvent(severity=severity):
-            return severity == "Warning"
-        case _:
-            return isinstance(action, Delete)
-
-
-def _is_deletion(action: Action) -> bool:
-    return isinstance(action, Send) and isinstance(action.command, DeleteNodePool)

@@ -13,23 +13,21 @@ from agent.bus import Document, Log
 from agent.host.commander import Commander
 from agent.host.departures import Departures
 from agent.host.model import BusModel
+from agent.host.pool_events import PoolEvents
 from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.place import Place
-from agent.pool_view import Origin
-from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.client.errors import Refused, Unreachable
 from nodepool.client.outcomes import PendingOutcomes
 from nodepool.client.read_model import document_of
 from nodepool.client.reading import ReadingClient
 from nodepool.client.sender import Sender
 from nodepool.contract.commands import RegisterCluster
-from nodepool.contract.decode import decode
-from nodepool.contract.events import CommandAccepted, CommandRefused, NodePoolValidated
+from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import path_text, token
 from nodepool.contract.log import Entry
-from nodepool.contract.messages import Envelope, Event, envelope_of
+from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.nats import api
 from nodepool.nats.access_files import AccessError
@@ -71,6 +69,7 @@ class Bus:
     model: what the bus says.
     fault: why that is not known as it is now, as one line; empty while it is.
     departures: which stays of Nodes have ended.
+    events: what the log says last of each NodePool.
     """
 
     def __init__(
@@ -79,6 +78,7 @@ class Bus:
         telemetry: Telemetry,
         model: BusModel,
         commander: Commander,
+        events: PoolEvents,
         *,
         resync: Callable[[], None],
         following: Following,
@@ -92,6 +92,7 @@ class Bus:
         self._resync = resync
         self._following = following
         self.departures = Departures(settings.place)
+        self.events = events
         self._connection: Connection | None = None
 
     @property
@@ -138,7 +139,7 @@ class Bus:
         connection = await connect(
             service.url, NAME, patience_s=None, access=service.access, on_fault=self._note
         )
-        self._connection = connection
+        self._connection = self.events.connection = connection
         connection.on_reconnect.append(self._reconnected)
         log = self._telemetry.log
         connection.on_disconnect.append(
@@ -149,7 +150,7 @@ class Bus:
         try:
             await self._read(connection)
         finally:
-            self._connection = None
+            self._connection = self.events.connection = None
             connection.on_disconnect.clear()
             with suppress(NatsError, OSError):
                 await connection.close()
@@ -191,7 +192,7 @@ class Bus:
             await heard.open()
             outcomes = PendingOutcomes(heard, CommandAccepted)
             sender = Sender(connection, outcomes, source=NAME, timeout_s=OUTCOME_S)
-            self._commander.begin(connection, sender, (place.org, place.cluster))
+            self._commander.begin(sender)
             self.departures.begin(connection, log.id)
             self.model.log = log
             await all_of(
@@ -251,35 +252,6 @@ class Bus:
                         self.model.caught_up(end)
                         return
         self._telemetry.log.warning("read model behind", log=self.model.log and self.model.log.id)
-
-    async def end_of_log(self) -> int:
-        """The position of the newest message of the log."""
-        if self._connection is None:
-            raise InDoubt("the bus is not connected")
-        return await api.last_position(self._connection, STREAM)
-
-    async def deletion_of(self, pool: str) -> int:
-        """Where the log says last that a NodePool of this name was deleted; 0 where it does not."""
-        entry = await self._newest(DELETED, pool)
-        return 0 if entry is None else entry.position
-
-    async def origin_of(self, pool: str) -> Origin:
-        """Where the spec and the labels of a NodePool come from, as the log says last."""
-        entry = await self._newest(VALIDATED, pool)
-        if entry is None:
-            return Origin("", 0)
-        read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
-        is_readable = isinstance(read, Envelope) and not read.data.autoscaled
-        return Origin((is_readable and read.correlationid) or "", entry.position)
-
-    async def _newest(self, event: tuple[str, str], pool: str) -> Entry | None:
-        """The newest event of a kind about a NodePool; None where there is none."""
-        if self._connection is None:
-            raise InDoubt("the bus is not connected")
-        place, (service, name) = self._settings.place, event
-        path = ".".join(map(token, (place.org, place.cluster, pool)))
-        subject = f"np.evt.{service}.{path}.{name}"
-        return await api.leaders_message(self._connection, STREAM, subject)
 
     async def _follow(self, bucket: str, reader: Reader, take: "_Take") -> None:
         while True:

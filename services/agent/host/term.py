@@ -13,6 +13,7 @@ from agent.host.lease import Lease
 from agent.host.model import BusModel
 from agent.host.pacing import Pacing
 from agent.host.performing import Performer
+from agent.host.pool_events import PoolEvents
 from agent.host.reconciling import Reconciler
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
@@ -37,7 +38,8 @@ class Term:
         self._pacing = pacing = Pacing()
         self._clock = asyncio.get_running_loop().time
         model = BusModel(self._wake)
-        commander = Commander(model, self.work.wake, self._unanswered, self.work.wake_at)
+        events = PoolEvents(place)
+        commander = Commander(model, events, self.work.wake, self._unanswered, self.work.wake_at)
         self.view = ClusterView(api, model, pacing, self._wake, self.resync, log)
         self._recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
@@ -45,6 +47,7 @@ class Term:
             telemetry,
             model,
             commander,
+            events,
             resync=self.resync,
             following=self._recorder.follow,
         )

@@ -1,0 +1,56 @@
+"""What the log says last of a NodePool, asked of the leader of its stream."""
+
+from agent.place import Place
+from agent.pool_view import Origin
+from nodepool.client.accepted import DELETED, VALIDATED
+from nodepool.contract.decode import decode
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.keys import token
+from nodepool.contract.log import Entry
+from nodepool.contract.messages import Envelope
+from nodepool.nats import api
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import InDoubt
+from nodepool.nats.streams import STREAM
+
+
+class PoolEvents:
+    """The newest events about the NodePools of one cluster.
+
+    connection: where to ask; without one, and where no reply comes, its methods raise an error of
+      the bus.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.connection: Connection | None = None
+
+    async def end(self) -> int:
+        """The position of the newest message of the log."""
+        return await api.last_position(self._connected(), STREAM)
+
+    async def deletion_of(self, pool: str) -> int:
+        """Where the log says last that a NodePool of this name was deleted; 0 where it does not."""
+        entry = await self.newest(DELETED, pool)
+        return 0 if entry is None else entry.position
+
+    async def origin_of(self, pool: str) -> Origin:
+        """Where the spec and the labels of a NodePool come from."""
+        entry = await self.newest(VALIDATED, pool)
+        if entry is None:
+            return Origin("", 0)
+        read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
+        is_commanded = isinstance(read, Envelope) and not read.data.autoscaled
+        return Origin((is_commanded and read.correlationid) or "", entry.position)
+
+    async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
+        """The newest event of a kind, by its service and name; None where there is none."""
+        (service, name), place = event, self._place
+        path = ".".join(map(token, (place.org, place.cluster, pool)))
+        subject = f"np.evt.{service}.{path}.{name}"
+        return await api.leaders_message(self._connected(), STREAM, subject)
+
+    def _connected(self) -> Connection:
+        if self.connection is None:
+            raise InDoubt("the bus is not connected")
+        return self.connection
