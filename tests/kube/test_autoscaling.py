@@ -154,6 +154,25 @@ def test_a_pool_grows_until_all_pods_run_and_no_further(
     assert waiting(workloads, "scale-up") == ()
 
 
+def test_many_pods_at_once_get_as_many_nodes_as_they_fill(
+    workloads: Workloads, deployments: list[str]
+) -> None:
+    # given a NodePool that may have more Nodes than will be needed
+    workloads.pool("scale-many", 0, A100, **FROM_ZERO, maxNodes=32, nodeLabels={"team": "many"})
+    wait_until_at_target(workloads, "scale-many")
+
+    # when Pods come each of which fills a Node
+    deployments.append("many")
+    deploy(workloads, "many", 16, gpus(8), nodeSelector={"team": "many"})
+
+    # then it has one for each, although Pods are placed while others wait
+    wait_until_all_run(workloads, "many")
+    wait_until_nothing_waits(workloads, "scale-many")
+    wait_until_at_target(workloads, "scale-many")
+    assert target(workloads, "scale-many") == 16
+    assert len(workloads.found("scale-many")) == 16
+
+
 def test_pods_that_two_pools_could_take_ask_each_for_what_it_may_have(
     workloads: Workloads, deployments: list[str]
 ) -> None:
