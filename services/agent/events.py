@@ -3,7 +3,7 @@
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ lists its fields.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from agent.actions import RecordEvent
@@ -17,12 +17,21 @@ NAMESPACE: Final = "default"
 """Where Events are of objects that are in no namespace."""
 MESSAGE_MAX: Final = 1024
 """The most characters of a message, as `events.k8s.io/v1` limits it."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSIONS: Final = {"NodePool": API_VERSION, "Node": "v1", "Pod": "v1"}
 
 
-def log_key(position: int, kind: str) -> str:
-    """The key of an event of the log: its position, and which object it regards."""
-    return f"{position:x}.{'n' if kind == 'Node' else 'p'}"
+def log_key(position: int, moment: datetime, kind: str) -> str:
+    """The key of an event of the log: its position and moment, and which object it regards.
+
+    A log that was restored from a backup has other events at the positions that it has lost.
+    """
+    return f"{position:x}.{microseconds(moment):x}.{'n' if kind == 'Node' else 'p'}"
+
+
+def microseconds(moment: datetime) -> int:
+    """A moment as microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def event_name(event: RecordEvent) -> str:

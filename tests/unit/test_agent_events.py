@@ -1,7 +1,7 @@
 """The Kubernetes Events that the agent records: their names and their fields."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from agent.events import event_document, event_name, log_key
 from nodepool.contract.grammar import dns1123_subdomain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+KEY = "ff.6475ef64cf340.p"
 TELL = RecordEvent(
     "NodePool",
     "pool",
@@ -18,7 +19,7 @@ TELL = RecordEvent(
     "Normal",
     "CWNodePoolCreated",
     "NodePool pool is created",
-    log_key(255, "NodePool"),
+    log_key(255, NOW, "NodePool"),
     time=NOW,
     component="nodepool",
 )
@@ -28,7 +29,7 @@ def test_an_event_of_the_log_is_an_event_of_its_object() -> None:
     assert event_document(TELL, datetime(2027, 1, 1, tzinfo=UTC)) == {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": "pool.ff.p", "namespace": "default"},
+        "metadata": {"name": f"pool.{KEY}", "namespace": "default"},
         "involvedObject": {
             "apiVersion": "compute.coreweave.com/v1alpha1",
             "kind": "NodePool",
@@ -48,14 +49,21 @@ def test_an_event_of_the_log_is_an_event_of_its_object() -> None:
 
 
 def test_an_event_that_regards_a_node_as_well_has_another_name_there() -> None:
-    assert (log_key(255, "NodePool"), log_key(255, "Node")) == ("ff.p", "ff.n")
+    assert log_key(255, NOW, "Node") == "ff.6475ef64cf340.n"
+
+
+def test_an_event_that_takes_the_place_of_another_in_a_restored_log_has_another_name() -> None:
+    later = NOW + timedelta(microseconds=1)
+
+    assert log_key(255, NOW, "NodePool") == KEY
+    assert log_key(255, later, "NodePool") == "ff.6475ef64cf341.p"
 
 
 def test_an_event_about_a_pod_is_in_its_namespace() -> None:
     tell = replace(TELL, kind="Pod", name="job", namespace="team", time=None)
     document = event_document(tell, NOW)
 
-    assert document["metadata"] == {"name": "job.ff.p", "namespace": "team"}
+    assert document["metadata"] == {"name": f"job.{KEY}", "namespace": "team"}
     assert document["involvedObject"] == {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -95,4 +103,4 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
 
     assert event_name(first) != event_name(second)
     assert event_name(first) == event_name(first)
-    assert event_name(first).endswith(".ff.p")
+    assert event_name(first).endswith(f".{KEY}")

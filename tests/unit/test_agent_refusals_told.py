@@ -1,13 +1,10 @@
 """Of how many refusals the agent tells, and at which object."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import User
 
 from agent.actions import Patch, RecordEvent
 from agent.host.api import Api, Failure
@@ -17,8 +14,8 @@ from agent.host.pacing import Pacing
 from agent.host.refusals import TOLD_MAX, Refusals
 from agent.host.view import ClusterView
 from agent.node_documents import POOL_LABEL
-from nodepool.host.logs import Logger, ServiceLog
-from nodepool.host.settings import Settings
+from nodepool.host.logs import Logger
+from support.agent.unanswered import unanswered
 
 REFUSED = Failure(422, {"message": "no"}, 0.0)
 NODES = [node_key(f"n{number:02}") for number in range(TOLD_MAX + 2)]
@@ -56,15 +53,8 @@ class Told:
 @asynccontextmanager
 async def telling(failure: Failure | None = None) -> AsyncIterator[Told]:
     """An agent that nobody answers; failure: what each Event is refused with."""
-    log = ServiceLog("agent", Settings(log_file=os.devnull))
-    config = KubeConfig.from_server("http://127.0.0.1:1").get()
-    assert config is not None
-    api = Api(config._replace(user=User()), lambda _request, _seconds: None)
-    try:
-        yield Told(api, log.logger, failure)
-    finally:
-        await api.close()
-        log.close()
+    async with unanswered() as (api, log):
+        yield Told(api, log, failure)
 
 
 def _object(kind: str, name: str, pool: str = "") -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from agent.actions import RecordEvent
 from agent.bus import Log
-from agent.events import log_key
+from agent.events import log_key, microseconds
 from agent.host.api import Failure, Unreachable
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
@@ -41,10 +41,18 @@ class _Waiting(NamedTuple):
     until: float
 
 
+class _Noted(NamedTuple):
+    """A position up to which all is recorded, and the moment of the newest message read."""
+
+    position: int
+    read_to: int
+
+
 class EventRecorder:
     """Records events, in about the order of the log.
 
-    recorded: up to which position of which log all are recorded, as `log:position`; empty for none.
+    recorded: up to which position of which log all are recorded, and when the newest message was
+      stored that was read, as `log:position:microseconds since 1970`; empty for none.
     fault: why none can be recorded, as one line; empty where they can.
     """
 
@@ -67,7 +75,10 @@ class EventRecorder:
     async def follow(self, connection: Connection, log: Log, info: StreamInfo) -> None:
         """Records the events of this log for ever."""
         self._waiting.clear()
-        start = max(self._position(log) + 1, await _position_at(connection, info))
+        if not await self._is_of(connection, log):
+            self._log.info("log restored from a backup", log=log.id, recorded=self.recorded)
+            self.recorded = ""
+        start = max(self._noted(log).position + 1, await _position_at(connection, info))
         path = ".".join(map(token, (self._place.org, self._place.cluster)))
         filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
 
@@ -81,20 +92,34 @@ class EventRecorder:
         finally:
             await reader.close()
 
-    def _position(self, log: Log) -> int:
-        id, _, position = self.recorded.rpartition(":")
-        return int(position) if id == log.id and position.isdecimal() else 0
+    def _noted(self, log: Log) -> _Noted:
+        id, *numbers = self.recorded.rsplit(":", 2)
+        if id != log.id or len(numbers) != 2 or not all(each.isdecimal() for each in numbers):
+            return _Noted(0, 0)
+        return _Noted(*map(int, numbers))
+
+    async def _is_of(self, connection: Connection, log: Log) -> bool:
+        """Whether what is noted is of the history that a log has.
+
+        A log that is restored from an older backup keeps its identity. What lies at the position
+        now, if anything does, was stored after all that had been read before.
+        """
+        noted = self._noted(log)
+        if noted.position > log.end:
+            return False
+        entry = await api.message_at(connection, STREAM, noted.position) if noted.position else None
+        return entry is None or microseconds(entry.time) <= noted.read_to
 
     async def _read(self, reader: Reader, log: Log) -> None:
         clock = asyncio.get_running_loop().time
-        read_to = self._position(log)
+        read_to, moment = self._noted(log)
         while True:
             if len(self._waiting) < WAITING_MAX:
                 for entry in await reader.next(LOOK_S if self._waiting else None):
                     # What is old is recorded as it is: its object may be gone for long.
                     until = clock() + (OBJECT_S if entry.position > log.end else 0.0)
                     self._waiting += [_Waiting(event, until) for event in object_events(entry)]
-                    read_to = entry.position
+                    read_to, moment = entry.position, microseconds(entry.time)
             else:
                 await asyncio.sleep(LOOK_S)
             if self._view.pools.fault or self._view.nodes.fault or not self._model.log:
@@ -102,7 +127,7 @@ class EventRecorder:
                 continue
             await self._record_ready(clock())
             oldest = min((each.event.position for each in self._waiting), default=read_to + 1)
-            self.recorded = f"{log.id}:{min(read_to, oldest - 1)}"
+            self.recorded = f"{log.id}:{min(read_to, oldest - 1)}:{moment}"
 
     async def _record_ready(self, now: float) -> None:
         """Records what has its object, or has waited for it long enough."""
@@ -141,7 +166,7 @@ class EventRecorder:
             severity=event.severity,
             reason=event.reason,
             message=event.message,
-            key=log_key(event.position, event.kind),
+            key=log_key(event.position, event.time, event.kind),
             time=event.time,
             component=COMPONENT,
         )

@@ -1,0 +1,124 @@
+"""Recording the events of the log as Kubernetes Events, whatever becomes of the log."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.actions import RecordEvent
+from agent.bus import Log
+from agent.events import event_name
+from agent.host.event_recorder import EventRecorder
+from agent.host.model import BusModel
+from agent.host.pacing import Pacing
+from agent.host.view import ClusterView
+from agent.place import Place
+from bus.harness import connected, until
+from nodepool.cli.app import run
+from nodepool.contract.events import CWNodePoolCreated
+from nodepool.contract.messages import envelope_of
+from nodepool.contract.subjects import subject_of
+from nodepool.local.server import NatsServer
+from nodepool.nats import api
+from nodepool.nats.cancelling import cancel
+from nodepool.nats.connection import Connection
+from nodepool.nats.streams import STREAM, stream_info
+from support.agent.unanswered import unanswered
+
+PLACE = Place("acme", "prod", "zone-a")
+
+
+async def say(connection: Connection, *pools: str) -> None:
+    """Stores for each of these NodePools the event that it is created."""
+    for pool in pools:
+        event = CWNodePoolCreated(org=PLACE.org, cluster=PLACE.cluster, pool=pool, message=pool)
+        envelope = envelope_of(CWNodePoolCreated).model_construct(
+            id=pool, type="CWNodePoolCreated", source="validator", subject="", data=event
+        )
+        await api.publish_event(connection, subject_of(event, "validator"), envelope.encode())
+
+
+class Cluster:
+    """A cluster without objects, in which an Event is recorded once under its name.
+
+    events: what was recorded, in its order.
+    progress: what the Lease says of it.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.progress = ""
+        self._names: set[str] = set()
+
+    async def _record(self, event: RecordEvent) -> None:
+        if event_name(event) not in self._names:
+            self._names.add(event_name(event))
+            self.events.append(event.name)
+
+    @asynccontextmanager
+    async def followed(self, connection: Connection) -> AsyncIterator[None]:
+        """An agent records the events of the log here, until the context ends."""
+        info = await stream_info(connection, STREAM)
+        assert info is not None
+        async with unanswered() as (api_server, lines):
+            model = BusModel(lambda _key: None)
+            log = model.log = Log(info.log, info.last)
+            view = ClusterView(api_server, model, Pacing(), lambda _: None, lambda: None, lines)
+            view.pools.fault = view.nodes.fault = ""
+            recorder = EventRecorder(PLACE, model, view, self._record, lines, self.progress)
+            following = asyncio.create_task(recorder.follow(connection, log, info))
+            try:
+                yield
+                end = await api.last_position(connection, STREAM)
+                await until(
+                    lambda: recorder.recorded.split(":")[1:2] == [str(end)] or following.done()
+                )
+            finally:
+                await cancel(following)
+                self.progress = recorder.recorded
+            assert following.cancelled(), following.exception()
+
+
+def test_events_are_recorded_once_by_one_agent_after_another(server: NatsServer) -> None:
+    async def story() -> None:
+        cluster = Cluster()
+        async with connected(server.url) as connection:
+            await say(connection, "before")
+            async with cluster.followed(connection):
+                await say(connection, "first")
+            await say(connection, "between")
+            async with cluster.followed(connection):
+                await say(connection, "second")
+
+        assert cluster.events == ["before", "first", "between", "second"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("since", [[], ["b"], ["b", "c", "d", "e"]], ids=["none", "fewer", "more"])
+def test_events_are_recorded_of_a_log_restored_from_a_backup(
+    server: NatsServer, tmp_path: Path, since: list[str]
+) -> None:
+    async def story() -> None:
+        cluster, folder = Cluster(), str(tmp_path / "backup")
+        async with connected(server.url) as connection:
+            # given a backup, and events that were recorded since
+            async with cluster.followed(connection):
+                await say(connection, "a")
+                assert await asyncio.to_thread(run, ["--url", server.url, "backup", folder]) == 0
+                await say(connection, "lost-1", "lost-2", "lost-3")
+            assert cluster.events == ["a", "lost-1", "lost-2", "lost-3"]
+
+            # when it is restored, and things happen before an agent is there again, or more
+            line = ["--url", server.url, "restore", "--force", folder]
+            assert await asyncio.to_thread(run, line) == 0
+            await say(connection, *since)
+            async with cluster.followed(connection):
+                await say(connection, "last")
+
+        # then what has taken the places of the events that are lost is recorded as well
+        assert cluster.events == ["a", "lost-1", "lost-2", "lost-3", *since, "last"]
+
+    asyncio.run(story())
