@@ -13,12 +13,14 @@ from bus.broken import BROKEN, FAILING
 from bus.harness import PATIENCE_S, connected, fill, limit, outcome, send, serving, until
 from bus.stalling import stalling
 from bus.tls import HOST, encrypted, running
+from fleet.decide import SERVICE as FLEET
 from nodepool.cli.app import run
 from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
-from nodepool.nats.connection import connect
+from nodepool.nats.connection import Connection, connect
 from nodepool.nats.streams import STREAM, provision, streams
+from nodepool.service import commit_subject
 from quota.decide import SERVICE as QUOTA
 from support.certificates import certificates, needs_openssl
 from support.services import services
@@ -50,6 +52,11 @@ async def at_work(server: NatsServer, folder: Path, *left_out: str) -> AsyncIter
         yield
 
 
+async def has_message(connection: Connection, subject: str) -> bool:
+    """Whether a message lies on a subject of the log."""
+    return await api.last_message(connection, STREAM, subject) is not None
+
+
 def test_a_whole_control_plane_has_no_problem_and_a_service_that_is_missing_is_one(
     server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +80,34 @@ def test_a_whole_control_plane_has_no_problem_and_a_service_that_is_missing_is_o
         assert code == 1
         assert wrong.keys() == {"service quota"}
         assert wrong["service quota"].startswith("no replica reads the log")
+
+    asyncio.run(story())
+
+
+def test_a_simulation_that_was_never_at_work_is_noted_and_one_that_has_gone_is_a_problem(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story() -> None:
+        # given all services but the one that simulates machines
+        async with at_work(server, tmp_path, "fleet"), connected(server.url) as connection:
+            # when the doctor looks
+            code, report = await doctor(capsys, server.url)
+
+            # then nothing is wrong: there may be real machines
+            text = "not at work, and has never been: something else is in its place, or is to be"
+            assert report["service fleet"] == ("note", text)
+            assert code == 0
+
+            # but when it was at work
+            async with serving(FLEET, server, tmp_path / "once.log"):
+                subject = commit_subject("fleet")
+                await until(lambda: has_message(connection, subject))
+            code, report = await doctor(capsys, server.url)
+
+        # then it is missing
+        status, text = report["service fleet"]
+        assert (code, status) == (1, "problem")
+        assert text.startswith("no replica reads the log; it committed last at ")
 
     asyncio.run(story())
 

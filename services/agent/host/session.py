@@ -29,10 +29,12 @@ from nodepool.contract.keys import path_text, token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Event, envelope_of
 from nodepool.contract.subjects import subject_of
+from nodepool.host.version import version_of
 from nodepool.nats import api
 from nodepool.nats.access_files import AccessError
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import Connection, connect
+from nodepool.nats.consumers import AGENT, VERSION
 from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.reader import Reader
 from nodepool.nats.stored_objects import stored_object
@@ -188,6 +190,7 @@ class Bus:
             start=info.last + 1,
             verify=lambda read_to: verify_log(connection, log.id, read_to),
         )
+        heard.metadata = {AGENT: f"{place.org}/{place.cluster}", VERSION: version_of()}
         try:
             await heard.open()
             outcomes = PendingOutcomes(heard, CommandAccepted)

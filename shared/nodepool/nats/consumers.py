@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 SERVICE, VERSION, REPLICA = "nodepool.service", "nodepool.version", "nodepool.replica"
 """What the metadata of a replica's consumer says: whose it is, of which release, which process."""
+AGENT = "nodepool.agent"
+"""What that of an agent's says besides its release: `<org>/<cluster>`, which it is the agent of."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_NS = 30_000_000_000
 _INACTIVE_NS = 60_000_000_000

@@ -1,12 +1,12 @@
-"""The replicas of services that read the log now, by what their consumers show of them."""
+"""The services and agents that read the log now, by what their consumers show of them."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodepool.nats.api import Json, request
-from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
+from nodepool.nats.consumers import AGENT, REPLICA, SERVICE, VERSION
 from nodepool.nats.membership import MemberClient
 from nodepool.nats.streams import STREAM
 
@@ -29,20 +29,17 @@ class Reading(NamedTuple):
 
 
 async def replicas_at_work(client: MemberClient) -> Counter[Reading]:
-    """How many replicas read the log now; raises as `nodepool.nats.api.request` does.
+    """How many replicas read the log now; raises as `nodepool.nats.api.request` does."""
+    found = await _at_work(client, SERVICE)
+    return Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in found)
 
-    A consumer counts where a request waits for messages: that of a replica which was killed stays
-    without one for a minute. A replica that has much to read has none for moments, too.
+
+async def agents_at_work(client: MemberClient) -> Mapping[str, str]:
+    """The release of each agent that reads the log now, by `<org>/<cluster>`.
+
+    Raises as `nodepool.nats.api.request` does.
     """
-    waiting: dict[str, Reading] = {}
-    for look in range(LOOKS):
-        if look:
-            await asyncio.sleep(PAUSE_S)
-        readings, requested = await _readings(client)
-        waiting = {name: readings[name] for name in {*waiting, *requested} & readings.keys()}
-        if len(waiting) == len(readings):
-            break
-    return Counter(waiting.values())
+    return {each[AGENT]: each.get(VERSION, "") for each in await _at_work(client, AGENT)}
 
 
 async def is_reading(client: MemberClient, replica: str) -> bool:
@@ -56,17 +53,28 @@ async def is_reading(client: MemberClient, replica: str) -> bool:
     return False
 
 
-async def _readings(client: MemberClient) -> tuple[dict[str, Reading], set[str]]:
-    """The consumers of replicas by name, and the names of those where a request waits."""
-    readings: dict[str, Reading] = {}
-    requested: set[str] = set()
-    async for consumer in _consumers(client):
-        name, metadata = str(consumer["name"]), _metadata(consumer)
-        if SERVICE in metadata:
-            readings[name] = Reading(metadata[SERVICE], metadata.get(VERSION, ""))
-            if consumer.get("num_waiting"):
-                requested.add(name)
-    return readings, requested
+async def _at_work(client: MemberClient, key: str) -> Sequence[Mapping[str, str]]:
+    """The metadata of each consumer that has this key and is in use.
+
+    A consumer counts where a request waits for messages: that of a process which was killed stays
+    without one for a minute. One with much to read has none for moments, too.
+    """
+    waiting: set[str] = set()
+    found: dict[str, Mapping[str, str]] = {}
+    for look in range(LOOKS):
+        if look:
+            await asyncio.sleep(PAUSE_S)
+        found, requested = {}, set[str]()
+        async for consumer in _consumers(client):
+            name, metadata = str(consumer["name"]), _metadata(consumer)
+            if key in metadata:
+                found[name] = metadata
+                if consumer.get("num_waiting"):
+                    requested.add(name)
+        waiting = (waiting | requested) & found.keys()
+        if len(waiting) == len(found):
+            break
+    return [found[name] for name in waiting]
 
 
 async def _consumers(client: MemberClient) -> AsyncIterator[Json]:

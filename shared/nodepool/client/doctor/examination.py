@@ -7,7 +7,7 @@ from functools import partial
 
 from nats.errors import Error as NatsError
 
-from nodepool.client.doctor import letters, log, objects, reaching, server, services
+from nodepool.client.doctor import agents, letters, log, objects, reaching, server, services
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, ok, problem
 from nodepool.client.doctor.log import MISSING
 from nodepool.client.doctor.server import NOT_KNOWN, Storing
@@ -63,7 +63,7 @@ async def examine(
         checks: Checks = (
             *_checks(connection, known, org, storing, version),
             ("dead letters", partial(_dead_letters, url, access)),
-            (READ_MODEL, partial(_objects, url, access)),
+            (READ_MODEL, partial(_objects, connection, url, access, version)),
         )
         async with aclosing(_asked(connection, checks)) as findings:
             async for finding in findings:
@@ -105,9 +105,13 @@ async def _dead_letters(url: str, access: Access) -> AsyncGenerator[Finding, Non
         yield await letters.dead_letters(client)
 
 
-async def _objects(url: str, access: Access) -> AsyncGenerator[Finding, None]:
+async def _objects(
+    connection: Connection, url: str, access: Access, own: str
+) -> AsyncGenerator[Finding, None]:
     async with ReadingClient(url, access=access, timeout_s=CONNECT_S) as client:
         async for finding in objects.objects(client):
+            yield finding
+        async for finding in agents.agents(connection, client, own):
             yield finding
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from nodepool.client.doctor.finding import FAULTS, Finding, fault_of, note, ok, problem
 from nodepool.contract.log import Entry
+from nodepool.contract.services import REPLACEABLE
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
@@ -52,6 +53,10 @@ async def _service(
     }
     record = await api.last_message(connection, STREAM, commit_subject(service.name))
     committed = _committed(record)
+    is_unused = not versions and record is None and service.name in REPLACEABLE
+    if is_unused and await _waiting(connection, service, committed) is None:
+        text = "not at work, and has never been: something else is in its place, or is to be"
+        return note(check, text, f"to simulate machines: python -m {service.name}")
     if not versions:
         since = (
             f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
