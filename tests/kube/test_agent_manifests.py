@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -14,12 +14,14 @@ import pytest
 from kube.cluster import Cluster, without_skew
 from kube.conftest import QUOTA
 from kube.declared import AGENT
-from kube.manifests import ROOT, Manifests, rendered
+from kube.manifests import ROOT, Document, Manifests, rendered
 from kube.plane import CLUSTER, H100, ORG, Plane
-from kube.test_manifests import container, pod
+from kube.test_manifests import container, pod, pod_labels, ports, selected
 from nodepool.contract.pods import reserved_taint
 from nodepool.host import settings
+from nodepool.nats.addresses import split_addresses
 
+BUS_PORT = 4222
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -61,6 +63,73 @@ def test_the_agent_may_run_where_the_control_plane_does(agent_manifests: Manifes
     tolerations = pod(agent_manifests.named("Deployment", "nodepool-agent"))["tolerations"]
 
     assert {"key": taint.key, "operator": "Equal", "value": taint.value} in tolerations
+
+
+# The agent and the bus in one cluster: what one policy lets out, the other lets in.
+
+
+def labels_of(whole: Manifests, namespace: str) -> Mapping[str, str]:
+    """The labels of a namespace, with the one that Kubernetes adds."""
+    found = (item["metadata"] for item in whole.of_kind("Namespace"))
+    declared = next((each.get("labels", {}) for each in found if each["name"] == namespace), {})
+    return {**declared, "kubernetes.io/metadata.name": namespace}
+
+
+def is_selected(selector: Document, labels: Mapping[str, str]) -> bool:
+    assert selector.keys() <= {"matchLabels"}, "this test knows no other"
+    return bool(selector.get("matchLabels", {}).items() <= labels.items())
+
+
+def is_let_in(whole: Manifests, policy: str, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether a policy of the control plane lets a Pod of a namespace reach its port for clients.
+
+    As https://kubernetes.io/docs/concepts/services-networking/network-policies/ has it: what is in
+    one entry holds at once, and entries are alternatives.
+    """
+    found = whole.named("NetworkPolicy", policy)
+    for rule in found["spec"]["ingress"]:
+        if BUS_PORT not in ports(rule):
+            continue
+        for peer in rule["from"]:
+            own = namespace == found["metadata"]["namespace"]
+            spaces = peer.get("namespaceSelector")
+            in_space = own if spaces is None else is_selected(spaces, labels_of(whole, namespace))
+            if in_space and is_selected(peer.get("podSelector", {}), labels):
+                return True
+    return False
+
+
+def test_the_network_policies_let_the_agent_reach_the_bus_and_no_other_pod_beside_it(
+    manifests: Manifests, agent_manifests: Manifests
+) -> None:
+    deployment = agent_manifests.named("Deployment", "nodepool-agent")
+    labels, namespace = pod_labels(deployment), deployment["metadata"]["namespace"]
+    url = agent_manifests.named("ConfigMap", "nodepool-agent")["data"]["NODEPOOL_URL"]
+
+    (leaving,) = agent_manifests.named("NetworkPolicy", "nodepool-agent")["spec"]["egress"]
+
+    # The bus that the agent asks for is the one that these policies are about.
+    servers = manifests.named("StatefulSet", "nats")
+    assert split_addresses(url) == [
+        f"nats://nats-{number}.{servers['spec']['serviceName']}"
+        f".{servers['metadata']['namespace']}:{BUS_PORT}"
+        for number in range(servers["spec"]["replicas"])
+    ]
+    assert BUS_PORT in ports(leaving)
+    assert is_let_in(manifests, "nats", namespace, labels)
+    assert not is_let_in(manifests, "nats", namespace, {"app.kubernetes.io/name": "other"})
+    assert not is_let_in(manifests, "nats", "default", labels)
+
+
+def test_the_network_policy_of_the_agent_is_about_its_pods_and_the_port_they_listen_on(
+    agent_manifests: Manifests,
+) -> None:
+    (policy,) = agent_manifests.of_kind("NetworkPolicy")
+    (coming,) = policy["spec"]["ingress"]
+    listening = container(agent_manifests.named("Deployment", "nodepool-agent"))["ports"]
+
+    assert [*selected(agent_manifests, policy["spec"]["podSelector"])] == ["nodepool-agent"]
+    assert ports(coming) == {port["containerPort"] for port in listening}
 
 
 def test_the_agent_is_admitted_under_the_restricted_profile(

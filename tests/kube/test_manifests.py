@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from kube import rules
-from kube.manifests import MONITORING, ROOT, Document, Manifests, rendered
+from kube.declared import AGENT
+from kube.manifests import MONITORING, ROOT, WHOLE, Document, Manifests, rendered
 from nodepool.contract.services import SERVICES
 from nodepool.host import settings
 from nodepool.nats.addresses import split_addresses
@@ -16,6 +17,13 @@ from nodepool.nats.addresses import split_addresses
 WORKLOADS = ("Deployment", "StatefulSet")
 SIZE = re.compile(r"([0-9]+)\s*(GB|Gi)")
 BYTES = {"GB": 10**9, "Gi": 2**30}
+
+
+@pytest.fixture(scope="module", params=[WHOLE, AGENT])
+def any_manifests(request: pytest.FixtureRequest) -> Manifests:
+    """What one `kubectl apply -k` sends: the control plane, or the agent of a cluster."""
+    folder: str = request.param
+    return rendered(folder)
 
 
 def pod(workload: Document) -> Mapping[str, Any]:
@@ -115,9 +123,11 @@ def test_images_are_those_of_the_compose_file(manifests: Manifests) -> None:
     assert f"ARG NATS_IMAGE={server}\n" in dockerfile
 
 
-@pytest.mark.parametrize("kind", WORKLOADS)
-def test_each_workload_has_probes_resources_and_no_rights(manifests: Manifests, kind: str) -> None:
-    for item in manifests.of_kind(kind):
+UNPRIVILEGED = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_each_workload_has_probes_resources_and_no_rights(any_manifests: Manifests) -> None:
+    for item in any_manifests.of_kind(*WORKLOADS):
         only = container(item)
         assert {"livenessProbe", "readinessProbe"} <= only.keys(), item["metadata"]["name"]
         assert only["resources"]["requests"].keys() == {"cpu", "memory"}
@@ -127,7 +137,10 @@ def test_each_workload_has_probes_resources_and_no_rights(manifests: Manifests, 
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert pod(item)["automountServiceAccountToken"] is False
+        assert pod(item)["securityContext"].items() >= UNPRIVILEGED.items()
+        # A token is there for what has an account of its own, and for nothing else.
+        has_token = pod(item).get("automountServiceAccountToken", True)
+        assert has_token is ("serviceAccountName" in pod(item))
 
 
 # Selectors: each one is meant for some Pods, and misses none of them by a typing error.
@@ -149,20 +162,34 @@ def selected(manifests: Manifests, selector: Mapping[str, Any]) -> Iterator[str]
 ALL_SERVICES = {f"nodepool-{name}" for name in SERVICES}
 
 
-def test_each_workload_selects_its_own_pods_and_so_does_its_budget(manifests: Manifests) -> None:
-    for item in manifests.of_kind(*WORKLOADS, "PodDisruptionBudget"):
+def test_each_workload_selects_its_own_pods_and_so_does_its_budget(
+    any_manifests: Manifests,
+) -> None:
+    for item in any_manifests.of_kind(*WORKLOADS, "PodDisruptionBudget"):
         name = item["metadata"]["name"]
-        assert [*selected(manifests, item["spec"]["selector"])] == [name]
-    budgets = {item["metadata"]["name"] for item in manifests.of_kind("PodDisruptionBudget")}
-    assert budgets == {*ALL_SERVICES, "nats"}
+        assert [*selected(any_manifests, item["spec"]["selector"])] == [name]
+    budgets = [item["metadata"]["name"] for item in any_manifests.of_kind("PodDisruptionBudget")]
+    workloads = [item["metadata"]["name"] for item in any_manifests.of_kind(*WORKLOADS)]
+    assert sorted(budgets) == sorted(workloads)
 
 
-def test_replicas_are_spread_over_hosts_and_zones(manifests: Manifests) -> None:
-    for item in manifests.of_kind(*WORKLOADS):
+def test_a_budget_keeps_no_node_from_being_drained(any_manifests: Manifests) -> None:
+    replicas = {
+        item["metadata"]["name"]: item["spec"]["replicas"]
+        for item in any_manifests.of_kind(*WORKLOADS)
+    }
+
+    for item in any_manifests.of_kind("PodDisruptionBudget"):
+        assert item["spec"]["maxUnavailable"] == 1
+        assert replicas[item["metadata"]["name"]] > 1
+
+
+def test_replicas_are_spread_over_hosts_and_zones(any_manifests: Manifests) -> None:
+    for item in any_manifests.of_kind(*WORKLOADS):
         keys = []
         for rule in pod(item)["topologySpreadConstraints"]:
             keys.append(rule["topologyKey"])
-            assert [*selected(manifests, rule["labelSelector"])] == [item["metadata"]["name"]]
+            assert [*selected(any_manifests, rule["labelSelector"])] == [item["metadata"]["name"]]
         assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
 
 
