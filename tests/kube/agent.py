@@ -157,10 +157,15 @@ class Agent:
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.obstacle()}\n{self.errors()}") from None
 
+    def page(self) -> str:
+        """What it shows to Prometheus."""
+        with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=PAGE_S) as page:
+            text: str = page.read().decode()
+        return text
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the series of a metric that have these labels; 0 where there are none."""
-        with urlopen(f"http://{HOST}:{self.port}/metrics", timeout=PAGE_S) as page:
-            lines = page.read().decode().splitlines()
+        lines = self.page().splitlines()
         values = [
             float(line.rpartition(" ")[2])
             for line in lines

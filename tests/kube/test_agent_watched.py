@@ -17,12 +17,17 @@ from kube.frozen import WHY, frozen
 from kube.kubelets import Kubelets
 from kube.plane import CLUSTER, H100, ORG, Plane
 from kube.shell import Shell
+from nodepool.contract.agent_metrics import OF_THE_AGENT
+from nodepool.contract.metrics import ALL
 from nodepool.local.ports import HOST
 from support.grafana import Asked, filled, queries_of
+from support.metric_pages import lint, strangers
 from support.prometheus import Prometheus, config, has_values, prometheus
 from support.runbooks import OF_AGENTS, commands
 
 POOL = "watched"
+CONSTANT = ("nodepool_service", "org", "nodepool_cluster")
+"""The labels that every series of an agent has."""
 RATE = "8s"
 WITHIN_S = 60.0
 WITHOUT_LEADER = "Clusters without a leading agent"
@@ -94,7 +99,13 @@ def test_every_panel_of_agents_has_data_and_every_page_about_them_works(
         refused = f'increase(nodepool_agent_actions_total{{result="refused"}}[{RATE}]) > 0'
         wait_until("it is refused", lambda: bool(running.query(refused)), WITHIN_S)
 
-        # then each panel shows it
+        # then the page of each is as the list of metrics has it
+        pages = [each.page() for each in watched.agents]
+        assert [strangers(page, (*ALL, *OF_THE_AGENT), CONSTANT) for page in pages] == [[], []]
+        assert [lint(page) for page in pages] == ["", ""]
+        assert [each for each in OF_THE_AGENT if f"# TYPE {each.name} " not in pages[0]] == []
+
+        # and each panel shows it
         assert [each.panel for each in asked if not watched.series(each)] == []
         flat = {each.panel for each in asked if not watched.series(each, above=0.0)}
         assert flat - ANY == {WITHOUT_LEADER}

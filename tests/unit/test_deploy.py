@@ -1,11 +1,12 @@
 """The compose file, the server's configuration, the README and the examples fit the code."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nodepool.contract.services import EDGES, SERVICES
 from nodepool.host import settings
 from nodepool.host.settings import Settings
 from nodepool.local import up
+from nodepool.local.binary import find_server
 from nodepool.local.config import QUEUE_MAX
 
 ROOT = Path(__file__).parents[2]
@@ -235,6 +237,28 @@ def test_the_environment_for_a_cluster_starts_three_servers_that_keep_three_copi
     assert parsed_settings == {Settings(urls, "0.0.0.0", 9464, replicas=3, max_file_store=limit)}
     routes = re.findall(r'"nats://([a-z0-9-]+):6222"', read("deploy", "cluster.conf"))
     assert routes == list(SERVERS)
+
+
+def test_without_that_file_the_other_two_servers_end_with_a_line_that_names_it() -> None:
+    # given the profile of a cluster, and nothing else of what makes one
+    parsed = compose_with({"COMPOSE_PROFILES": "cluster"})
+
+    # when the servers start as they are told to
+    lines = {name: first_line(parsed["services"][name]["command"]) for name in SERVERS[1:]}
+
+    # then they end, and say what is missing
+    assert parsed["services"][BUS]["command"] == ["--config", "/etc/nats/nats.conf"]
+    why = "no cluster without --env-file deploy/cluster.env: no such file or directory"
+    assert lines == dict.fromkeys(SERVERS[1:], f"nats-server: open /etc/nats/{why}")
+
+
+def first_line(arguments: Sequence[str]) -> str:
+    """The first line of a nats-server that does not start with these arguments."""
+    server = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
+    command = [server, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode != 0
+    return done.stderr.splitlines()[0]
 
 
 @pytest.mark.parametrize("path", [("cluster.conf",), ("kubernetes", "bus", "nats.conf")])
