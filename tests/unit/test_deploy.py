@@ -255,10 +255,11 @@ def test_without_that_file_the_other_two_servers_end_with_a_line_that_names_it()
 def first_line(arguments: Sequence[str]) -> str:
     """The first line of a nats-server that does not start with these arguments."""
     server = find_server(os.environ.get("NODEPOOL_NATS_SERVER"))
-    command = [server, *arguments]
+    command: list[str | Path] = [server, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode != 0
-    return done.stderr.splitlines()[0]
+    line: str = done.stderr.splitlines()[0]
+    return line
 
 
 @pytest.mark.parametrize("path", [("cluster.conf",), ("kubernetes", "bus", "nats.conf")])
