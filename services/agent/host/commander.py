@@ -27,6 +27,7 @@ CAUGHT_UP_S: Final = 10.0
 besides its spec."""
 IN_FLIGHT_MAX: Final = 64
 """How many commands may be without an outcome."""
+INFINITY: Final = float("inf")
 _PASSING: Final = frozenset({"TooManyRequests", "InternalError"})
 """The reasons of refusals after which the same command may be sent again."""
 
@@ -44,7 +45,7 @@ class _Sent:
     attempt: Attempt
     accepted: Accepted | None = None
     version: str = ""
-    shown_at: float = float("inf")
+    shown_at: float = INFINITY
 
 
 class Commander:
@@ -89,10 +90,11 @@ class Commander:
         sent = self._sent.get(key)
         if sent is None:
             return None
-        return replace(
-            sent.attempt,
-            is_shown=bool(sent.attempt.outcome) and self._shows(key, sent, now, deleted),
-        )
+        is_shown = bool(sent.attempt.outcome) and self._shows(key, sent, now, deleted)
+        if not is_shown and now < sent.shown_at < INFINITY:
+            # Each time: whatever else has the key compared drops the moment that it waited for.
+            self._woken_at(key, sent.shown_at)
+        return replace(sent.attempt, is_shown=is_shown)
 
     def forget(self, key: Key) -> None:
         """There is no such object any more, on either side."""
@@ -141,8 +143,6 @@ class Commander:
                 sent.attempt = replace(sent.attempt, outcome="accepted")
                 wait_s = SHOWN_S if key.kind == "Node" else CAUGHT_UP_S
                 sent.shown_at = now if result == "unchanged" else now + wait_s
-        if sent.shown_at > now:
-            self._woken_at(key, sent.shown_at)
         self._woken(key)
 
     async def _accepted(self, pool: str) -> Accepted | None:

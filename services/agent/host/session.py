@@ -158,14 +158,14 @@ class Bus:
                 await connection.close()
 
     def _note(self, fault: str) -> None:
-        self.fault = fault
+        if self._connection is None:
+            self.fault = fault  # Later on the connection says so itself.
         self._telemetry.log.warning("cannot connect", cause=fault)
 
     def _reconnected(self) -> None:
         self._telemetry.reconnected()
         self._telemetry.log.info("reconnected")
-        if self.model.log is not None:
-            self.fault = ""
+        if not self.fault:
             self._resync()
 
     async def _read(self, connection: Connection) -> None:

@@ -1,0 +1,72 @@
+"""The agent on a real bus, of which it knows little yet."""
+
+import asyncio
+import os
+
+from lightkube.config.kubeconfig import KubeConfig
+
+from agent.bus import Log
+from agent.host.commander import Commander
+from agent.host.model import BusModel
+from agent.host.pool_events import PoolEvents
+from agent.host.session import Bus
+from agent.host.settings import AgentSettings
+from agent.host.telemetry import Telemetry
+from agent.place import Place
+from bus.harness import connected, restart, until
+from nodepool.host.settings import Settings
+from nodepool.local.server import NatsServer
+from nodepool.nats.cancelling import cancel
+from nodepool.nats.connection import Connection
+from nodepool.nats.streams import StreamInfo
+
+PLACE = Place("acme", "prod", "zone-a")
+
+
+async def nothing(_connection: Connection, _log: Log, _info: StreamInfo) -> None:
+    """Follows no event."""
+    await asyncio.Event().wait()
+
+
+def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        # given a bus without services, so that nobody registers the cluster
+        config = KubeConfig.from_server("http://127.0.0.1:1").get()
+        assert config is not None
+        service = Settings(url=server.url, log_file=os.devnull)
+        telemetry = Telemetry(service, PLACE, lambda: ())
+        model = BusModel(lambda _key: None)
+        events = PoolEvents(PLACE)
+        commander = Commander(
+            model, events, lambda _: None, lambda _key, _cause: None, lambda _key, _due: None
+        )
+        compared: list[str] = []
+        bus = Bus(
+            AgentSettings(service, PLACE, config),
+            telemetry,
+            model,
+            commander,
+            events,
+            resync=lambda: compared.append(bus.obstacle),
+            following=nothing,
+        )
+        async with connected(server.url):
+            running = asyncio.create_task(bus.run())
+            await until(lambda: bus.obstacle == "registering the cluster")
+
+            # when the server is lost and found again
+            reconnected = asyncio.Event()
+            connection = bus._connection
+            assert connection is not None
+            connection.on_reconnect.append(reconnected.set)
+            await restart(server)
+            await reconnected.wait()
+
+            # then it is as it was
+            assert (bus.obstacle, compared) == ("registering the cluster", [])
+            await cancel(running)
+            telemetry.close()
+
+    asyncio.run(story())

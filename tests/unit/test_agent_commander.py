@@ -1,0 +1,76 @@
+"""When the agent compares again what it has sent a command about."""
+
+import asyncio
+
+from agent.actions import Send
+from agent.bus import WantedNode
+from agent.host.commander import SHOWN_S, Commander
+from agent.host.keys import Key, node_key
+from agent.host.model import BusModel
+from agent.host.pool_events import PoolEvents
+from agent.host.queue import WorkQueue
+from agent.place import Place
+from nodepool.client.outcomes import PendingOutcomes
+from nodepool.client.sender import Sender
+from nodepool.contract.commands import CordonNode
+from nodepool.contract.events import CommandAccepted
+from nodepool.contract.messages import Command
+from nodepool.contract.model import NodePhase
+from nodepool.nats.connection import Connection
+from nodepool.nats.reader import Reader
+from nodepool.nats.streams import STREAM
+
+KEY = node_key("n1")
+CORDON = Send("u1.1.cordon.5", CordonNode(org="acme", cluster="prod", pool="train", node="n1"))
+NODE = WantedNode("n1", "zone-a", "train", 1, "5", NodePhase.PRODUCTION)
+
+
+class Accepting(Sender[CommandAccepted]):
+    """A bus that accepts every command at once."""
+
+    async def send(self, command: Command, id: str = "") -> CommandAccepted:
+        name = type(command).__name__
+        return CommandAccepted(
+            org="acme", cluster="prod", pool="train", command=name, result="configured"
+        )
+
+
+def test_a_node_is_compared_once_a_command_counts_as_shown_whatever_else_wakes_it() -> None:
+    async def story() -> None:
+        # given an accepted command about a Node that the read model does not show
+        queue: WorkQueue[Key] = WorkQueue()
+        model = BusModel(queue.add)
+        model.nodes["n1"] = NODE
+        events = PoolEvents(Place("acme", "prod", "zone-a"))
+        commander = Commander(model, events, queue.add, lambda _key, _cause: None, queue.add_at)
+        connection = Connection()
+        outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
+        sender = Accepting(connection, outcomes, source="agent", timeout_s=1.0)
+        commander.begin(sender)
+        began = asyncio.get_running_loop().time()
+        commander.send(KEY, CORDON)
+        async with asyncio.timeout(SHOWN_S):
+            while not queue.take(began):  # noqa: ASYNC110  # The outcome comes by itself.
+                await asyncio.sleep(0)
+
+        # when it is compared, and again for another reason
+        shown = []
+        for _ in range(2):
+            attempt = commander.attempt(KEY, began)
+            shown.append(attempt and attempt.is_shown)
+            queue.done(KEY)
+            queue.add(KEY)
+            queue.take(began)
+        attempt = commander.attempt(KEY, began)
+        queue.done(KEY)
+
+        # then it is compared again when the command counts as shown, and then it is
+        due = queue.next_due()
+        assert due is not None
+        assert SHOWN_S <= due - began < 2 * SHOWN_S
+        assert queue.take(due) == KEY
+        attempt = commander.attempt(KEY, due)
+        shown.append(attempt and attempt.is_shown)
+        assert shown == [False, False, True]
+
+    asyncio.run(story())
