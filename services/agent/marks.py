@@ -35,6 +35,7 @@ class Managed:
     labels, annotations: their keys.
     taints: each as `key:effect`.
     unschedulable: as the control plane has set it last; None before that.
+    asked: what a person has set instead, while the bus is asked for it; None for nothing.
     cordon, lock: the numbers of the cordon and of the lock that the Node has received.
     conditions: the problems that Node and bus agreed on last: the status by type.
     """
@@ -46,6 +47,7 @@ class Managed:
     annotations: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
     unschedulable: bool | None = None
+    asked: bool | None = None
     cordon: int = 0
     lock: int = 0
     conditions: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +75,6 @@ def managed(found: NodeObject) -> Managed | None:
     if not isinstance(document, dict):
         return Managed(LogId(""))
     conditions = document.get("conditions")
-    unschedulable = document.get("unschedulable")
     log = document.get("log")
     return Managed(
         log=LogId(log if isinstance(log, str) else ""),
@@ -82,7 +83,8 @@ def managed(found: NodeObject) -> Managed | None:
         labels=_names(document, "labels"),
         annotations=_names(document, "annotations"),
         taints=_names(document, "taints"),
-        unschedulable=unschedulable if isinstance(unschedulable, bool) else None,
+        unschedulable=_truth(document, "unschedulable"),
+        asked=_truth(document, "asked"),
         cordon=_number(document, "cordon"),
         lock=_number(document, "lock"),
         conditions={
@@ -96,6 +98,11 @@ def managed(found: NodeObject) -> Managed | None:
 def _number(document: Mapping[str, object], name: str) -> int:
     value = document.get(name)
     return value if type(value) is int and value > 0 else 0
+
+
+def _truth(document: Mapping[str, object], name: str) -> bool | None:
+    value = document.get(name)
+    return value if isinstance(value, bool) else None
 
 
 def _names(document: Mapping[str, object], name: str) -> tuple[str, ...]:

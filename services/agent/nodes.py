@@ -1,7 +1,7 @@
 """What is missing of one Node: in its cluster, and on the bus."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -165,6 +165,7 @@ def _joined(
     yield from cordon.actions
     claimed = claim(wanted, log, before, conditions.agreed)
     after = made(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
+    after = replace(after, asked=cordon.asked)
     change = _change(both, before, after, view.pool_uid, cordon)
     if change:
         yield Patch("Node", found.name, change)
@@ -206,9 +207,9 @@ def _change(
 ) -> Document:
     """What the object lacks first, as one merge patch, if nobody has changed it since.
 
-    Its taints and its cordon come before its labels and annotations, of which the API server may
-    refuse any: that is to keep no drain from a Node. One that is reserved until it has joined gets
-    all at once, so that no Pod is placed there before it has its labels.
+    Its taints and what concerns its cordon come before its labels and annotations, of which the
+    API server may refuse any: that is to keep no drain from a Node. One that is reserved until it
+    has joined gets all at once, so that no Pod is placed there before it has its labels.
     """
     wanted, found, _ = both
     spec: dict[str, object] = {}
@@ -217,7 +218,8 @@ def _change(
         spec["taints"] = taints
     if cordon.unschedulable is not None and cordon.unschedulable is not found.unschedulable:
         spec["unschedulable"] = cordon.unschedulable or None
-    if spec and not loses_reservation(found, wanted):
+    has_first = bool(spec) or after.asked is not before.asked
+    if has_first and not loses_reservation(found, wanted):
         metadata = spec_marks(found, before, after)
     else:
         metadata = metadata_patch(found, before, wanted, pool_uid, after)

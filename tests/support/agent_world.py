@@ -1,5 +1,7 @@
 """All services in one thread, a cluster of Kubernetes in memory, and the agent between them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -74,6 +76,19 @@ class AgentWorld(WorldHarness):
             if before == self._both_sides():
                 return
         raise AssertionError("the agent does not come to rest")
+
+    @contextmanager
+    def services_away(self) -> Iterator[None]:
+        """What is sent in here is stored, and waits for the services."""
+        self._is_waiting = False
+        try:
+            yield
+        finally:
+            self._is_waiting = True
+
+    def compare(self, name: str) -> None:
+        """The agent compares a Node once."""
+        self._compare(name)
 
     def forget(self) -> None:
         """The agent is another process, which knows nothing of what the last one did."""
@@ -172,8 +187,9 @@ class AgentWorld(WorldHarness):
 
     def _both_sides(self) -> tuple[str, str, int, dict[str, Document]]:
         cluster = self.cluster
-        found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods), len(cluster.recorded))
-        return (*found, dict(self.documents("nodes")))
+        found = (repr((cluster.nodes, cluster.proven)), repr(cluster.pods))
+        done = len(cluster.recorded) + len(self.sent)
+        return (*found, done, dict(self.documents("nodes")))
 
 
 def _ends_pod(action: Action) -> bool:

@@ -60,6 +60,11 @@ class MemoryCluster:
         }
         return self._stored(document)
 
+    def touch(self, name: str) -> None:
+        """Somebody has changed a Node."""
+        self.version += 1
+        self.nodes[name]["metadata"]["resourceVersion"] = str(self.version)
+
     def add_pod(self, name: str, node: str, **labels: str) -> Json:
         """A Pod that runs on a Node, in the namespace `default`."""
         document: Json = {
@@ -172,8 +177,7 @@ class MemoryCluster:
             )
         else:
             _merge(document, patch)
-        self.version += 1
-        document["metadata"]["resourceVersion"] = str(self.version)
+        self.touch(action.name)
 
     def _end(self, key: str, uid: str, grace_s: int | None) -> None:
         pod = self.pods.get(key)

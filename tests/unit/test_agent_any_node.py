@@ -50,6 +50,7 @@ KEPT = st.fixed_dictionaries(
         "annotations": st.lists(st.sampled_from(KEYS)),
         "taints": st.lists(st.sampled_from(["a:NoSchedule", "is_gpu:NoExecute"])),
         "unschedulable": st.sampled_from([None, True, False]),
+        "asked": st.sampled_from([None, None, True, False]),
         "cordon": st.integers(0, 2),
         "lock": st.integers(0, 2),
         "conditions": st.dictionaries(

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from agent.actions import Patch, RecordEvent, Send
 from agent.bus import Attempt
 from agent.marks import MANAGED
@@ -23,75 +25,119 @@ def test_a_cordon_of_the_bus_is_one_patch_with_its_number() -> None:
 
 
 BY_HAND = replace(FOUND, unschedulable=True)
+ASKED = replace(BY_HAND, annotations=remembered(asked=True))
+UNCORDON_ASKED = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1, asked=False))
 CORDON_ID = "uid-1.7.cordon.40"
+UNCORDON_ID = "uid-1.7.uncordon.40"
+CORDON_NODE = CordonNode(org="acme", cluster="prod", pool="train", node="n1")
+UNCORDON_NODE = UncordonNode(org="acme", cluster="prod", pool="train", node="n1")
 
 
-def test_a_cordon_by_hand_is_asked_of_the_bus_and_waited_for() -> None:
-    command = CordonNode(org="acme", cluster="prod", pool="train", node="n1")
+def remembering(**changes: object) -> Patch:
+    """The patch that changes only what is remembered, of an object that nobody has changed."""
+    annotations = {MANAGED: remembered(**changes)[MANAGED]}
+    metadata = {"annotations": annotations, "uid": "uid-1", "resourceVersion": "5"}
+    return Patch("Node", "n1", {"metadata": metadata})
+
+
+def told(verb: str, why: str, key: str) -> RecordEvent:
+    """The Event about a cordon or uncordon by hand that is not kept."""
+    message = f"{verb.lower()} of Node n1 by hand: {why}"
+    return RecordEvent("Node", "n1", "uid-1", "Warning", f"{verb}Refused", message, key, NOW)
+
+
+def test_a_cordon_by_hand_is_remembered_then_asked_of_the_bus_and_waited_for() -> None:
     pending = Attempt(CORDON_ID)
     accepted = Attempt("uid-1.7.cordon.39", "accepted", is_shown=False)
 
-    assert missing(WANTED, BY_HAND) == [Send(CORDON_ID, command)]
-    assert missing(WANTED, BY_HAND, pending) == []
-    assert missing(WANTED, BY_HAND, accepted) == []
+    assert missing(WANTED, BY_HAND) == [remembering(asked=True)]
+    assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
+    assert missing(WANTED, ASKED, pending) == []
+    assert missing(WANTED, ASKED, accepted) == []
 
 
 def test_an_uncordon_by_hand_is_asked_of_the_bus() -> None:
-    found = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1))
-
-    assert missing(CORDONED, found) == [
-        Send(
-            "uid-1.7.uncordon.40",
-            UncordonNode(org="acme", cluster="prod", pool="train", node="n1"),
-        )
-    ]
+    assert missing(CORDONED, UNCORDON_ASKED) == [Send(UNCORDON_ID, UNCORDON_NODE)]
 
 
 def test_a_refused_uncordon_is_told_and_set_back() -> None:
-    found = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1))
-    id = "uid-1.7.uncordon.40"
-    refused = Attempt(id, "refused", reason="Conflict", message="n1 is leaving its NodePool")
-
-    tell, patch = missing(CORDONED, found, refused)
-
-    text = "uncordon of Node n1 by hand: n1 is leaving its NodePool; it is cordoned again"
-    assert tell == RecordEvent("Node", "n1", "uid-1", "Warning", "UncordonRefused", text, id, NOW)
-    assert patch == Patch(
-        "Node",
-        "n1",
-        {"metadata": {"uid": "uid-1", "resourceVersion": "5"}, "spec": {"unschedulable": True}},
+    refused = Attempt(
+        UNCORDON_ID, "refused", reason="Conflict", message="n1 is leaving its NodePool"
     )
+
+    tell, patch = missing(CORDONED, UNCORDON_ASKED, refused)
+
+    why = "n1 is leaving its NodePool; it is cordoned again"
+    assert tell == told("Uncordon", why, UNCORDON_ID)
+    metadata = remembering(unschedulable=True, cordon=1).patch["metadata"]
+    assert patch == Patch("Node", "n1", {"metadata": metadata, "spec": {"unschedulable": True}})
 
 
 def test_a_refusal_of_an_older_state_of_the_node_does_not_answer_a_new_cordon() -> None:
     refused = Attempt("uid-1.7.cordon.12", "refused", message="not then")
 
-    [send] = missing(WANTED, BY_HAND, refused)
-
-    assert isinstance(send, Send)
-    assert send.id == CORDON_ID
+    assert missing(WANTED, ASKED, refused) == [Send(CORDON_ID, CORDON_NODE)]
 
 
 def test_the_same_cordon_from_both_sides_is_one() -> None:
-    [patch] = missing(CORDONED, BY_HAND)
-
-    assert patch == Patch(
-        "Node",
-        "n1",
-        {
-            "metadata": {
-                "annotations": {MANAGED: remembered(unschedulable=True, cordon=1)[MANAGED]},
-                "uid": "uid-1",
-                "resourceVersion": "5",
-            }
-        },
-    )
+    assert missing(CORDONED, BY_HAND) == [remembering(unschedulable=True, cordon=1)]
+    assert missing(CORDONED, ASKED) == [remembering(unschedulable=True, cordon=1)]
 
 
-def test_a_new_cordon_of_the_bus_beats_an_uncordon_of_the_last_one() -> None:
+def test_a_new_cordon_of_the_bus_beats_an_uncordon_of_the_last_one_and_that_is_told() -> None:
     found = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1))
 
-    [patch] = missing(replace(CORDONED, cordon=2), found)
+    tell, patch = missing(replace(CORDONED, cordon=2), found)
 
+    why = "the control plane has cordoned it again meanwhile"
+    assert tell == told("Uncordon", why, "uid-1.7.uncordon.again.2")
     assert isinstance(patch, Patch)
     assert patch.patch["spec"] == {"unschedulable": True}
+
+
+# What is taken back before the bus has answered.
+
+TAKEN_BACK = replace(FOUND, annotations=remembered(asked=True))
+
+
+def test_a_cordon_that_is_taken_back_once_the_bus_has_it_is_an_uncordon_by_hand() -> None:
+    accepted = Attempt(CORDON_ID, "accepted", is_shown=True)
+    agreed = remembered(unschedulable=True, cordon=1, asked=False)
+
+    patches = missing(CORDONED, TAKEN_BACK, accepted)
+    sent = missing(CORDONED, replace(TAKEN_BACK, annotations=agreed), accepted)
+
+    assert patches == [remembering(unschedulable=True, cordon=1, asked=False)]
+    assert sent == [Send(UNCORDON_ID, UNCORDON_NODE)]
+
+
+def test_a_cordon_that_is_taken_back_before_it_was_answered_is_answered_first() -> None:
+    assert missing(WANTED, TAKEN_BACK, Attempt(CORDON_ID)) == []
+    assert missing(WANTED, TAKEN_BACK, Attempt(CORDON_ID, "accepted")) == []
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [None, Attempt(CORDON_ID, "accepted", is_shown=True)],
+    ids=["perhaps sent by a process that has ended", "accepted and not seen"],
+)
+def test_a_cordon_that_is_taken_back_and_may_come_yet_is_followed_by_an_uncordon(
+    attempt: Attempt | None,
+) -> None:
+    assert missing(WANTED, TAKEN_BACK, attempt) == [Send(UNCORDON_ID, UNCORDON_NODE)]
+    assert missing(WANTED, TAKEN_BACK, Attempt(UNCORDON_ID)) == []
+
+
+def test_a_cordon_that_is_taken_back_is_forgotten_once_it_cannot_come_any_more() -> None:
+    refused = Attempt(CORDON_ID, "refused", message="not now")
+    done = Attempt(UNCORDON_ID, "accepted", is_shown=True)
+
+    assert missing(WANTED, TAKEN_BACK, refused) == [remembering()]
+    assert missing(WANTED, TAKEN_BACK, done) == [remembering()]
+
+
+def test_what_takes_a_cordon_back_and_is_refused_is_told() -> None:
+    refused = Attempt(UNCORDON_ID, "refused", message="n1 is leaving its NodePool")
+
+    tell = told("Uncordon", "n1 is leaving its NodePool", UNCORDON_ID)
+    assert missing(WANTED, TAKEN_BACK, refused) == [tell, remembering()]
