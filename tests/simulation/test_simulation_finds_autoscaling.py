@@ -1,14 +1,14 @@
 """The simulation finds each fault that is put into autoscaling on purpose."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from autoscaler.decide import SERVICE as AUTOSCALER
 from autoscaler.pool import Pool, Waiting
-from autoscaler.target import advice, next_change
+from autoscaler.target import Advice, advice, next_change
 from nodepool.contract.events import NodePoolAutoscaled, PodChanged
 from support.simulation.faults import Plant, hearing, violation_of, without_wakes
 from support.simulation.profile import AUTOSCALED, ON_THEIR_WAY
@@ -40,6 +40,18 @@ def heedless(function: Any) -> Any:
     return instead
 
 
+def too_early(pool: Pool, now: datetime) -> Advice | None:
+    """A Node less, of a NodePool that the autoscaler has just given one more."""
+    lower = Advice(pool.spec.target - 1, "it was raised")
+    return lower if is_just_raised(pool) else advice(pool, now)
+
+
+def is_just_raised(pool: Pool) -> bool:
+    """Whether the autoscaler has raised a target, which no command has ever set."""
+    is_lowerable = pool.is_autoscaled and not pool.proposed and pool.commanded is None
+    return is_lowerable and pool.raised is not None and pool.spec.target > pool.bounds[0]
+
+
 HEEDLESS = {
     "autoscaler.decide.advice": heedless(advice),
     "autoscaler.target.next_change": heedless(next_change),
@@ -58,11 +70,11 @@ PLANTS = {
         "was raised just before",
         PROFILE,
         functions={
-            **HEEDLESS,
-            "autoscaler.target.DELAY_AFTER_ADD": timedelta(),
-            "autoscaler.target.UNNEEDED_AFTER": timedelta(),
+            "autoscaler.decide.advice": too_early,
+            "autoscaler.state.next_change": lambda pool: (
+                pool.raised if is_just_raised(pool) else next_change(pool)
+            ),
         },
-        seed=7,
     ),
     "bounds that do not hold": Plant(
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
