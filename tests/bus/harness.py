@@ -21,6 +21,7 @@ from nodepool.host.snapshots import SNAPSHOT_AFTER
 from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
+from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.reader import Reader
@@ -168,17 +169,19 @@ async def serving(
     wait: bool = True,
     deprecated_conditions: Shown = "hide",
     snapshots: Use = "use",
+    access: Access = NO_ACCESS,
 ) -> AsyncIterator[Runtime[S, I, O]]:
     """A replica at work in this process; it stops gracefully unless `crash` was called on it.
 
     wait: whether to wait until it is ready.
-    deprecated_conditions, snapshots: the settings of these names.
+    deprecated_conditions, snapshots, access: the settings of these names.
     """
     settings = Settings(
         url=server.url,
         log_file=str(log),
         deprecated_conditions=deprecated_conditions,
         snapshots=snapshots,
+        access=access,
     )
     runtime = Runtime(service, settings, snapshot_after=snapshot_after)
     stop = asyncio.Event()

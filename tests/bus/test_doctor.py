@@ -465,6 +465,25 @@ def test_each_address_of_a_name_is_tried(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @needs_openssl
+def test_a_server_is_found_whose_certificate_has_another_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a server with a certificate for the names of a Service in its own namespace
+    made = certificates(tmp_path, "DNS:nats-0.nats")
+    port = free_port()
+    monkeypatch.setenv("NODEPOOL_CA_FILE", str(made.ca))
+    with running(tmp_path, port, encrypted(made)):
+        # when it is asked for by another, as through a forwarded port
+        code = run(["--url", f"tls://localhost:{port}", "doctor"])
+
+    # then it is said what to do, which is not to trust another authority
+    shown = capsys.readouterr().out
+    assert code == 1
+    assert "certificate is not valid for 'localhost'" in shown
+    assert "-> connect to a name that its certificate has, or have the certificate name" in shown
+
+
+@needs_openssl
 def test_a_certificate_that_is_soon_over_is_noted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

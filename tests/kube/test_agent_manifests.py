@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,12 +18,21 @@ from kube.conftest import QUOTA
 from kube.declared import AGENT
 from kube.manifests import ROOT, Document, Manifests, rendered
 from kube.plane import CLUSTER, H100, ORG, Plane
-from kube.test_manifests import container, pod, pod_labels, ports, selected
+from kube.test_manifests import (
+    container,
+    pod,
+    pod_labels,
+    ports,
+    selected,
+    service_settings,
+)
 from nodepool.contract.pods import reserved_taint
 from nodepool.host import settings
 from nodepool.nats.addresses import split_addresses
 
 BUS_PORT = 4222
+README = ROOT / AGENT / "README.md"
+PERMISSIONS = ROOT / "deploy" / "permissions.conf"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -38,6 +49,41 @@ def test_the_settings_of_the_agent_are_ones_that_it_takes(agent_manifests: Manif
 
     assert (read.metrics_host, read.metrics_port) == ("0.0.0.0", 9464)
     assert {"NODEPOOL_ORG", "NODEPOOL_CLUSTER", "NODEPOOL_ZONE"} <= data.keys()
+
+
+def example(name: str) -> str:
+    """The value of a setting in the overlay that the page of the agent shows."""
+    (value,) = re.findall(rf"(?m)^ +- {name}=(.+)$", README.read_text(encoding="utf-8"))
+    return str(value)
+
+
+def test_the_overlay_of_the_page_is_that_of_a_user_whom_the_example_lets_in() -> None:
+    user, cluster = example("NODEPOOL_URL").rpartition("@")[0].rpartition("/")[2], "acme.prod"
+    # What stands between its name and the next user.
+    _, _, mine = PERMISSIONS.read_text(encoding="utf-8").partition(f'user: "{user}"')
+    mine, _, _ = mine.partition("user: ")
+
+    assert f"{example('NODEPOOL_ORG')}.{example('NODEPOOL_CLUSTER')}" == cluster
+    assert f'publish: [\n          "np.cmd.{cluster}.*.*"' in mine
+    assert f'subscribe: ["{example("NODEPOOL_INBOX_PREFIX")}.>"]' in mine
+
+
+def test_the_certificate_of_the_servers_has_every_name_that_they_are_asked_for_by(
+    manifests: Manifests, agent_manifests: Manifests
+) -> None:
+    page = (ROOT / "deploy" / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"(?m)^\| `nats-tls` \|.*$", page)
+    (forwarded,) = re.findall(r"NODEPOOL_URL=(tls://\S+)", page)
+    urls = [
+        service_settings(manifests)["NODEPOOL_URL"],
+        agent_manifests.named("ConfigMap", "nodepool-agent")["data"]["NODEPOOL_URL"],
+        forwarded,
+    ]
+
+    hosts = {urlsplit(each).hostname for url in urls for each in split_addresses(url)}
+
+    assert hosts - {*re.findall("`([^`]+)`", row)} == set()
+    assert len(hosts) == 7
 
 
 def test_the_image_has_what_the_agent_imports() -> None:

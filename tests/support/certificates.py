@@ -17,7 +17,7 @@ class Certificates:
     """Files in PEM.
 
     ca: who signs, and is to be trusted.
-    certificate, key: the server's, for 127.0.0.1 and localhost.
+    certificate, key: the server's.
     """
 
     ca: Path
@@ -25,12 +25,12 @@ class Certificates:
     key: Path
 
 
-def certificates(folder: Path) -> Certificates:
-    """A new authority, and what it has signed for a server on this machine."""
+def certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -> Certificates:
+    """A new authority, and what it has signed for a server of these names."""
     ca = folder / "ca.pem"
     _openssl("req", "-x509", *_CURVE, "-subj", "/CN=ca", "-keyout", folder / "ca.key", "-out", ca)
-    names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-    return Certificates(ca, *_signed(folder, "server", *names))
+    words = ("-addext", f"subjectAltName={names}")
+    return Certificates(ca, *_signed(folder, "server", *words))
 
 
 def client_certificate(folder: Path, name: str = "client") -> tuple[Path, Path]:

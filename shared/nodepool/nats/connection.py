@@ -208,11 +208,11 @@ class Connection(MemberClient):
 
     async def failed(self, error: Exception) -> None:
         """Notifies observers of an error that belongs to no call; the client calls it."""
-        if not self.is_connected:
+        if self.is_connected:
+            for notify in tuple(self.on_error):
+                notify(error)
+        elif not self.is_closed:  # How a connection ends that was given up concerns nobody.
             self._note_fault(error)
-            return
-        for notify in tuple(self.on_error):
-            notify(error)
 
     # Finding a server.
 

@@ -127,7 +127,9 @@ def _ends(check: str, end: datetime) -> list[Finding]:
 def unreachable(url: str, reason: str) -> Finding:
     """Why there is no connection, where the ports are open."""
     check = f"connection to {without_password(url)}"
-    if "certificate is not trusted" in reason:
+    if "mismatch" in reason:
+        fix = "connect to a name that its certificate has, or have the certificate name this one"
+    elif "certificate is not trusted" in reason:
         fix = "name the certificates of its issuers in NODEPOOL_CA_FILE"
     elif "certificate required" in reason or "bad certificate" in reason:
         fix = "name a certificate of your own in NODEPOOL_CERT_FILE and NODEPOOL_KEY_FILE"

@@ -65,8 +65,9 @@ async def _storage(connection: Connection, storing: Storing) -> Finding:
         fix = "turn it on in the server's settings, and for this account"
         return problem(check, refusal.description, fix)
     except (NatsError, OSError):
-        text = "no answer: it is off, or this user may not publish to $JS.API.>"
-        return problem(check, text, "give the user the permissions in deploy/permissions.conf")
+        text = "no answer: it is off, or this user may not publish to $JS.API.>, or hears no reply"
+        fix = "give the user the permissions in deploy/permissions.conf, and this program the"
+        return problem(check, text, f"{fix} NODEPOOL_INBOX_PREFIX that the user has there")
     used, most = storage_of(account, storing.replicas or 1)
     fix = "give the account more storage; nothing is stored without"
     if most is None and storing.limit is not None:

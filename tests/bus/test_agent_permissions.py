@@ -1,0 +1,121 @@
+"""The agent on a bus with TLS, passwords and the permissions of the example: it needs no more."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import Cluster, Context, User
+
+from agent.host.api import Api
+from agent.host.lease import Lease
+from agent.host.settings import LEASE_NAME, LEASE_NAMESPACE, AgentSettings
+from agent.host.telemetry import Telemetry
+from agent.host.term import Term
+from agent.place import Place
+from bus.harness import serving, until
+from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
+from bus.tls import HOST, encrypted, running
+from nodepool.client import Client
+from nodepool.contract.events import NodeReported
+from nodepool.host.settings import Settings
+from nodepool.local.ports import free_port
+from nodepool.nats.access import Access
+from nodepool.nats.cancelling import cancel
+from support.certificates import certificates, needs_openssl
+from support.constants import ZONE
+from support.services import services
+from unit.samples import sample
+
+PASSWORDS = ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD")
+PLACE = Place("acme", "prod", ZONE)
+NO_API_SERVER = "http://127.0.0.1:1"
+
+
+class Secured(NamedTuple):
+    """A server with TLS and the users of the example, and what each of them shows."""
+
+    port: int
+    services: Access
+    agent: Access
+
+    @property
+    def url(self) -> str:
+        """The address, as a service sees it."""
+        return self.of("services")
+
+    def of(self, user: str) -> str:
+        """The address with a user."""
+        return f"tls://{user}@{HOST}:{self.port}"
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    """Such a server; all users have the same password."""
+    made, port = certificates(tmp_path), free_port()
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    users = PERMISSIONS.read_text()
+    for variable in PASSWORDS:
+        users = users.replace(variable, '"secret"')
+    shown = Access(ca_file=str(made.ca), password_file=str(password))
+    agent = Access(shown.ca_file, password_file=str(password), inbox_prefix=f"_INBOX_{AGENT}")
+    with running(tmp_path, port, f"{encrypted(made)}\n{users}"):
+        yield Secured(port, shown, agent)
+
+
+def warnings(log: Path) -> list[object]:
+    """The lines of a log that are no mere information."""
+    lines = (json.loads(line) for line in log.read_text().splitlines())
+    return [line for line in lines if line["level"] not in ("debug", "info")]
+
+
+@needs_openssl
+def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
+    secured: Secured, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given the services that an agent needs, and a NodePool of its cluster
+        validator, aggregator = services("validator", "aggregator")
+        settings = Settings(
+            secured.of(AGENT), log_file=str(tmp_path / "agent.log"), access=secured.agent
+        )
+        kubeconfig = SingleConfig(
+            "none", Context("none", "none"), Cluster(NO_API_SERVER), User(token="none")
+        )
+        telemetry = Telemetry(settings, PLACE, lambda: ())
+        async with (
+            serving(validator, secured, tmp_path / "1.log", access=secured.services),  # type: ignore[arg-type]  # Its url.
+            serving(aggregator, secured, tmp_path / "2.log", access=secured.services),  # type: ignore[arg-type]
+        ):
+            # when the agent is at work: it registers its cluster, reads its objects and events
+            api = Api(kubeconfig, telemetry.requested)
+            lease = Lease(api, LEASE_NAMESPACE, LEASE_NAME, telemetry.log)
+            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            working = asyncio.create_task(term.bus.run())
+            await until(lambda: not term.bus.obstacle)
+            async with Client(
+                secured.of(AGENT), org="acme", cluster="prod", access=secured.agent
+            ) as client:
+                await client.apply(MANIFEST)
+            await until(lambda: "train" in term.bus.model.pools)
+
+            # and it reports, and asks the log
+            report = sample(NodeReported, org="acme", cluster="prod", pool="train")
+            await term.bus.publish(report)
+            end = await term.bus.events.end()
+            assert await term.bus.events.deletion_of("train") == 0
+            assert not await term.bus.departures.has_ended("n1", 1, 1, lambda: 1)
+
+            # then nothing was refused to it, also not as it ends
+            assert term.bus.obstacle == ""
+            assert end >= 3
+            await cancel(working)
+            await api.close()
+        telemetry.close()
+        assert warnings(tmp_path / "agent.log") == []
+
+    asyncio.run(story())
