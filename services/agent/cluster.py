@@ -17,7 +17,7 @@ class PoolObject:
     spec, status: its documents.
     labels, annotations, finalizers: those of its metadata.
     deleting: whether it has a `deletionTimestamp`.
-    created: its `creationTimestamp`.
+    created, deleted: its `creationTimestamp` and its `deletionTimestamp`; empty for none.
     agreed: the last agreement that was seen on it, for where its annotation is gone; else empty.
     """
 
@@ -32,6 +32,7 @@ class PoolObject:
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
     created: str = ""
+    deleted: str = ""
     agreed: str = ""
 
 

@@ -51,4 +51,5 @@ def pool_object(document: Document) -> PoolObject:
         finalizers=tuple(finalizers),
         deleting=metadata.get("deletionTimestamp") is not None,
         created=text(metadata, "creationTimestamp"),
+        deleted=text(metadata, "deletionTimestamp"),
     )

@@ -25,7 +25,7 @@ from nodepool.nats import api
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM, stream_info
-from support.agent.unanswered import unanswered
+from support.agent.answered import unanswered
 
 PLACE = Place("acme", "prod", "zone-a")
 

@@ -15,7 +15,7 @@ from agent.host.refusals import TOLD_MAX, Refusals
 from agent.host.view import ClusterView
 from agent.node_documents import POOL_LABEL
 from nodepool.host.logs import Logger
-from support.agent.unanswered import unanswered
+from support.agent.answered import unanswered
 
 REFUSED = Failure(422, {"message": "no"}, 0.0)
 NODES = [node_key(f"n{number:02}") for number in range(TOLD_MAX + 2)]

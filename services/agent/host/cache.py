@@ -31,6 +31,8 @@ class Cache(Generic[T]):
     fault: why they are not known as they are now, as one line; empty while they are.
     listed_at: when they were listed last, by Python's monotonic clock; 0 before.
     on_deleted: called with an object of which a watch says that it was deleted, as it was then.
+    on_lacking: called with an object that a new list lacks, as it was seen last; not where the list
+      is of a backup of the cluster that was restored.
 
     After an end of the connection they are listed again, and not only watched on: the cluster may
     have been restored from a backup meanwhile, whose versions mean something else.
@@ -60,7 +62,8 @@ class Cache(Generic[T]):
         self._log = log
         self._selector = {"fieldSelector": selector} if selector else {}
         self._listed = listed
-        self.on_deleted: Callable[[T], None] | None = None
+        self.on_deleted: Callable[[T], None] = lambda _: None
+        self.on_lacking: Callable[[T], None] = lambda _: None
         self._position: str | None = None
 
     async def run(self) -> None:
@@ -106,6 +109,8 @@ class Cache(Generic[T]):
         self.store.begin_list()
         found, version = await self._all(self._selector)
         self._position = version
+        for value in self.store.lacking(found, _number(version)):
+            self.on_lacking(value)
         self.store.replace(found, _number(version))
         self.listed_at = time.monotonic()
         self.fault = ""
@@ -173,7 +178,7 @@ class Cache(Generic[T]):
             read = self._kept(item)
             if read is not None:
                 key, kept, uid = read
-                if kind == "DELETED" and kept is not None and self.on_deleted is not None:
+                if kind == "DELETED" and kept is not None:
                     self.on_deleted(kept.value)
                 self.store.apply(key, uid, _version_of(item), None if kind == "DELETED" else kept)
         self._position = str(_metadata(item).get("resourceVersion") or self._position)

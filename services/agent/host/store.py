@@ -4,7 +4,7 @@ Versions are compared as numbers, which Kubernetes allows for versions of one ki
 https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -49,6 +49,16 @@ class Store(Generic[T]):
     def begin_list(self) -> None:
         """A list is asked for: what is written from now on may be missing in it."""
         self._written.clear()
+
+    def lacking(self, listed: Mapping[str, Kept[T]], version: int) -> Sequence[T]:
+        """What `replace` takes away with this list; nothing where it is of a restored backup."""
+        if version < self._newest:
+            return ()
+        return [
+            kept.value
+            for key, kept in self._items.items()
+            if key not in listed and not (key in self._written and kept.version > version)
+        ]
 
     def replace(self, listed: Mapping[str, Kept[T]], version: int) -> None:
         """Takes a whole list of this version for what there is.

@@ -58,6 +58,7 @@ class ClusterView:
             api, NODE_POOLS, pool_object, self._pool_changed, log=log, listed=resync
         )
         self.pools.on_deleted = self._pool_deleted
+        self.pools.on_lacking = self._pool_lacking
         self.nodes: Cache[NodeObject] = Cache(
             api, NODES, shared_node, self._node_changed, log=log, listed=resync
         )
@@ -167,6 +168,14 @@ class ClusterView:
         if found is None or found.uid == deleted.uid:
             agreed = self._agreed.get(deleted.name, "")
             self._removed[deleted.name] = replace(deleted, agreed=agreed)
+
+    def _pool_lacking(self, seen: PoolObject) -> None:
+        """An object was deleted while nothing was watched, if its deletion was seen to begin.
+
+        Any other may be lacking because the cluster was restored from a backup.
+        """
+        if seen.deleting:
+            self._pool_deleted(seen)
 
     def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
         self.memory.changed(key, old, new, self._clock())
