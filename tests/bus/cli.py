@@ -48,12 +48,13 @@ def environment(port: int) -> dict[str, str]:
     }
 
 
-def started(port: int, *arguments: str) -> subprocess.Popen[str]:
-    """A `nodepool` process whose output can be read."""
+def started(port: int, *arguments: str, stderr: int | None = None) -> subprocess.Popen[str]:
+    """A `nodepool` process whose output can be read; `stderr` is as `Popen` has it."""
     return subprocess.Popen(
         [sys.executable, "-m", "nodepool.cli", *arguments],
         env=environment(port),
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 

@@ -262,15 +262,18 @@ def test_a_drain_that_is_taken_back_ends(nodepool: Nodepool, up: Up) -> None:
     place = f"{ZONE}/{node.removeprefix('node/')}"
     nodepool("fleet", "run-pod", place, "blocking")
 
-    with started(up.port, "drain", node) as drain:
+    with started(up.port, "drain", node, stderr=subprocess.PIPE) as drain:
         try:
             lines_until(drain, "cordoned")
+            assert drain.stderr is not None
+            waits = drain.stderr.readline()
             nodepool("uncordon", node)
             code = drain.wait(timeout=30)
         finally:
             drain.kill()
 
     nodepool("fleet", "stop-pod", place, "blocking")
+    assert waits == f"{node} waits for what is running: blocking\n"
     assert code == 1
 
 

@@ -17,7 +17,7 @@ from nodepool.cli.node_verbs import (
     pool_of,
 )
 from nodepool.cli.options import time_limit
-from nodepool.cli.output import print_text
+from nodepool.cli.output import full_name, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 from nodepool.cli.tables import POOL_LABEL
 
@@ -148,7 +148,7 @@ async def _drained(
     from nodepool.client.errors import TimedOut
 
     document: Document | None = first
-    reboots, was_cordoned = _reboots(first), False
+    reboots, was_cordoned, shown = _reboots(first), False, ""
     try:
         async with asyncio.timeout(timeout_s):
             while document is not None and not _is_drained(document, reboots):
@@ -156,6 +156,10 @@ async def _drained(
                 if was_cordoned and phase == "production":
                     raise CliError("the drain was taken back: it is no longer cordoned")
                 was_cordoned = was_cordoned or phase in CORDONED
+                work = str(condition(document, "CWActive", "message"))
+                if was_cordoned and work != shown:
+                    shown = work
+                    print_note(f"{full_name(NODE, document)} waits for what is {work}")
                 document = await anext(changes)
     except TimeoutError:
         work = condition(document or first, "CWActive", "message")
