@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from nats.aio.msg import Msg
@@ -25,6 +26,10 @@ WANTED, UNWANTED = "np.evt.a.acme.prod.p.Wanted", "np.evt.a.acme.prod.p.Unwanted
 RESTARTS = 10
 AT_WORK_S = 1.0
 """How soon a reader must have a message after its server is up again."""
+
+
+def has_reconnected(connection: Connection, times: int) -> bool:
+    return connection.stats["reconnects"] == times
 
 
 def numbers(first: int, last: int, subject: str = WANTED) -> list[tuple[str, bytes]]:
@@ -511,6 +516,31 @@ def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: NatsSer
             # then the reader returns nothing, and has no consumer
             assert await reader.next(timeout_s=0.05) == []
             assert await consumers(connection) == []
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_waits_for_a_stream_does_not_keep_its_connection_from_being_made_anew(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader that tries again and again, since there is no such stream
+            reader = Reader(connection, "LATER", [WANTED])
+            faults: list[str] = []
+            connection.on_fault.append(faults.append)
+            opening = asyncio.create_task(reader.open())
+
+            # when the connection is lost again and again, and the reader is told so twice each time
+            for number in range(1, RESTARTS + 1):
+                connection._server_lost()
+                await connection.force_reconnect()
+                await until(partial(has_reconnected, connection, number))
+
+            # then each first attempt to make it anew succeeds
+            assert faults == []
+            opening.cancel()
+            await reader.close()
 
     asyncio.run(story())
 

@@ -167,7 +167,7 @@ class Reader:
 
     def _hurry(self) -> None:
         """A server is lost, and perhaps the consumer with it: reads without until there is one."""
-        if self._attempt is not None:
+        if self._attempt is not None and not self._attempt.expired():
             self._attempt.reschedule(asyncio.get_running_loop().time())
         self._restart()
         if self._wants and self._last_time and (not self._bridging or self._bridging.done()):
@@ -202,7 +202,7 @@ class Reader:
                 self._changed, self._closed = change, True
                 self._arrived.set()
             except FAULTS:
-                failures += 1
+                failures, self._attempt = failures + 1, None  # A pause is not to be hurried.
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
             finally:
                 self._attempt = None
