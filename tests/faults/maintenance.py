@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from bus.harness import until
 from faults.cluster import SIZE, Cluster
 from faults.copies import FAULTS, leader
+from faults.processes import REPLICAS
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.messages import envelope_of
+from nodepool.contract.services import SERVICES
 from nodepool.contract.subjects import subject_of
 from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
+from nodepool.nats.replicas import replicas_at_work
 from nodepool.nats.streams import STREAM, streams
 from support.constants import H100, ZONE
 
@@ -40,10 +43,17 @@ class Maintenance:
     _number: int = 0
 
     async def run(self, cluster: Cluster) -> None:
-        """Kills the leader of the log, restarts each server, and wipes one."""
+        """Kills the leader of the log, restarts each server, and wipes one.
+
+        It begins once all services are at work: the first loss would show how long they take to
+        start, not how long they take to go on.
+        """
         connection = await connect(cluster.url, "maintenance", patience_s=PATIENCE_S)
         try:
             await _whole(connection)
+            await until(lambda: _all_read(connection), PATIENCE_S)
+            id = await self._stored(connection)
+            await until(lambda: _is_processed(connection, id), PATIENCE_S)
             await self._act("leader killed", cluster, await leader(connection), connection)
             for number in range(SIZE):
                 await self._act("server restarted", cluster, number, connection)
@@ -94,6 +104,12 @@ def beside(new: int, leader: int) -> int:
     The log then goes on with the copy of the new server, and of one more.
     """
     return leader if leader != new else (new + 1) % SIZE
+
+
+async def _all_read(connection: Connection) -> bool:
+    """Whether both replicas of each service read the log."""
+    at_work = await replicas_at_work(connection)
+    return at_work.total() == REPLICAS * len(SERVICES)
 
 
 async def _is_processed(connection: Connection, id: str) -> bool:

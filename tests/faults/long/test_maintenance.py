@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -23,8 +22,9 @@ from nodepool.nats.streams import STREAM, provision, streams
 
 SEED = 11
 LONGEST_S = 100
-SERVICES_S = 1.0
-"""How long services may take after the bus; half of the times, as this machine does much else."""
+SERVICES_S, WORST_S = 1.0, 3.0
+"""How long services may take after the bus: all times but one, as this machine does much else, and
+that one."""
 
 
 def test_the_new_server_is_never_the_one_that_is_killed_beside_it() -> None:
@@ -44,7 +44,9 @@ def test_a_cluster_goes_on_while_its_servers_are_killed_restarted_and_replaced()
 
     assert report.violations == []
     assert len(maintenance.recoveries) == 2 + SIZE
-    assert median(recovery.services_s for recovery in maintenance.recoveries) < SERVICES_S
+    *others, worst = sorted(recovery.services_s for recovery in maintenance.recoveries)
+    assert max(others) < SERVICES_S
+    assert worst < WORST_S
 
 
 @asynccontextmanager
