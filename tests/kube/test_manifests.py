@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -249,3 +250,29 @@ def test_each_dashboard_is_in_a_config_map_that_is_small_enough() -> None:
     assert files == {name for data in maps for name in data}
     # https://kubernetes.io/docs/concepts/configuration/configmap/#motivation
     assert all(sum(map(len, data.values())) < 2**20 for data in maps)
+
+
+def test_every_page_that_an_alert_links_is_in_the_config_map_that_prometheus_is_given() -> None:
+    # given what the page about monitoring has the Prometheus object say
+    page = (ROOT / "deploy" / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"(?s)  ```yaml\n(  spec:\n    configMaps.*?)  ```", page)
+    spec = yaml.safe_load(dedent(shown))["spec"]
+    (config,) = rendered("deploy/runbooks").documents
+
+    # when the alerts link their pages
+    text = rules.RULES.read_text(encoding="utf-8")
+    linked = {*re.findall(r"/user/(\w+\.md)", text)}
+
+    # then Prometheus serves each of them from there, as its operator mounts ConfigMaps
+    # https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PrometheusSpec
+    assert linked
+    assert linked - config["data"].keys() == set()
+    pages = {path.name for path in (ROOT / "deploy" / "runbooks").glob("*.md")}
+    assert config["data"].keys() == pages
+    name = config["metadata"]["name"]
+    assert spec == {
+        "configMaps": [name],
+        "additionalArgs": [
+            {"name": "web.user-assets", "value": f"/etc/prometheus/configmaps/{name}"}
+        ],
+    }
