@@ -234,6 +234,22 @@ def ports(rule: Mapping[str, Any]) -> set[int]:
     return {port["port"] for port in rule["ports"] if port["protocol"] == "TCP"}
 
 
+def test_the_page_about_operating_stops_every_service_and_no_server(manifests: Manifests) -> None:
+    page = (ROOT / "deploy" / "OPERATING.md").read_text(encoding="utf-8")
+
+    (key, value), *others = re.findall(
+        r"scale deployment --selector (\S+)=(\S+) --replicas=0", page
+    )
+
+    stopped = {
+        item["metadata"]["name"]
+        for item in manifests.of_kind("Deployment")
+        if item["metadata"]["labels"].get(key) == value
+    }
+    assert not others
+    assert stopped == ALL_SERVICES
+
+
 # Monitoring.
 
 
