@@ -1,14 +1,15 @@
 """What makes a command unusable whatever is stored: the checks that read nothing but the command.
 
 The rules for names, labels, annotations and taints are those of Kubernetes; see
-https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ and
-https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/,
+https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ and
+https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from nodepool.contract import affinity, grammar
+from nodepool.contract import affinity, grammar, well_known
 from nodepool.contract.catalog import INSTANCE_TYPES, RACK_SIZE, zone_fault
 from nodepool.contract.commands import ApplyNodePool, RegisterCluster
 from nodepool.contract.events import RefusalReason
@@ -67,7 +68,11 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
     for key in spec.node_labels:
         if grammar.reserved_namespace(key):
             yield Refusal(f"spec.nodeLabels[{key}]", RESERVED, "Forbidden")
+    yield from _well_known("spec.nodeLabels", spec.node_labels, well_known.LABELS)
     yield from _annotations("spec.nodeAnnotations", spec.node_annotations)
+    yield from _well_known("spec.nodeAnnotations", spec.node_annotations, well_known.ANNOTATIONS)
+    if reason := grammar.node_annotations_size(spec.node_annotations):
+        yield Refusal("spec.nodeAnnotations", reason)
     yield from _taints(spec.node_taints)
     if excess := affinity.oversized(spec.affinity):
         yield Refusal(*excess)
@@ -99,6 +104,13 @@ def _annotations(field: str, annotations: Mapping[str, str]) -> Iterator[Refusal
         yield Refusal(field, reason)
 
 
+def _well_known(field: str, marks: Mapping[str, str], theirs: Collection[str]) -> Iterator[Refusal]:
+    for key in marks:
+        if key in theirs:
+            message = f"remove {key}: {well_known.SET_BY_KUBERNETES}"
+            yield Refusal(f"{field}[{key}]", message, "Forbidden")
+
+
 def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
@@ -115,6 +127,9 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
             message = (
                 f"remove {taint.key}:{taint.effect}: the control plane sets it where it belongs"
             )
+            yield Refusal(field, message, "Forbidden")
+        elif taint.key in well_known.TAINTS:
+            message = f"remove {taint.key}:{taint.effect}: {well_known.SET_BY_KUBERNETES}"
             yield Refusal(field, message, "Forbidden")
         seen.add((taint.key, taint.effect))
 

@@ -14,6 +14,7 @@ from kube.plane import A100, H100, node_pool
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec
+from nodepool.contract.well_known import SET_BY_KUBERNETES
 from validator.rules import malformed
 
 RACKS = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size)
@@ -119,6 +120,24 @@ SPECS: Mapping[str, tuple[Mapping[str, Any], str]] = {
         "spec.nodeTaints[0]: Forbidden: remove node.kubernetes.io/unschedulable:NoSchedule:"
         " the control plane sets it where it belongs",
     ),
+    "a taint that Kubernetes sets": (
+        {"nodeTaints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]},
+        "spec.nodeTaints[0]: Forbidden: remove node.kubernetes.io/unreachable:NoExecute:"
+        f" {SET_BY_KUBERNETES}",
+    ),
+    "a label that Kubernetes sets": (
+        {"nodeLabels": {"a": "", "beta.kubernetes.io/os": "linux"}},
+        f"spec.nodeLabels: Forbidden: remove beta.kubernetes.io/os: {SET_BY_KUBERNETES}",
+    ),
+    "an annotation that Kubernetes sets": (
+        {"nodeAnnotations": {"node.alpha.kubernetes.io/ttl": "0"}},
+        "spec.nodeAnnotations: Forbidden: remove node.alpha.kubernetes.io/ttl:"
+        f" {SET_BY_KUBERNETES}",
+    ),
+    "annotations that leave no room on a Node": (
+        {"nodeAnnotations": {"a": "x" * 196_607}},
+        "spec.nodeAnnotations: Invalid value: annotations take more than the 196608 bytes allowed",
+    ),
     "bounds that cross": (
         {"autoscaling": True, "minNodes": 3, "maxNodes": 2},
         "spec.targetNodes: Invalid value:"
@@ -155,6 +174,12 @@ def test_what_the_validator_accepts_the_api_server_takes(
     declared: Cluster, spec: Mapping[str, Any]
 ) -> None:
     assert refusal(declared, node_pool("train", **spec)) == ""
+
+
+def test_annotations_that_leave_room_for_their_names_on_a_node_are_taken(
+    declared: Cluster,
+) -> None:
+    assert refusal(declared, node_pool("train", nodeAnnotations={"a": "x" * 196_606})) == ""
 
 
 def test_two_targets_are_refused(declared: Cluster) -> None:

@@ -4,6 +4,7 @@ The sentences are those of the validator. A rule of a map cannot name a key as i
 about a text need not repeat it: the API server prints both.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from nodepool.contract.affinity import EXPRESSIONS_MAX, TERMS_FIELD, TERMS_MAX, VALUES_MAX
@@ -13,10 +14,12 @@ from nodepool.contract.grammar import (
     DNS_SUBDOMAIN,
     LABEL_LIMIT,
     NAME,
+    NODE_ANNOTATIONS_LIMIT_BYTES,
     SUBDOMAIN_LIMIT,
     TAINT_EFFECTS,
 )
 from nodepool.contract.model import MANAGED_TAINTS
+from nodepool.contract.well_known import ANNOTATIONS, LABELS, SET_BY_KUBERNETES, TAINTS
 from support.schemas import Json
 
 RESERVED: Final = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
@@ -62,10 +65,14 @@ def _matches(pattern: str) -> str:
     return f"self.matches({text(f'^{pattern}$')})"
 
 
+def _texts(values: Iterable[str]) -> str:
+    return f"[{', '.join(map(text, values))}]"
+
+
 def _types(*, in_racks: bool) -> str:
     entries = INSTANCE_TYPES.values()
     names = sorted(each.id for each in entries if bool(each.rack_size) is in_racks)
-    return f"[{', '.join(map(text, names))}]"
+    return _texts(names)
 
 
 def _keys(flags: str = "") -> Json:
@@ -81,6 +88,15 @@ _NOT_RESERVED: Final = rule(
     RESERVED,
     reason="FieldValueForbidden",
 )
+
+
+def _not_well_known(keys: Iterable[str]) -> Json:
+    """A rule that no key of a map is one that Kubernetes sets."""
+    found = f"self.filter(k, k in {_texts(keys)})"
+    message = f"='remove ' + {found}[0] + {text(f': {SET_BY_KUBERNETES}')}"
+    return rule(f"{found}.size() == 0", message, reason="FieldValueForbidden")
+
+
 _IS_A_VALUE: Final = rule(_matches(f"({_NAME})?"), LABEL_RULE)
 _IS_MANAGED: Final = " || ".join(
     f"self.key == {text(taint.key)} && self.effect == {text(taint.effect)}"
@@ -138,7 +154,10 @@ ADDITIONS: Final[dict[str, Json]] = {
         rule(_matches(_NAME), LABEL_RULE),
     ),
     "spec.computeClass": {"enum": ["default", "spot", "Spot"]},
-    "spec.nodeLabels": {"maxProperties": LABELS_MAX, **_rules(_keys(), _NOT_RESERVED)},
+    "spec.nodeLabels": {
+        "maxProperties": LABELS_MAX,
+        **_rules(_keys(), _NOT_RESERVED, _not_well_known(LABELS)),
+    },
     "spec.nodeLabels{}": {"maxLength": LABEL_LIMIT, **_rules(_IS_A_VALUE)},
     "spec.nodeAnnotations": {
         "maxProperties": ANNOTATIONS_MAX,
@@ -150,6 +169,13 @@ ADDITIONS: Final[dict[str, Json]] = {
                 f"annotations take more than the {ANNOTATIONS_LIMIT_BYTES} bytes allowed"
                 " (Kubernetes API validation)",
             ),
+            rule(
+                "self.map(k, 2 * k.size() + bytes(self[k]).size()).sum() <="
+                f" {NODE_ANNOTATIONS_LIMIT_BYTES}",
+                f"annotations take more than the {NODE_ANNOTATIONS_LIMIT_BYTES} bytes allowed of a"
+                " Node with each key twice, where one more annotation names them",
+            ),
+            _not_well_known(ANNOTATIONS),
         ),
     },
     "spec.nodeAnnotations{}": {"maxLength": ANNOTATIONS_LIMIT_BYTES},
@@ -165,7 +191,12 @@ ADDITIONS: Final[dict[str, Json]] = {
             "='remove ' + self.key + ':' + self.effect"
             " + ': the control plane sets it where it belongs'",
             reason="FieldValueForbidden",
-        )
+        ),
+        rule(
+            f"{_IS_MANAGED} || !(self.key in {_texts(TAINTS)})",
+            f"='remove ' + self.key + ':' + self.effect + {text(f': {SET_BY_KUBERNETES}')}",
+            reason="FieldValueForbidden",
+        ),
     ),
     "spec.nodeTaints[].key": {
         "maxLength": _KEY_MAX,

@@ -14,7 +14,9 @@ from nodepool.contract.affinity import (
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES, Access, offered
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
+from nodepool.contract.grammar import NODE_ANNOTATIONS_LIMIT_BYTES, TAINT_EFFECTS
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
+from nodepool.contract.well_known import SET_BY_KUBERNETES, TAINTS
 from unit.samples import affinity_to
 from validator.conflict import immutable
 from validator.rules import RESERVED, Refusal, malformed, sized
@@ -214,6 +216,42 @@ def test_a_manifest_with_everything_that_is_allowed_has_no_fault() -> None:
             id="a cordon",
         ),
         pytest.param(
+            manifest(nodeTaints=[taint("node.kubernetes.io/not-ready", "PreferNoSchedule")]),
+            Refusal(
+                "spec.nodeTaints[0]",
+                f"remove node.kubernetes.io/not-ready:PreferNoSchedule: {SET_BY_KUBERNETES}",
+                "Forbidden",
+            ),
+            id="a taint that Kubernetes sets",
+        ),
+        pytest.param(
+            manifest(nodeLabels={"a": "", "kubernetes.io/os": "linux"}),
+            Refusal(
+                "spec.nodeLabels[kubernetes.io/os]",
+                f"remove kubernetes.io/os: {SET_BY_KUBERNETES}",
+                "Forbidden",
+            ),
+            id="a label that Kubernetes sets",
+        ),
+        pytest.param(
+            manifest(nodeAnnotations={"node.alpha.kubernetes.io/ttl": "0"}),
+            Refusal(
+                "spec.nodeAnnotations[node.alpha.kubernetes.io/ttl]",
+                f"remove node.alpha.kubernetes.io/ttl: {SET_BY_KUBERNETES}",
+                "Forbidden",
+            ),
+            id="an annotation that Kubernetes sets",
+        ),
+        pytest.param(
+            manifest(nodeAnnotations={"a": "x" * (NODE_ANNOTATIONS_LIMIT_BYTES - 1)}),
+            Refusal(
+                "spec.nodeAnnotations",
+                "annotations take 196609 bytes with each key twice, more than the 196608 allowed"
+                " of a Node, where one more annotation names them",
+            ),
+            id="annotations that leave no room on a Node",
+        ),
+        pytest.param(
             manifest(nodeTaints=[taint("a", value="x"), taint("b"), taint("a", value="y")]),
             Refusal("spec.nodeTaints[2]", "repeats the key a with the effect NoSchedule"),
             id="a taint twice",
@@ -224,6 +262,22 @@ def test_a_malformed_manifest_is_refused_by_field_and_message(
     malformed_manifest: ApplyNodePool, refusal: Refusal
 ) -> None:
     assert malformed(malformed_manifest) == refusal
+
+
+@pytest.mark.parametrize("effect", TAINT_EFFECTS)
+@pytest.mark.parametrize("key", TAINTS)
+def test_no_taint_can_be_asked_for_that_kubernetes_sets_back(key: str, effect: str) -> None:
+    refused = malformed(manifest(nodeTaints=[taint(key, effect)]))
+
+    assert refused is not None
+    assert (refused.field, refused.reason) == ("spec.nodeTaints[0]", "Forbidden")
+    assert f"{key}:{effect}" in refused.message
+
+
+def test_annotations_that_leave_room_for_their_names_on_a_node_have_no_fault() -> None:
+    annotations = {"a": "x" * (NODE_ANNOTATIONS_LIMIT_BYTES - 2)}
+
+    assert malformed(manifest(nodeAnnotations=annotations)) is None
 
 
 def test_the_message_about_reserved_namespaces_is_the_documented_one() -> None:

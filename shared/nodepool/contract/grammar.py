@@ -18,6 +18,10 @@ LABEL_LIMIT: Final = 63
 ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
 """The most bytes of all keys and values of one object's annotations together."""
 
+NODE_ANNOTATIONS_LIMIT_BYTES: Final = 192 * 1024
+"""The most bytes of those that a NodePool gives its Nodes, with each key twice: one annotation of
+a Node names them all, and what others annotate has to fit beside them."""
+
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 """The effects that a taint can have."""
 
@@ -123,6 +127,17 @@ def annotations_size(annotations: Mapping[str, str]) -> str | None:
     return (
         f"annotations take {size} bytes, more than the {ANNOTATIONS_LIMIT_BYTES} allowed"
         " (Kubernetes API validation)"
+    )
+
+
+def node_annotations_size(annotations: Mapping[str, str]) -> str | None:
+    """Why these annotations are too large together for each Node of a NodePool, or None."""
+    size = sum(2 * _bytes(key) + _bytes(value) for key, value in annotations.items())
+    if size <= NODE_ANNOTATIONS_LIMIT_BYTES:
+        return None
+    return (
+        f"annotations take {size} bytes with each key twice, more than the"
+        f" {NODE_ANNOTATIONS_LIMIT_BYTES} allowed of a Node, where one more annotation names them"
     )
 
 
