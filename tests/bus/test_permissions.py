@@ -15,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 
-from bus.harness import BINARY, connected, outcome, read_all, send, serving
+from bus.harness import BINARY, connected, outcome, read_all, send, serving, until
 from nodepool.cli.app import run
 from nodepool.client import Client as ControlPlane
 from nodepool.contract.commands import RegisterCluster, SetQuota
@@ -335,6 +335,47 @@ def test_nobody_hears_what_the_services_are_told(guarded: Guarded, user: str) ->
             assert denied == [text.format(subject.lower()) for subject in TELLING]
 
     asyncio.run(story())
+
+
+def test_commands_of_others_that_an_agent_has_stored_once_more_are_not_done_again(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given a quota of another organisation that was lowered
+        (quota,) = services("quota")
+        async with (
+            connected(guarded.url) as operator,
+            serving(quota, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+        ):
+            for id, limit in (("c1", 2), ("c2", 1)):
+                command = SetQuota(org="other", zone=ZONE, instance_type=H100, limit=limit)
+                await send(operator, command, id)
+                await outcome(operator, id)
+            agent = await connect(guarded.of(AGENT), "agent", access=OWN_INBOX)
+
+            # when an agent has a consumer deliver the commands to the log
+            config = {"name": "again", "ack_policy": "none", "filter_subjects": ["np.cmd.other.>"]}
+            body = {"stream_name": STREAM, "config": config}
+            await request(agent, f"$JS.API.CONSUMER.CREATE.{STREAM}.again", body)
+            pull = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.again"
+            await agent.publish(pull, b'{"batch":2}', reply="np.cmd.acme.prod._.Again")
+            await until(lambda: repeated(operator, 2))
+            await agent.close()
+
+            # then a command after it finds the quota as it was
+            await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c3")
+            await outcome(operator, "c3")
+            subject = "np.evt.quota.other._._.QuotaSet"
+            said = [json.loads(e.content) for e in await read_all(operator) if e.subject == subject]
+            assert [event["data"]["limit"] for event in said] == [2, 1]
+
+    asyncio.run(story())
+
+
+async def repeated(connection: Connection, count: int) -> bool:
+    """Whether the log has so many commands of the other organisation twice."""
+    log = await read_all(connection)
+    return sum(entry.subject == "np.cmd.other._._.SetQuota" for entry in log) == 2 * count
 
 
 def test_an_operator_may_examine_back_up_and_restore(guarded: Guarded, tmp_path: Path) -> None:
