@@ -59,7 +59,9 @@ image: ## Build the image of the services, labelled with the version and the com
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) \
 		--build-arg VERSION="$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
 		--build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null)" \
-		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" $(ARGS) .
+		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
+		--build-arg SOURCE="$$(git remote get-url origin 2>/dev/null | sed 's|//[^/@]*@|//|')" \
+		$(ARGS) .
 
 test: setup ## Run all tests but those of containers, long and simulation (ARGS="-k quota" for some)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \

@@ -137,7 +137,8 @@ def test_it_can_speak_tls_and_resolve_names_without_a_shell() -> None:
 def test_labels_say_what_it_is(checkout: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     prefix = "org.opencontainers.image."
-    with built(checkout, REVISION="abc", CREATED="2026-01-02T03:04:05Z") as name:
+    said = {"REVISION": "abc", "CREATED": "2026-01-02T03:04:05Z", "SOURCE": "https://x.example/y"}
+    with built(checkout, **said) as name:
         labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", name))
 
     # Compose adds its own.
@@ -149,6 +150,7 @@ def test_labels_say_what_it_is(checkout: Path) -> None:
         "version": project["version"],
         "revision": "abc",
         "created": "2026-01-02T03:04:05Z",
+        "source": "https://x.example/y",
     }
 
 

@@ -312,7 +312,16 @@ def test_the_image_is_described_as_the_project_is() -> None:
         "version": "${VERSION}",
         "revision": "${REVISION}",
         "created": "${CREATED}",
+        "source": "${SOURCE}",
     }
+    made = read("Makefile")
+    assert [
+        name for name in ("REVISION", "CREATED", "SOURCE") if f"--build-arg {name}=" in made
+    ] == [
+        "REVISION",
+        "CREATED",
+        "SOURCE",
+    ]
 
 
 def test_a_container_shows_its_metrics_and_health_on_one_port(compose: Mapping[str, Any]) -> None:
@@ -389,6 +398,16 @@ def test_the_image_of_a_container_does_not_run_as_root(
 
     assert user is not None
     assert "0" not in user.groups()
+
+
+def test_the_image_of_the_server_says_whether_it_stores_where_its_configurations_listen() -> None:
+    bus = read("deploy", "bus.Dockerfile")
+
+    (port,) = re.findall(r"HEALTHCHECK [^\n]+\n +CMD .*http://127\.0\.0\.1:(\d+)/healthz", bus)
+
+    for name in ("nats.conf", "cluster.conf"):
+        assert f'http: "0.0.0.0:{port}"' in read("deploy", name)
+    assert 'org.opencontainers.image.title="nodepool-bus"' in bus
 
 
 def test_the_folder_of_the_log_belongs_to_the_user_of_the_server() -> None:
