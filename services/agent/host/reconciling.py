@@ -27,6 +27,7 @@ from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
 from agent.place import Place
 from agent.pool_view import Facts
 from agent.pools import missing_for_pool
+from agent.set_backs import set_back_fields
 from nodepool.nats.errors import InDoubt, ServerRefusal
 
 ROUNDS_MAX: Final = 10
@@ -101,6 +102,7 @@ class Reconciler:
             self._forget(key)
             model.forget(key.name)
             memory.forget(key.name)
+            self._refusals.forget_node(key.name)
             return ()
         node = NodeView(
             wanted=wanted,
@@ -119,7 +121,11 @@ class Reconciler:
         actions = missing_for_node(node, self._place, self._log.id, datetime.now(UTC))
         if not any(isinstance(each, ListPods) for each in actions):
             memory.forget_list(key.name)
-        return actions
+        held_until = 0.0 if wanted is None else self._refusals.held_until(wanted, now)
+        if not held_until:
+            return actions
+        self._work.wake_at(key, held_until)
+        return [each for each in actions if not set_back_fields(each, found)]
 
     def _found(self, key: Key) -> NodeObject | None:
         return self._view.nodes.store.get(key.name)
@@ -235,7 +241,7 @@ class Reconciler:
                 continue
             tried = f"{type(action).__name__} {getattr(action, 'kind', '')}"
             try:
-                result = await self._performer.perform(key, action)
+                result = await self._perform(key, action)
             except Failure as failure:
                 if failure.lacks_right:
                     self.forbidden[tried] = failure.message
@@ -255,6 +261,15 @@ class Reconciler:
         if failed is not None:
             raise failed
         return worst
+
+    async def _perform(self, key: Key, action: Action) -> Result:
+        """Carries out an action, and tells where a Node is set back too often."""
+        fields = set_back_fields(action, self._found(key)) if key.kind == "Node" else ()
+        result = await self._performer.perform(key, action)
+        wanted = self._bus.model.nodes.get(key.name)
+        if fields and result is Result.CHANGED and wanted is not None:
+            await self._refusals.tell_set_back(key, fields, wanted, self._clock())
+        return result
 
     def _settle(self, key: Key, result: Result | None) -> None:
         rounds = self._rounds.get(key, 0) + 1

@@ -1,15 +1,17 @@
-"""What the API server refuses for what is asked, told of as Events while it does."""
+"""What a cluster keeps from being as it is to be, told of as Events while it does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from agent.actions import Action, Create, Delete, Evict, Kind, Patch, RecordEvent
+from agent.bus import WantedNode
 from agent.host.api import Failure, Unreachable
 from agent.host.keys import Key
 from agent.host.model import BusModel
 from agent.host.view import ClusterView
 from agent.node_documents import POOL_LABEL
 from agent.refusals import refusal_event
+from agent.set_backs import SetBacks, set_back_event
 from nodepool.host.logs import Logger
 
 TOLD_MAX: Final = 10
@@ -17,7 +19,10 @@ TOLD_MAX: Final = 10
 
 
 class Refusals:
-    """Tells of each refusal at the NodePool of the object."""
+    """Tells at the NodePool of an object of each refusal, and where it is set back too often.
+
+    held_until: until when a Node is not set back, see `agent.set_backs.SetBacks`.
+    """
 
     def __init__(
         self,
@@ -28,6 +33,8 @@ class Refusals:
     ) -> None:
         self._model, self._view, self._record, self._log = model, view, record, log
         self._told: dict[Key, str] = {}
+        self._set_backs = SetBacks()
+        self.held_until = self._set_backs.held_until
 
     async def tell(self, key: Key, action: Action, failure: Failure) -> None:
         """Records why an action was refused; nothing where another try may succeed."""
@@ -39,14 +46,30 @@ class Refusals:
             return
         self._told[key] = regarding[1]
         event = refusal_event(regarding, action, failure.fields, failure.message)
+        await self._try(key, event)
+
+    async def tell_set_back(
+        self, key: Key, fields: Sequence[str], wanted: WantedNode, now: float
+    ) -> None:
+        """Notes that a Node was set back in these fields; records it where a pause begins."""
+        if not self._set_backs.patched(wanted, now):
+            return
+        self._log.warning("set back too often", name=key.name, fields=fields)
+        await self._try(key, set_back_event(self._regarding(key), key.name, fields))
+
+    async def _try(self, key: Key, event: RecordEvent) -> None:
         try:
             await self._record(key, event)
-        except (Failure, Unreachable) as error:  # It is tried again with the action.
+        except (Failure, Unreachable) as error:  # It is tried again the next time.
             self._log.warning("event not recorded", cause=str(error))
 
     def forget(self, key: Key) -> None:
         """Nothing of this object is refused any more."""
         self._told.pop(key, None)
+
+    def forget_node(self, name: str) -> None:
+        """There is no such Node any more."""
+        self._set_backs.forget(name)
 
     def _regarding(self, key: Key) -> tuple[Kind, str, str]:
         """The NodePool of an object; the Node itself where it belongs to none."""
