@@ -15,7 +15,6 @@ from agent.agreement import (
     Differences,
     Fields,
     SpecFault,
-    agreement_of,
     differences,
     digests,
     fields_of,
@@ -137,8 +136,9 @@ class _Comparison(PoolView):
     # The bus deletes it.
 
     def _leaving(self, wanted: WantedPool) -> Iterator[Action]:
-        # An object that was never shared is a new NodePool, and waits until the old one is gone.
-        if agreement_of(self.found) is None:
+        # An object that was never shared with this log is another NodePool, and waits until the one
+        # that it has is gone.
+        if self.agreement is None:
             return
         edited = self.edited(read_spec(self.found.spec))
         if edited:

@@ -652,6 +652,19 @@ def test_a_new_object_waits_until_the_pool_of_its_name_is_gone() -> None:
     assert missing(replace(on_bus(), deleting=True), in_cluster()) == []
 
 
+def test_an_object_of_another_log_waits_until_the_pool_of_its_name_is_gone() -> None:
+    # given an object that has agreed with another log, as after a move of the bus
+    wanted = replace(on_bus(), deleting=True)
+    found = in_cluster(on_bus())
+    agreement = json.loads(found.annotations[AGREED])
+    text = json.dumps({**agreement, "log": "another log"})
+    found = replace(found, annotations={**found.annotations, AGREED: text})
+
+    # when this log deletes a NodePool of the same name
+    # then that is another one
+    assert missing(wanted, found) == []
+
+
 def test_a_deleted_object_without_the_finalizer_is_left_to_others() -> None:
     found = replace(_shown(on_bus(), in_cluster(on_bus())), deleting=True, finalizers=("other",))
 
