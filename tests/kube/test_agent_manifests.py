@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agent.pods import pod_object
 from kube.cluster import Cluster, without_skew
 from kube.conftest import QUOTA
 from kube.declared import AGENT
@@ -26,7 +27,7 @@ from kube.test_manifests import (
     selected,
     service_settings,
 )
-from nodepool.contract.pods import reserved_taint
+from nodepool.contract.pods import PodClass, reserved_taint
 from nodepool.host import settings
 from nodepool.nats.addresses import split_addresses
 
@@ -127,6 +128,16 @@ def test_the_agent_may_run_where_the_control_plane_does(agent_manifests: Manifes
     tolerations = pod(agent_manifests.named("Deployment", "nodepool-agent"))["tolerations"]
 
     assert {"key": taint.key, "operator": "Equal", "value": taint.value} in tolerations
+
+
+def test_the_agent_keeps_no_node_on_which_it_runs(agent_manifests: Manifests) -> None:
+    template = agent_manifests.named("Deployment", "nodepool-agent")["spec"]["template"]
+    metadata = {**template["metadata"], "namespace": "kube-system", "name": "agent", "uid": "1"}
+
+    found = pod_object({"metadata": metadata, "spec": {**template["spec"], "nodeName": "n1"}})
+
+    assert found is not None
+    assert found.pod.interruption is PodClass.GRACEFUL
 
 
 # The agent and the bus in one cluster: what one policy lets out, the other lets in.
