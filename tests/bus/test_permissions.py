@@ -304,9 +304,10 @@ def test_nobody_changes_what_a_service_reads_with_or_from(
             for subject in tried:
                 await client.publish(subject, b'{"pause_until":"2099-01-01T00:00:00Z"}')
                 await client.flush()
-            await client.close()
 
             # then each is denied, and the service goes on with the consumer that it has
+            await until(lambda: len(denied) >= len(tried))
+            await client.close()
             text = 'nats: permissions violation for publish to "{}"'
             assert denied == [text.format(subject.lower()) for subject in tried]
             await send(operator, SetQuota(org="a", zone=ZONE, instance_type=H100, limit=1), "c1")
@@ -328,9 +329,10 @@ def test_nobody_hears_what_the_services_are_told(guarded: Guarded, user: str) ->
             for subject in TELLING:
                 await client.subscribe(subject)
             await client.flush()
-            await client.close()
 
             # then each is denied
+            await until(lambda: len(denied) >= len(TELLING))
+            await client.close()
             text = 'nats: permissions violation for subscription to "{}"'
             assert denied == [text.format(subject.lower()) for subject in TELLING]
 
