@@ -11,13 +11,15 @@ from nats.errors import Error as NatsError
 from nodepool.nats.api import Json, request
 from nodepool.nats.connection import Connection
 from nodepool.nats.consumers import Delivery, consumer_config, kept_of, new_name, pull_request
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, Conflict, InDoubt, ServerRefusal
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 PULL = 2_048
 """The most messages that one pull request brings."""
+GONE = frozenset({10014, STREAM_NOT_FOUND})
+"""The codes of refusals that say that there is no such consumer, or no such stream."""
 LOOK_S = 5.0
 """How often to look whether the consumer is still as it was made: one that has been paused sends
 heartbeats and nothing else, and one whose filters have been changed leaves messages out."""
@@ -96,8 +98,8 @@ class PullConsumer:
             await asyncio.sleep(LOOK_S)
             try:
                 is_same = kept_of(await request(self._client, subject)) == made
-            except ServerRefusal:
-                is_same = False
+            except ServerRefusal as refusal:  # Others pass, such as while servers choose leaders.
+                is_same = refusal.code not in GONE
             except (Conflict, InDoubt, NatsError, OSError):
                 continue  # No answer says nothing; silence is noticed where messages arrive.
         self._changed()
