@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from agent.bus import Document
 from nodepool.contract.model import Taint
 from nodepool.contract.pods import Pod
+
+SKEW_MAX: Final = timedelta(minutes=1)
+"""How far the clocks of two API servers may be apart, so that an object seems to be the older."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from agent.actions import Action, Delete, ListPods, Patch, Report
 from agent.bus import Attempt, Document, Reported, WantedNode
-from agent.cluster import NodeObject, PodObject
+from agent.cluster import SKEW_MAX, NodeObject, PodObject
 from agent.cordons import Cordon, cordon_of
 from agent.creation import created
 from agent.drains import drained, ended
@@ -126,7 +126,9 @@ def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:
 def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[Action]:
     """A Node that joins is claimed, so that it goes even if it is never ready; then reported.
 
-    Pods that are older than the object are left of an earlier stay of the machine.
+    Pods that are older than the object are left of an earlier stay of the machine. The Pods of
+    DaemonSets begin as soon as a Node is there: those are of this stay that only the clock of
+    another API server makes older.
     """
     wanted, found, state = both
     if found.deleting:
@@ -139,13 +141,17 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
             "resourceVersion": found.version,
         }
         yield Patch("Node", found.name, {"metadata": metadata})
-    old = [pod for pod in view.pods if found.created is not None and pod.created < found.created]
+    old = [pod for pod in view.pods if found.created is not None and _is_older(pod, found.created)]
     if old:
         yield from ended(old)
     elif is_ready(found):
         event = node_report(wanted, found, claimed, view.pods, place)
         if event != view.reported.node:
             yield Report(event)
+
+
+def _is_older(pod: PodObject, node_created: datetime) -> bool:
+    return pod.created < node_created - (SKEW_MAX if pod.pod.daemon_set else timedelta(0))
 
 
 def _joined(

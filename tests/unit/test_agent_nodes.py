@@ -376,6 +376,29 @@ def test_pods_of_an_earlier_stay_end_before_a_node_is_reported() -> None:
     assert [pod.name for pod in report.event.pods] == ["default/new"]
 
 
+@pytest.mark.parametrize(
+    ("created", "is_ended"), [("2026-01-01T00:01:00Z", False), ("2026-01-01T00:00:59Z", True)]
+)
+def test_a_pod_of_a_daemon_set_is_of_this_stay_by_a_clock_that_is_slow(
+    created: str, *, is_ended: bool
+) -> None:
+    # given a machine that has come back, and a Pod of a DaemonSet there
+    cluster = MemoryCluster()
+    node = cluster.add_node("n1", annotations={MANAGED: CLAIMED})
+    node["metadata"]["creationTimestamp"] = "2026-01-01T00:02:00Z"
+    metadata = cluster.add_pod("driver", "n1")["metadata"]
+    metadata["creationTimestamp"] = created
+    metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "driver", "controller": True}]
+    wanted = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
+
+    # when it is compared
+    view = NodeView(wanted, cluster.node("n1"), cluster.pods_of("n1"))
+    actions = missing_for_node(view, PLACE, LOG, NOW)
+
+    # then the Pod ends only if it is older than clocks are apart
+    assert [type(each) for each in actions] == [Delete if is_ended else Report]
+
+
 # Cordons that are in force.
 
 

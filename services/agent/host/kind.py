@@ -1,17 +1,15 @@
 """The kind NodePool as the cluster defines it: is it being deleted, and all its objects with it?"""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from agent.cluster import PoolObject
+from agent.cluster import SKEW_MAX, PoolObject
 from agent.host.api import Api, Failure, Resource
 
 DEFINITIONS: Final = Resource(
     "apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition"
 )
-SKEW_MAX: Final = timedelta(minutes=1)
-"""How far the clocks of two API servers may be apart."""
 NAME: Final = "nodepools.compute.coreweave.com"
 
 
