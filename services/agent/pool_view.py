@@ -1,6 +1,7 @@
 """A NodePool object beside what the bus says of it: what they agreed on, and what has changed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from agent.agreement import (
     Agreement,
@@ -30,18 +31,32 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Deletion:
+    """The newest deletion of a NodePool of a name.
+
+    position: where the log says it; 0 where it says none.
+    uid: which NodePool was deleted; empty where that is not known.
+    """
+
+    position: int = 0
+    uid: str = ""
+
+
+NOT_DELETED: Final = Deletion()
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is asked for only where it matters.
 
-    deleted: the position of the newest event in the log that says that the NodePool of this name
-      was deleted, read after the read model was; 0 where there is none.
+    deleted: the newest deletion of a NodePool of this name, read after the read model was.
     removed: the last object of this name, as it was when a watch said that it was deleted; None
       where none was, or where there is another one.
     is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
     origin: where what the bus says comes from, as the log has it; None where it was not asked.
     """
 
-    deleted: int = 0
+    deleted: Deletion = NOT_DELETED
     removed: PoolObject | None = None
     is_leaving: bool = False
     origin: Origin | None = None
@@ -66,11 +81,16 @@ class PoolView:
 
     @property
     def was_deleted(self) -> bool:
-        """Whether the bus has deleted the NodePool that both sides agreed on."""
+        """Whether the bus has deleted the NodePool that both sides agreed on.
+
+        In a log that was restored from a backup that may lie before the position of the agreement.
+        """
         agreement = self.agreement
         if self.wanted is not None or agreement is None:
             return False
-        return self.facts.deleted > agreement.version
+        deleted = self.facts.deleted
+        is_it = deleted.uid != "" and deleted.uid == agreement.uid
+        return is_it or deleted.position > agreement.version
 
     def base(self, wanted: WantedPool, spec: NodePoolSpec) -> Agreement | None:
         """The agreement, if it is on this NodePool of the bus and of this history of the log."""

@@ -16,6 +16,7 @@ from agent.host.settings import LEASE_NAME, LEASE_NAMESPACE, AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.host.term import Term
 from agent.place import Place
+from agent.pool_view import NOT_DELETED
 from bus.harness import serving, until
 from bus.test_permissions import AGENT, MANIFEST, PERMISSIONS
 from bus.tls import HOST, encrypted, running
@@ -107,7 +108,7 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             report = sample(NodeReported, org="acme", cluster="prod", pool="train")
             await term.bus.publish(report)
             end = await term.bus.events.end()
-            assert await term.bus.events.deletion_of("train") == 0
+            assert await term.bus.events.deletion_of("train") == NOT_DELETED
             assert not await term.bus.departures.has_ended("n1", 1, 1, lambda: 1)
 
             # then nothing was refused to it, also not as it ends

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,7 +26,8 @@ class ControlPlane:
         self._names = [f"{name}.{number}" for name in SERVICES for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lifeline = -1, -1
-        self._stopping = threading.Event()
+        self._stopping, self._may_run = threading.Event(), threading.Event()
+        self._may_run.set()
         self._supervisors: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
@@ -46,6 +48,7 @@ class ControlPlane:
         _trace: TracebackType | None,
     ) -> None:
         self._stopping.set()
+        self._may_run.set()
         for process in self._processes.values():
             process.terminate()
         for supervisor in self._supervisors:
@@ -90,12 +93,25 @@ class ControlPlane:
     def _supervise(self, name: str) -> None:
         while not self._stopping.is_set():
             self._processes[name].wait()
+            self._may_run.wait()
             if not self._stopping.is_set():
                 self._start(name)
 
     def kill(self, name: str) -> None:
         """Sends SIGKILL to one replica, which is then started again."""
         self._processes[name].send_signal(signal.SIGKILL)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No service runs until the context ends; the server does."""
+        self._may_run.clear()
+        try:
+            for process in self._processes.values():
+                process.terminate()
+                process.wait()
+            yield
+        finally:
+            self._may_run.set()
 
     def kill_server(self) -> None:
         """Sends SIGKILL to the nats-server, and starts another one on its data."""

@@ -14,7 +14,7 @@ from agent.cluster import PoolObject
 from agent.events import event_name
 from agent.place import Place
 from agent.pool_actions import REFUSED
-from agent.pool_view import Facts, Origin
+from agent.pool_view import Deletion, Facts, Origin
 from agent.pools import missing_for_pool
 from agent.status import shown_status
 from nodepool.contract.commands import ApplyNodePool, DeleteNodePool
@@ -58,8 +58,9 @@ def missing(
     removed: PoolObject | None = None,
     is_leaving: bool = False,
     origin: Origin | None = None,
+    deleted_uid: str = "",
 ) -> list[Action]:
-    facts = Facts(deleted, removed, is_leaving, origin)
+    facts = Facts(Deletion(deleted, deleted_uid), removed, is_leaving, origin)
     return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, facts))
 
 
@@ -539,6 +540,20 @@ def test_a_pool_that_the_bus_deleted_loses_its_object_without_a_word_to_the_bus(
     assert missing(None, bare, deleted=50)[1:] == [Delete("NodePool", "pool", "uid", version="6")]
 
 
+def test_a_pool_that_was_deleted_in_a_restored_log_loses_its_object() -> None:
+    # given an agreement that is newer than all that the restored log has
+    found = in_cluster(on_bus())
+    before = Log(LOG.id, 4)
+
+    # when that has deleted the NodePool before the agent was there, or another one of its name
+    actions = missing(None, found, log=before, deleted=3, deleted_uid=on_bus().uid)
+    others = missing(None, found, log=before, deleted=3, deleted_uid="another")
+
+    # then its object goes, and one that the log has lost is created again
+    assert actions[1:] == [released(found)]
+    assert isinstance(sent(others).command, ApplyNodePool)
+
+
 def test_an_edit_of_a_pool_that_the_bus_deleted_is_told_as_lost() -> None:
     actions = missing(None, in_cluster(on_bus(), targetNodes=9), deleted=50)
 
@@ -605,7 +620,7 @@ def test_an_agreement_that_was_copied_with_a_manifest_counts_for_nothing() -> No
     original = in_cluster(on_bus())
     copy = replace(original, name="copy", uid="copy-uid")
 
-    (send,) = missing_for_pool("copy", None, copy, None, LOG, PLACE, Facts(deleted=50))
+    (send,) = missing_for_pool("copy", None, copy, None, LOG, PLACE, Facts(Deletion(50)))
 
     assert isinstance(send, Send)
     assert isinstance(send.command, ApplyNodePool)

@@ -1,10 +1,10 @@
 """What the log says last of a NodePool, asked of the leader of its stream."""
 
 from agent.place import Place
-from agent.pool_view import Origin
+from agent.pool_view import Deletion, Origin
 from nodepool.client.accepted import DELETED, VALIDATED
 from nodepool.contract.decode import decode
-from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
@@ -29,10 +29,13 @@ class PoolEvents:
         """The position of the newest message of the log."""
         return await api.last_position(self._connected(), STREAM)
 
-    async def deletion_of(self, pool: str) -> int:
-        """Where the log says last that a NodePool of this name was deleted; 0 where it does not."""
+    async def deletion_of(self, pool: str) -> Deletion:
+        """What the log says last of the deletion of a NodePool of this name."""
         entry = await self.newest(DELETED, pool)
-        return 0 if entry is None else entry.position
+        if entry is None:
+            return Deletion()
+        read = decode(CWNodePoolDeleted, entry.subject, entry.content, {}, entry.position)
+        return Deletion(entry.position, read.data.uid if isinstance(read, Envelope) else "")
 
     async def origin_of(self, pool: str) -> Origin:
         """Where the spec and the labels of a NodePool come from."""

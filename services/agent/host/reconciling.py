@@ -25,7 +25,7 @@ from agent.host.work import Work
 from agent.marks import managed
 from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
 from agent.place import Place
-from agent.pool_view import Facts
+from agent.pool_view import NOT_DELETED, Facts
 from agent.pools import missing_for_pool
 from agent.set_backs import set_back_fields
 from nodepool.nats.errors import InDoubt, ServerRefusal
@@ -176,7 +176,7 @@ class Reconciler:
             agreement = agreement_of(found)
             if agreement is not None and agreement.version > self._log.end:
                 model.note_end(await self._bus.events.end())
-        wanted, deleted = model.pools.get(key.name), 0
+        wanted, deleted = model.pools.get(key.name), NOT_DELETED
         if wanted is None and found is not None:
             deleted = await self._bus.events.deletion_of(key.name)
             wanted, found = model.pools.get(key.name), self._view.pool(key.name)
@@ -184,7 +184,7 @@ class Reconciler:
             self._forget(key)
             self._view.forget_pool(key.name)
             return ()
-        attempt = self._commander.attempt(key, self._clock(), deleted)
+        attempt = self._commander.attempt(key, self._clock(), deleted.position)
         facts = Facts(deleted, self._view.removed_pool(key.name))
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)

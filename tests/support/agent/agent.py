@@ -11,7 +11,7 @@ from agent.cluster import PoolObject
 from agent.events import event_name
 from agent.place import Place
 from agent.pool_documents import pool_object, wanted_pool
-from agent.pool_view import Facts, Origin
+from agent.pool_view import NOT_DELETED, Deletion, Facts, Origin
 from agent.pools import missing_for_pool
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.events import (
@@ -55,14 +55,16 @@ class Sides:
         """The objects of the cluster by name."""
         return {name: pool_object(item) for name, item in self.api.objects.items()}
 
-    def deleted(self, name: str) -> int:
-        """The position of the event with which a NodePool of this name was deleted last."""
+    def deleted(self, name: str) -> Deletion:
+        """With which event a NodePool of this name was deleted last."""
         for envelope in reversed(self.bus.world.envelopes(CWNodePoolDeleted)):
-            if envelope.data.path[2] == name:
-                return self.bus.world.log.last.get(
+            event = envelope.data
+            if isinstance(event, CWNodePoolDeleted) and event.pool == name:
+                position = self.bus.world.log.last.get(
                     f"np.evt.validator.{ORG}.{CLUSTER}.{name}.CWNodePoolDeleted", 0
                 )
-        return 0
+                return Deletion(position, event.uid)
+        return NOT_DELETED
 
     def origin(self, name: str) -> Origin:
         """Where the spec and the labels of a NodePool come from, as the log says last."""
