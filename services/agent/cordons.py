@@ -77,7 +77,7 @@ def cordon_of(
         return as_wanted
     last = before.unschedulable
     view = _View(wanted, found, before, last, attempt, place, now)
-    if before.asked is not None and before.asked is not found.unschedulable:
+    if before.asked is (not last) and before.asked is not found.unschedulable:
         return _taken_back(view, asked=before.asked)
     is_again = last and wanted.unschedulable and wanted.cordon != before.cordon
     if is_again and not found.unschedulable:

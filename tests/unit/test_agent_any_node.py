@@ -3,8 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.commands import CordonNode
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import CORDON, LOCK_TAINT, NodePhase, Taint
-from support.agent_nodes import LOG, NOW, PLACE
+from support.agent_nodes import LOG, NOW, PLACE, WANTED, remembered
 from support.memory_cluster import MemoryCluster
 
 # Any state.
@@ -144,6 +146,30 @@ def test_any_state_ends_with_nothing_missing_and_foreign_keys_as_they_were(
         assert foreign_of(found, wanted, kept) == foreign
 
 
+@pytest.mark.parametrize("last", [None, True, False])
+@pytest.mark.parametrize("asked", [None, True, False])
+def test_any_state_of_a_cordon_comes_to_rest(last: bool | None, asked: bool | None) -> None:
+    rounds = []
+    both = (True, False)
+    for found, wished, accepts, number in product(both, both, both, (0, 1)):
+        # given a Node whose annotation says anything of its cordon
+        cluster = MemoryCluster()
+        document = cluster.add_node("n1", labels={}, annotations={})
+        document["spec"] = {"taints": [], "unschedulable": found}
+        document["metadata"]["annotations"] = dict(
+            remembered(unschedulable=last, asked=asked, cordon=number)
+        )
+        wanted = replace(WANTED, unschedulable=wished, cordon=1)
+
+        # when the agent compares and acts until nothing new is missing
+        rounds.append(
+            settle(cluster, wanted, accepts=accepts, believes=True, is_gone=False, unready_s=0.0)
+        )
+
+    # then that comes soon
+    assert max(rounds) <= 5
+
+
 def settle(
     cluster: MemoryCluster,
     wanted: WantedNode | None,
@@ -180,8 +206,9 @@ def settle(
                 new = True
                 assert wanted is not None
                 attempt = Attempt(action.id, "accepted" if accepts else "refused", is_shown=True)
-                if accepts:
-                    is_cordon = isinstance(action.command, CordonNode)
+                is_cordon = isinstance(action.command, CordonNode)
+                # What is so already changes nothing, and has no new version.
+                if accepts and wanted.unschedulable is not is_cordon:
                     wanted = replace(
                         wanted,
                         unschedulable=is_cordon,
