@@ -22,7 +22,8 @@ STARTUP_TAINT: Final = Taint(key=RESERVED, value="booting", effect="NoSchedule")
 STARTUP_TAINTS: Final = frozenset((STARTUP_TAINT, reserved_taint("onboard")))
 """The taints with which the kubelet of a machine of the control plane registers its Node."""
 
-_ALWAYS: Final = frozenset(taint.key for taint in MANAGED_TAINTS) - {CORDON.key}
+ALWAYS_MANAGED: Final = frozenset(taint.key for taint in MANAGED_TAINTS) - {CORDON.key}
+"""The keys of the taints that are the control plane's, whoever has set them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def made(
         claimed,
         labels=tuple(sorted(labels_of(wanted, pool_uid))),
         annotations=tuple(sorted(annotations_of(wanted))),
-        taints=tuple(sorted(_key(taint) for taint in taints_of(wanted))),
+        taints=tuple(sorted(taint_key(taint) for taint in taints_of(wanted))),
         unschedulable=unschedulable,
         cordon=cordon,
         lock=wanted.lock,
@@ -233,8 +234,8 @@ def has_startup_taint(found: NodeObject) -> bool:
 
 def loses_reservation(found: NodeObject, wanted: WantedNode) -> bool:
     """Whether a taint of a Node that keeps Pods away is to go."""
-    own = {_key(taint) for taint in taints_of(wanted)}
-    return any(each.key == RESERVED and _key(each) not in own for each in found.taints)
+    own = {taint_key(taint) for taint in taints_of(wanted)}
+    return any(each.key == RESERVED and taint_key(each) not in own for each in found.taints)
 
 
 def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:
@@ -242,8 +243,8 @@ def foreign_taints(found: NodeObject, state: Managed) -> Sequence[Taint]:
     return [
         taint
         for taint in found.taints
-        if taint.key not in _ALWAYS
-        and _key(taint) not in state.taints
+        if taint.key not in ALWAYS_MANAGED
+        and taint_key(taint) not in state.taints
         and not taint.key.startswith("node.kubernetes.io/")
     ]
 
@@ -252,16 +253,16 @@ def missing_taints(
     found: NodeObject, before: Managed | None, wanted: WantedNode
 ) -> list[Document] | None:
     """All taints that a Node is to have, foreign ones in their order; None where it has them."""
-    own = {_key(taint): taint for taint in taints_of(wanted)}
+    own = {taint_key(taint): taint for taint in taints_of(wanted)}
     if STARTUP_TAINT in found.taints and not is_ready(found):
-        own.setdefault(_key(STARTUP_TAINT), STARTUP_TAINT)
+        own.setdefault(taint_key(STARTUP_TAINT), STARTUP_TAINT)
     old = frozenset(before.taints) if before is not None else frozenset()
     after = []
     for taint in found.taints:
-        key = _key(taint)
+        key = taint_key(taint)
         if key in own:
             after.append(own.pop(key))
-        elif taint.key not in _ALWAYS and (key not in old or taint.key == CORDON.key):
+        elif taint.key not in ALWAYS_MANAGED and (key not in old or taint.key == CORDON.key):
             after.append(taint)
     after += own.values()
     return None if tuple(after) == found.taints else taint_documents(after, found.taints_added)
@@ -274,11 +275,12 @@ def taint_documents(taints: Iterable[Taint], added: Mapping[str, str]) -> list[D
             "key": taint.key,
             "effect": taint.effect,
             **({"value": taint.value} if taint.value else {}),
-            **({"timeAdded": added[_key(taint)]} if _key(taint) in added else {}),
+            **({"timeAdded": added[taint_key(taint)]} if taint_key(taint) in added else {}),
         }
         for taint in taints
     ]
 
 
-def _key(taint: Taint) -> str:
+def taint_key(taint: Taint) -> str:
+    """A taint as `key:effect`, of which a Node has one."""
     return f"{taint.key}:{taint.effect}"

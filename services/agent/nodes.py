@@ -11,6 +11,7 @@ from agent.cluster import SKEW_MAX, NodeObject, PodObject
 from agent.cordons import Cordon, cordon_of
 from agent.creation import created
 from agent.drains import drained, ended
+from agent.foreign import without_foreign
 from agent.marks import (
     MANAGED,
     Managed,
@@ -136,7 +137,7 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
     claimed = claim(wanted, log)
     if state is None or not is_of_stay(state, wanted, log):
         metadata = {
-            "annotations": {MANAGED: claimed.text()},
+            "annotations": {MANAGED: adopted(state, wanted, log).text()},
             "uid": found.uid,
             "resourceVersion": found.version,
         }
@@ -172,6 +173,8 @@ def _joined(
     claimed = claim(wanted, log, before, conditions.agreed)
     after = made(wanted, view.pool_uid, claimed, cordon.remembered, cordon.number)
     after = replace(after, asked=cordon.asked)
+    if state is not None and state.log:  # Else nobody knows any more whose it is.
+        after = without_foreign(after, before, found, wanted)
     change = _change(both, before, after, view.pool_uid, cordon)
     if change:
         yield Patch("Node", found.name, change)

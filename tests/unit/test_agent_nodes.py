@@ -92,6 +92,39 @@ def test_a_label_that_the_bus_no_longer_lists_is_removed() -> None:
     )
 
 
+def test_what_a_node_had_before_its_nodepool_asked_for_it_stays_afterwards() -> None:
+    # given a Node with marks of others, and a NodePool that asks for the same
+    mine = Taint(key="mine", value="1", effect="NoSchedule")
+    asked = replace(
+        WANTED,
+        labels={**WANTED.labels, "rack": "r1"},
+        annotations={**WANTED.annotations, "theirs": "y"},
+        taints=(*WANTED.taints, mine),
+    )
+    found = replace(
+        FOUND,
+        labels={**FOUND.labels, "rack": "r1"},
+        annotations={**FOUND.annotations, "theirs": "y"},
+        taints=(*FOUND.taints, mine),
+    )
+
+    # when it asks for that, and when it does no more
+    # then nothing of it was the control plane's
+    assert missing(asked, found) == []
+    assert missing(WANTED, found) == []
+
+
+def test_a_label_of_somebody_else_that_is_set_to_another_value_goes_with_its_nodepool() -> None:
+    asked = replace(WANTED, labels={**WANTED.labels, "rack": "r2"})
+    found = replace(FOUND, labels={**FOUND.labels, "rack": "r1"})
+
+    [patch] = missing(asked, found)
+
+    annotations = {MANAGED: remembered(labels=["rack", "team"])[MANAGED]}
+    metadata = {"labels": {"rack": "r2"}, "annotations": annotations, **AS_READ}
+    assert patch == Patch("Node", "n1", {"metadata": metadata})
+
+
 def test_the_label_of_the_uid_names_the_object_of_the_pool() -> None:
     [patch] = missing(WANTED, FOUND, pool_uid="object-uid")
 
