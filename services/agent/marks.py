@@ -145,8 +145,10 @@ def claim(
 
     before: what is remembered of the same stay.
     """
-    version = before.version if before is not None else 0
-    version = version or version_number(wanted.version)
+    # Of two positions in the stay the earlier: what was remembered may be of a history of the log
+    # that is lost, where the log was restored from a backup.
+    known = (before.version if before is not None else 0, version_number(wanted.version))
+    version = min((each for each in known if each), default=0)
     return Managed(log, wanted.assignment, version, conditions=conditions or {})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.actions import Action, Create, Delete, ListPods, Patch, Report
 from agent.bus import Reported
-from agent.marks import MANAGED, POOL_UID, STARTUP_TAINT, managed
+from agent.marks import MANAGED, POOL_UID, STARTUP_TAINT, Managed, claim, managed
 from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import (
@@ -379,6 +379,19 @@ def test_a_node_that_is_not_registered_is_not_created() -> None:
 
 
 # A new stay.
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "claimed"),
+    [(0, "7", 7), (5, "7", 5), (900, "7", 7), (5, "", 5), (0, "", 0)],
+)
+def test_the_earliest_known_position_of_a_stay_is_remembered(
+    before: int, now: str, claimed: int
+) -> None:
+    # The log may have been restored from a backup, and is then behind what was remembered.
+    state = Managed(LOG, WANTED.assignment, before)
+
+    assert claim(replace(WANTED, version=now), LOG, state).version == claimed
 
 
 def test_pods_of_an_earlier_stay_end_before_a_node_is_reported() -> None:
