@@ -85,10 +85,10 @@ def test_a_pool_of_the_same_name_has_no_metadata_of_the_one_before(world: WorldH
     given_pool(world)
     world.delete("train")
 
-    world.apply("train", 1, nodeAnnotations={"notes": "y" * 200_000})
+    world.apply("train", 1, nodeAnnotations={"notes": "y" * 180_000})
 
     assert metadata(world, f"n{NODES + 1}") == {
-        "annotations": {"notes": "y" * 200_000},
+        "annotations": {"notes": "y" * 180_000},
         "team": None,
     }
     assert world.replay_differs() == []
