@@ -162,7 +162,7 @@ def test_no_commit_is_larger_than_its_bound_however_large_the_annotations_of_nod
     world.apply("train", 100)
     world.start_recording()
 
-    world.apply("train", 100, nodeAnnotations={"note": "x" * 240_000})
+    world.apply("train", 100, nodeAnnotations={"note": "x" * 190_000})
 
     published = names(world, "train")
     assert (published["NodeUpdated"], published["CWNodePoolMetadata"]) == (100, 1)
