@@ -227,7 +227,8 @@ def _change(
         spec["taints"] = taints
     if cordon.unschedulable is not None and cordon.unschedulable is not found.unschedulable:
         spec["unschedulable"] = cordon.unschedulable or None
-    has_first = bool(spec) or after.asked is not before.asked
+    is_cordoned = wanted.unschedulable and after.cordon != before.cordon
+    has_first = bool(spec) or is_cordoned or after.asked is not before.asked
     if has_first and not loses_reservation(found, wanted):
         metadata = spec_marks(found, before, after)
     else:

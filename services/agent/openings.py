@@ -24,8 +24,9 @@ from nodepool.contract.model import NodePhase, NodePoolSpec, Taint
 from nodepool.contract.pods import PODS_MAX, Shape, WaitingPods
 from nodepool.contract.production import production_labels, production_taints
 
-DEMANDS_MAX: Final = 2_000
-"""The most kinds of Pods that are told apart; those of more wait until there are fewer."""
+PAIRS_MAX: Final = 10_000
+"""How often a kind of Pods and a NodePool are compared at a time, a third of a second in all; what
+is left of the kinds waits until there are fewer."""
 _COMING: Final = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
 
 
@@ -64,7 +65,10 @@ class Opening:
         return Shape(requests.gpus, requests.accelerators).room(kind.gpus, kind.gpus, min(rooms))
 
     def shape(self, requests: Requests) -> Shape:
-        """The shape of a Pod that asks for so much, of which an empty Node takes at least one."""
+        """The shape of a Pod that asks for so much, of which an empty Node takes at least one.
+
+        Its slots are rounded down, so that a NodePool rather grows twice than too far.
+        """
         others = self.room(requests._replace(gpus=0, accelerators=0))
         return Shape(requests.gpus, requests.accelerators, PODS_MAX // others)
 
@@ -99,7 +103,7 @@ def opening(
             **production_labels(key, uid, kind, zone, spec.compute_class),
         },
         taints=production_taints(kind, spec.node_taints),
-        free=_free(spec, nodes),
+        free=_free(wanted, spec, nodes),
     )
 
 
@@ -110,14 +114,23 @@ def _is_invalid(wanted: WantedPool) -> bool:
     )
 
 
-def _free(spec: NodePoolSpec, nodes: Iterable[WantedNode]) -> int:
+def _free(wanted: WantedPool, spec: NodePoolSpec, nodes: Iterable[WantedNode]) -> int:
     """What a NodePool may still ask for, and its Nodes that are empty or on their way.
 
-    One that was asked for and is no machine's yet counts for nothing: there may be none.
+    One that was asked for and is no machine's yet counts only where machines are to be had.
     """
     most = spec.target if spec.max_nodes is None else spec.max_nodes
-    there = sum(node.phase in _COMING or _is_empty(node) for node in nodes)
+    states = [node.phase in _COMING or _is_empty(node) for node in nodes]
+    there = states.count(True)
+    if _has_capacity(wanted):
+        there = max(there, spec.target - states.count(False))
     return max(0, min(most, most - spec.target + there))
+
+
+def _has_capacity(wanted: WantedPool) -> bool:
+    """Whether there are machines for all that a NodePool wants, and its quota allows them."""
+    status = {each.get("type"): each.get("status") for each in parts(wanted.status, "conditions")}
+    return (status.get("Capacity"), status.get("Quota")) == ("True", "True")
 
 
 def _is_empty(node: WantedNode) -> bool:
@@ -160,7 +173,7 @@ _Alike = tuple[Requests, tuple[str, ...]]
 def _alike(demands: Mapping[Demand, int], openings: Collection[Opening]) -> Counter[_Alike]:
     """How many Pods ask for the same of the same NodePools, which are in order of preference."""
     alike: Counter[_Alike] = Counter()
-    for demand, count in islice(demands.items(), DEMANDS_MAX):
+    for demand, count in islice(demands.items(), PAIRS_MAX // max(len(openings), 1)):
         fitting = sorted(
             (demand.is_repelled(each.taints, "PreferNoSchedule"), each.name)
             for each in openings

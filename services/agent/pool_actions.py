@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
 from agent.agreement import (
@@ -163,19 +163,54 @@ def apply_id(found: PoolObject, spec: NodePoolSpec, wanted: WantedPool | None, l
     agreement = agreement_of(found)
     is_shared = wanted is not None and agreement is not None and agreement.log == log.id
     base = agreement.version if agreement is not None and is_shared else "new"
-    content = digest([log.id, fields_of(spec_document(spec), found.labels)])
+    content = content_digest(spec_document(spec), found.labels, log)
     return f"{found.uid}.{found.generation}.{base}.{content}"
 
 
-def is_of_same_base(attempt: Attempt, id: str) -> bool:
+def content_digest(spec: Document, labels: Mapping[str, str], log: Log) -> str:
+    """What stands in that id for a spec and labels."""
+    return digest([log.id, fields_of(spec, labels)])
+
+
+class Sent(NamedTuple):
+    """What the id of a command says of it.
+
+    uid, generation: of the object that it was sent of.
+    base: the position in the log of the agreement that it was sent after; `new` without one.
+    content: what it asks for, as `content_digest` has it.
+    """
+
+    uid: str
+    generation: int
+    base: str
+    content: str
+
+
+def sent_as(id: str) -> Sent | None:
+    """What an id says, where `apply_id` has made it; others may give commands any id."""
+    words = id.split(".")
+    if len(words) < 4 or not (words[1].isascii() and words[1].isdecimal() and len(words[1]) < 20):
+        return None
+    return Sent(words[0], int(words[1]), words[2], words[3])
+
+
+def is_of_same_base(attempt: str, id: str) -> bool:
     """Whether a command was sent of the same object, as it was or before, after the same agreement.
+
+    attempt, id: the ids of that command, and of the one for the object as it is now.
 
     One of a later generation was sent of what a restored backup of the cluster does not know.
     """
-    (uid, generation, base, _), sent = id.rsplit(".", 3), attempt.id.rsplit(".", 3)
-    if len(sent) < 4 or (sent[0], sent[2]) != (uid, base):
+    sent, now = sent_as(attempt), sent_as(id)
+    if sent is None or now is None or (sent.uid, sent.base) != (now.uid, now.base):
         return False
-    return int(sent[1]) <= int(generation)
+    return sent.generation <= now.generation
+
+
+def next_id(sent: str, id: str) -> str:
+    """The id after one that begins with `id`: a number is counted up behind it."""
+    number = sent.removeprefix(id).removeprefix(".")
+    return f"{id}.{int(number) + 1 if number.isdecimal() else 2}"
 
 
 def deletion_id(found: PoolObject, uid: str | None) -> str:

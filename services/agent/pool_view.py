@@ -20,10 +20,10 @@ from nodepool.contract.model import NodePoolSpec, spec_document
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the spec and the labels come from that a NodePool has on the bus.
+    """Which command a NodePool follows from, as it is on the bus.
 
-    id: of the command; empty where it was none.
-    position: where the log says that they are so.
+    id: of the command; empty where that is not known.
+    position: where the log says what the NodePool is.
     """
 
     id: str

@@ -25,7 +25,14 @@ from agent.agreement import (
 from agent.bus import Attempt, Document, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
-from agent.pool_actions import apply_id, is_of_same_base, recorded_refusal
+from agent.pool_actions import (
+    apply_id,
+    content_digest,
+    is_of_same_base,
+    next_id,
+    recorded_refusal,
+    sent_as,
+)
 from agent.pool_deletion import deletion, removal
 from agent.pool_view import Facts, PoolView
 from agent.status import invalid_status, shown_status, status_patches
@@ -124,7 +131,7 @@ class _Comparison(PoolView):
         if attempt is not None and attempt.outcome == "refused":
             if attempt.reason == "Conflict" and attempt.id.startswith(id):
                 # There was one of this name, and is no more.
-                id = _next(attempt.id, id)
+                id = next_id(attempt.id, id)
             elif attempt.id.startswith(id):
                 yield pool_actions.record_refusal(self.found, attempt)
                 return
@@ -171,28 +178,27 @@ class _Comparison(PoolView):
         self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
     ) -> Iterator[Action]:
         origin = self.facts.origin
-        if origin is None:
-            yield from self._follow(wanted, spec, diff)
-        elif version_number(wanted.version) < origin.position:
+        if origin is not None and version_number(wanted.version) < origin.position:
             return  # The read model will show what the log says.
-        elif self._is_of_earlier(origin.id, spec):
+        if origin is not None and self._is_of_earlier(origin.id, wanted, spec):
             # An agent has sent it for this object, and could not record yet that both agree on it.
             yield pool_actions.agree(wanted, self.found, self.log)
         else:
             yield from self._follow(wanted, spec, diff)
 
-    def _is_of_earlier(self, sent: str, spec: NodePoolSpec) -> bool:
-        """Whether a command was sent of this object before it was changed to what it is now.
+    def _is_of_earlier(self, sent: str, wanted: WantedPool, spec: NodePoolSpec) -> bool:
+        """Whether the bus has what was sent of this object before it was changed to what it is now.
 
         A restored backup of the cluster may be older than the command. What has neither a later
         generation nor a change since the agreement is taken for that.
         """
-        id = apply_id(self.found, spec, self.wanted, self.log)
-        if not is_of_same_base(Attempt(sent), id):
+        item, id = sent_as(sent), apply_id(self.found, spec, self.wanted, self.log)
+        content = content_digest(wanted.spec, wanted.labels, self.log)
+        # The autoscaler may have changed it since.
+        if item is None or item.content != content or not is_of_same_base(sent, id):
             return False
-        _, generation, base, _ = sent.rsplit(".", 3)
-        is_later = self.found.generation > int(generation)
-        return base == "new" or is_later or bool(self.edited(spec))
+        is_later = self.found.generation > item.generation
+        return item.base == "new" or is_later or bool(self.edited(spec))
 
     def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
         """Whether the object itself does not say yet that both sides agree on these fields."""
@@ -213,7 +219,7 @@ class _Comparison(PoolView):
             if attempt.id == id:
                 return digests(self.fields(spec))
             command = attempt.command
-            if isinstance(command, ApplyNodePool) and is_of_same_base(attempt, id):
+            if isinstance(command, ApplyNodePool) and is_of_same_base(attempt.id, id):
                 sent = fields_of(spec_document(command.spec), command.metadata.labels)
                 return digests(sent)
         return dict(agreement.fields) if agreement is not None else None
@@ -281,12 +287,6 @@ class _Comparison(PoolView):
         generation = agreement.generation if agreement is not None else 0
         status = shown_status(wanted, self.found, generation, is_same_spec=is_same)
         yield from status_patches(self.found, status)
-
-
-def _next(sent: str, id: str) -> str:
-    """The id after one that begins with `id`: a number is counted up behind it."""
-    number = sent.removeprefix(id).removeprefix(".")
-    return f"{id}.{int(number) + 1 if number.isdecimal() else 2}"
 
 
 def _is_whole(document: Document) -> bool:

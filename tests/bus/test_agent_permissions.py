@@ -113,7 +113,17 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
 
             # then nothing was refused to it, also not as it ends
             assert term.bus.obstacle == ""
+            log = term.bus.model.log
             assert end >= 3
+            await cancel(working)
+
+            # and where it goes on after what was recorded before
+            assert log is not None
+            lease.progress = f"{log.id}:1:0"
+            term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
+            working = asyncio.create_task(term.bus.run())
+            await until(lambda: not term.bus.obstacle)
+            await until(lambda: term._recorder.recorded == "")
             await cancel(working)
             await api.close()
         telemetry.close()

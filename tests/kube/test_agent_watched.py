@@ -64,6 +64,8 @@ def watched(account: Path, plane: Plane, kubelets: Kubelets, tmp_path: Path) -> 
         watching(tmp_path, first, second) as running,
     ):
         second.wait_until_ready()
+        leads = lambda: bool(running.query("nodepool_leading == 1"))  # noqa: E731
+        wait_until("Prometheus sees one that leads", leads, WITHIN_S)
         yield Watched((first, second), running, time.time())
 
 

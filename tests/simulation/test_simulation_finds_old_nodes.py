@@ -236,7 +236,10 @@ PLANTS: Mapping[str, Plant] = {
         "has the taint",
         replace(WRONG, actions={**CALM, "retaint": 60, "run_pod": 60}),
         (),
-        {"lifecycle.template._MANAGED": frozenset(), "validator.rules._MANAGED": frozenset()},
+        {
+            "nodepool.contract.production._MANAGED": frozenset(),
+            "validator.rules._MANAGED": frozenset(),
+        },
         seed=1,
     ),
     "a version of the future is accepted": Plant(

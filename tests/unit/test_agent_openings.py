@@ -32,6 +32,7 @@ def pool(
     *,
     deleting: bool = False,
     validated: str = "True",
+    capacity: str = "False",
     **spec: object,
 ) -> Opening | None:
     """A NodePool that may have three Nodes, has none, and wants none, unless that is changed."""
@@ -44,14 +45,15 @@ def pool(
         **spec,
     }
     read = spec_document(NodePoolSpec.model_validate(fields))
-    status = {"conditions": [{"type": "Validated", "status": validated}]}
+    checks = {"Validated": validated, "Capacity": capacity, "Quota": "True"}
+    status = {"conditions": [{"type": kind, "status": is_so} for kind, is_so in checks.items()]}
     wanted = WantedPool(name, f"uid-{name}", 4, "41", read, deleting=deleting, status=status)
     return opening(wanted, "", nodes, HERE)
 
 
 def open_pool(name: str = "train", nodes: Sequence[WantedNode] = (), **spec: object) -> Opening:
     """The same; it is autoscaled."""
-    found = pool(name, nodes, deleting=False, validated="True", **spec)
+    found = pool(name, nodes, deleting=False, validated="True", capacity="False", **spec)
     assert found is not None
     return found
 
@@ -204,6 +206,16 @@ def test_free_are_the_nodes_to_come_the_empty_ones_and_those_it_may_still_want(
     target: int, nodes: Sequence[WantedNode], free: int
 ) -> None:
     assert open_pool(nodes=nodes, targetNodes=target).free == free
+
+
+def test_a_node_that_is_no_machines_yet_is_free_where_machines_are_to_be_had() -> None:
+    active = node(active=True)
+    asked = [
+        pool("train", (active,), deleting=False, validated="True", capacity=capacity, targetNodes=3)
+        for capacity in ("True", "False")
+    ]
+
+    assert [each.free for each in asked if each is not None] == [2, 0]
 
 
 # Which of several.

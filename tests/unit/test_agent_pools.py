@@ -456,6 +456,32 @@ def test_an_edit_after_a_change_of_which_nothing_is_known_any_more_is_sent(targe
     assert missing(wanted, edited, origin=Origin(change.id, 20)) == [patched(wanted, edited)]
 
 
+def test_an_edit_after_a_creation_that_was_tried_twice_is_sent() -> None:
+    creation = sent(missing(None, in_cluster()))
+    wanted = replace(on_bus(), version="20")
+    edited = replace(in_cluster(targetNodes=5), generation=2)
+
+    assert missing(wanted, edited, origin=Origin(f"{creation.id}.2", 20)) == [
+        patched(wanted, edited)
+    ]
+
+
+def test_what_the_autoscaler_has_made_of_what_was_sent_is_followed() -> None:
+    before = on_bus()
+    change = sent(missing(before, replace(in_cluster(before, targetNodes=5), generation=2)))
+    wanted = replace(on_bus(targetNodes=7), generation=3, version="20")
+    found = replace(in_cluster(before, targetNodes=6), generation=3)
+
+    assert missing(wanted, found, origin=Origin(change.id, 20)) == missing(wanted, found)
+
+
+@pytest.mark.parametrize("id", ["uid.x.new.abc", "uid.²..", "a.b", "uid.1.new", "...", "uid"])
+def test_an_id_that_somebody_has_chosen_says_nothing(id: str) -> None:
+    wanted = replace(on_bus(targetNodes=4), version="20")
+
+    assert missing(wanted, in_cluster(), origin=Origin(id, 20)) == missing(wanted, in_cluster())
+
+
 def test_what_was_sent_for_an_object_is_waited_for_until_the_read_model_shows_it() -> None:
     before = on_bus()
     change = sent(missing(before, replace(in_cluster(before, targetNodes=5), generation=2)))

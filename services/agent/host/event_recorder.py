@@ -107,7 +107,9 @@ class EventRecorder:
         noted = self._noted(log)
         if noted.position > log.end:
             return False
-        entry = await api.message_at(connection, STREAM, noted.position) if noted.position else None
+        if not noted.position:
+            return True
+        entry = await api.leaders_message_at(connection, STREAM, noted.position)
         return entry is None or microseconds(entry.time) <= noted.read_to
 
     async def _read(self, reader: Reader, log: Log) -> None:

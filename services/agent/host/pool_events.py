@@ -38,13 +38,13 @@ class PoolEvents:
         return Deletion(entry.position, read.data.uid if isinstance(read, Envelope) else "")
 
     async def origin_of(self, pool: str) -> Origin:
-        """Where the spec and the labels of a NodePool come from."""
+        """Which command a NodePool follows from, also where that did not change its spec."""
         entry = await self.newest(VALIDATED, pool)
         if entry is None:
             return Origin("", 0)
         read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
-        is_commanded = isinstance(read, Envelope) and not read.data.autoscaled
-        return Origin((is_commanded and read.correlationid) or "", entry.position)
+        id = read.correlationid if isinstance(read, Envelope) else None
+        return Origin(id or "", entry.position)
 
     async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
         """The newest event of a kind, by its service and name; None where there is none."""

@@ -91,11 +91,13 @@ class PullConsumer:
                     await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{name}")
 
     async def _look(self, name: str, made: Json) -> None:
-        """Returns once the server says that the consumer is no longer what was made."""
+        """Looks until the server says that the consumer is not what was made any more."""
         subject = f"$JS.API.CONSUMER.INFO.{self._stream}.{name}"
         is_same = True
         while is_same:
             await asyncio.sleep(LOOK_S)
+            if self._client.is_closed:
+                return
             try:
                 is_same = kept_of(await request(self._client, subject)) == made
             except ServerRefusal as refusal:  # Others pass, such as while servers choose leaders.

@@ -125,9 +125,8 @@ class Reader:
     async def close(self) -> None:
         """Stops reading; what was received and not handed over is dropped."""
         self._closed = True
-        if self._hurry in self._client.on_reconnect:
-            self._client.on_reconnect.remove(self._hurry)
-            self._client.on_server_lost.remove(self._hurry)
+        for listeners in (self._client.on_reconnect, self._client.on_server_lost):
+            listeners[:] = [each for each in listeners if each != self._hurry]
         for task in (self._creating, self._watching, self._asking, self._bridging):
             if task is not None:
                 task.cancel()
@@ -200,6 +199,7 @@ class Reader:
                 return
             except StreamChanged as change:
                 self._changed, self._closed = change, True
+                await self.consumer.drop()
                 self._arrived.set()
             except FAULTS:
                 failures, self._attempt = failures + 1, None  # A pause is not to be hurried.

@@ -73,9 +73,7 @@ class Sides:
                 position = self.bus.world.log.last[
                     f"np.evt.validator.{ORG}.{CLUSTER}.{name}.NodePoolValidated"
                 ]
-                assert isinstance(envelope.data, NodePoolValidated)
-                id = "" if envelope.data.autoscaled else envelope.correlationid or ""
-                return Origin(id, position)
+                return Origin(envelope.correlationid or "", position)
         return Origin("", 0)
 
     def outcome(self, id: str) -> Attempt | None:
