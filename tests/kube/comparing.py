@@ -8,6 +8,7 @@ from typing import Any
 from agent.agreement import read_spec
 from kube.cluster import Cluster
 from kube.plane import ORG, Plane
+from nodepool.contract.buckets import Bucket
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command
 from nodepool.contract.model import NodePoolSpec, spec_document
@@ -93,7 +94,7 @@ def _audited(entries: Sequence[Entry]) -> tuple[dict[str, list[Command]], list[s
     return sent, broken
 
 
-def _wanted(plane: Plane, bucket: Any) -> dict[str, Json]:
+def _wanted(plane: Plane, bucket: Bucket) -> dict[str, Json]:
     found = plane.do(lambda client: client.list(bucket))
     return {each.key: each.document for each in found if each.document is not None}
 
