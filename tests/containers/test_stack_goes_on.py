@@ -118,8 +118,7 @@ def test_a_new_version_and_a_new_start_replace_every_container_and_lose_nothing(
     stack.cli("scale", *SMALL, "--target", "3")
     stack.cli("wait", "nodepool", "--all", "--for", "condition=AtTarget", "--timeout", "120s")
     before = identities(stack)
-    stack.run("down", "--timeout", "30")
-    assert stack.ids() == []
+    stack.take_down()
     stack.up("--no-build", "--wait")
     assert identities(stack) == before
 
