@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 from urllib.request import urlopen
 
 from nodepool.contract.commands import SetQuota
@@ -159,10 +160,18 @@ async def outcome(connection: Connection, id: str) -> dict[str, object]:
 # Services at work, in this process and in others.
 
 
+class Addressed(Protocol):
+    """A server, or one as some user sees it."""
+
+    @property
+    def url(self) -> str:
+        """Where it is to be reached."""
+
+
 @asynccontextmanager
 async def serving(
     service: Service[S, I, O],
-    server: NatsServer,
+    server: Addressed,
     log: Path,
     *,
     snapshot_after: int = SNAPSHOT_AFTER,

@@ -89,8 +89,8 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
         )
         telemetry = Telemetry(settings, PLACE, lambda: ())
         async with (
-            serving(validator, secured, tmp_path / "1.log", access=secured.services),  # type: ignore[arg-type]  # Its url.
-            serving(aggregator, secured, tmp_path / "2.log", access=secured.services),  # type: ignore[arg-type]
+            serving(validator, secured, tmp_path / "1.log", access=secured.services),
+            serving(aggregator, secured, tmp_path / "2.log", access=secured.services),
         ):
             # when the agent is at work: it registers its cluster, reads its objects and events
             api = Api(kubeconfig, telemetry.requested)

@@ -100,7 +100,7 @@ def test_an_organisation_sends_its_commands_and_reads_their_outcomes(
         (validator,) = services("validator")
         async with (
             connected(guarded.url),
-            serving(validator, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            serving(validator, guarded, tmp_path / "one.log"),
             organisation(guarded) as client,
         ):
             # when an organisation sends a command
@@ -150,7 +150,7 @@ def test_acknowledgements_that_are_sent_where_a_service_speaks_do_no_harm(
         (validator,) = services("validator")
         async with (
             connected(guarded.url) as connection,
-            serving(validator, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            serving(validator, guarded, tmp_path / "one.log"),
             organisation(guarded) as client,
         ):
             # given an organisation that has the server acknowledge its commands on the subjects of
@@ -185,8 +185,8 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
         # given the services that an agent needs, and a NodePool of its cluster
         validator, aggregator = services("validator", "aggregator")
         async with (
-            serving(validator, guarded, tmp_path / "1.log"),  # type: ignore[arg-type]  # Its url.
-            serving(aggregator, guarded, tmp_path / "2.log"),  # type: ignore[arg-type]
+            serving(validator, guarded, tmp_path / "1.log"),
+            serving(aggregator, guarded, tmp_path / "2.log"),
             ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
             connected(guarded.url) as operator,
         ):
@@ -289,7 +289,7 @@ def test_nobody_changes_what_a_service_reads_with_or_from(
         (quota,) = services("quota")
         async with (
             connected(guarded.url) as operator,
-            serving(quota, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            serving(quota, guarded, tmp_path / "one.log"),
         ):
             before = await consumers(operator)
             tried = [
@@ -347,7 +347,7 @@ def test_commands_of_others_that_an_agent_has_stored_once_more_are_not_done_agai
         (quota,) = services("quota")
         async with (
             connected(guarded.url) as operator,
-            serving(quota, guarded, tmp_path / "one.log"),  # type: ignore[arg-type]  # Its url.
+            serving(quota, guarded, tmp_path / "one.log"),
         ):
             for id, limit in (("c1", 2), ("c2", 1)):
                 command = SetQuota(org="other", zone=ZONE, instance_type=H100, limit=limit)

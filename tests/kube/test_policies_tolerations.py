@@ -47,13 +47,15 @@ WITH_GPU: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def tolerations(cluster: Cluster, spec: Mapping[str, Any], namespace: str = "default") -> Any:
+def tolerations(
+    cluster: Cluster, spec: Mapping[str, Any], namespace: str = "default"
+) -> list[Mapping[str, str]]:
     """The tolerations that a user's new Pod gets, but those of every Pod."""
     given = {**pod("tolerating"), "metadata": {"name": "tolerating", "namespace": namespace}}
     given["spec"] = {**pod("x")["spec"], **spec}  # type: ignore[dict-item]
     code, printed = by_user(cluster, *DRY, "-o", "json", given=given)
     assert code == 0, printed
-    found = json.loads(printed)["spec"]["tolerations"]
+    found: list[Mapping[str, str]] = json.loads(printed)["spec"]["tolerations"]
     return [item for item in found if not item["key"].startswith("node.kubernetes.io/")]
 
 
