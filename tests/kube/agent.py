@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.plane import CLUSTER, ORG, ZONE
 from nodepool.contract.model import FINALIZER
 from nodepool.local.guard import Guard
@@ -35,9 +35,8 @@ kind: NodePool
 metadata: {name: tried}
 spec: {instanceType: gd-8xh100ib-i128, targetNodes: 0}
 """
-READY_S = 60.0
 END_S = 20.0
-PAGE_S = 5.0
+PAGE_S = 10.0
 
 
 class Agent:
@@ -153,7 +152,7 @@ class Agent:
     def wait_until_ready(self) -> None:
         """Returns once it is ready; raises TimeoutError, which says why it is not."""
         try:
-            wait_until("the agent is ready", lambda: not self.obstacle(), READY_S)
+            wait_until("the agent is ready", lambda: not self.obstacle(), WITHIN_S)
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.obstacle()}\n{self.errors()}") from None
 
@@ -176,7 +175,9 @@ class Agent:
 
     def is_leading(self) -> bool:
         """Whether it holds the Lease and acts."""
-        return self.is_running() and self.metric("nodepool_leading") == 1
+        with suppress(OSError):  # It does not respond in time.
+            return self.is_running() and self.metric("nodepool_leading") == 1
+        return False
 
     def lines(self, event: str = "") -> Sequence[Mapping[str, Any]]:
         """The lines of its log, or those of one event."""
@@ -197,7 +198,7 @@ def declare(cluster: Cluster) -> Path:
     cluster.run("scale", "deployment", ACCOUNT, "-n", NAMESPACE, "--replicas=0")
     cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     # The part of the API server that runs mutating policies learns of a kind some time later.
-    wait_until("NodePools can be created", lambda: is_served(cluster), READY_S)
+    wait_until("NodePools can be created", lambda: is_served(cluster), WITHIN_S)
     if not whole:
         bind(cluster)
     token = cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, "--duration=24h").strip()
@@ -229,7 +230,7 @@ def agent_at_work(
     """An agent that is ready, until the context ends; it ends in peace."""
     with Agent(folder, kubeconfig, url, lease=lease, name=name, settings=settings) as agent:
         agent.wait_until_ready()
-        wait_until("the agent leads", agent.is_leading, READY_S)
+        wait_until("the agent leads", agent.is_leading, WITHIN_S)
         agent.wait_until_ready()
         yield agent
     assert agent.errors() == ""

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from kube.components import AUDIT_LOG
@@ -13,6 +14,7 @@ from kube.components import AUDIT_LOG
 class Request:
     """A request that the API server has completed.
 
+    at: when the API server received it.
     user: who sent it; of a ServiceAccount `system:serviceaccount:NAMESPACE:NAME`.
     verb, resource: what for; a subresource stands after a slash, as in `pods/eviction`.
     name: of the object; empty for a list or a watch.
@@ -20,6 +22,7 @@ class Request:
     uri: the path and the query.
     """
 
+    at: datetime
     user: str
     verb: str
     resource: str
@@ -62,6 +65,7 @@ def _request(event: dict[str, object]) -> Request:
     if "subresource" in ref:
         resource += f"/{ref['subresource']}"
     return Request(
+        at=datetime.fromisoformat(str(event["requestReceivedTimestamp"])),
         user=str(user["username"]) if isinstance(user, dict) else "",
         verb=str(event["verb"]),
         resource=resource,

@@ -33,7 +33,7 @@ def delete(cluster: Cluster, name: str) -> None:
     cluster.kubectl("delete", "nodepool", name, "--ignore-not-found", "--wait=false")
     released = '{"metadata":{"finalizers":null}}'
     cluster.run("patch", "nodepool", name, "--type=merge", "-p", released)
-    cluster.kubectl("wait", "--for=delete", f"nodepool/{name}", "--timeout=20s")
+    cluster.kubectl("wait", "--for=delete", f"nodepool/{name}", "--timeout=60s")
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.plane import Plane, node_pool
 
-WITHIN_S = 60.0
 NAME_MAX = 40
 
 
@@ -38,6 +37,16 @@ def is_validated(cluster: Cluster, name: str) -> bool:
         and each.get("observedGeneration") == found["metadata"]["generation"]
         for each in found.get("status", {}).get("conditions", ())
     )
+
+
+def joined(cluster: Cluster, node: str) -> str:
+    """The name of a Node, once the cluster shows all that the bus says of it.
+
+    Its conditions are written after all else. That its NodePool is at its target does not say so:
+    that is another object.
+    """
+    cluster.kubectl("wait", f"node/{node}", "--for=condition=CWRegistered", "--timeout=60s")
+    return node
 
 
 def takes_up(cluster: Cluster, plane: Plane, name: str, target: int) -> None:

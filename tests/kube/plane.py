@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from kube.cluster import WITHIN_S
 from nodepool.client import Client, Document
 from nodepool.contract.commands import AddMachines
 from nodepool.contract.model import API_VERSION
@@ -15,7 +16,6 @@ T = TypeVar("T")
 ORG, CLUSTER, ZONE = "demo", "kube", "US-EAST-04A"
 H100, A100, CPU = "gd-8xh100ib-i128", "gd-8xa100-i128", "cd-gp-i64-erapids"
 NODE_POOL = "compute.coreweave.com/node-pool"
-PATIENCE_S = 30.0
 
 
 class Plane:
@@ -38,7 +38,7 @@ class Plane:
 
         async def connected() -> T:
             async with Client(
-                self.url, org=ORG, cluster=self.cluster, timeout_s=PATIENCE_S
+                self.url, org=ORG, cluster=self.cluster, timeout_s=WITHIN_S
             ) as client:
                 return await work(client)
 
@@ -89,7 +89,7 @@ class Plane:
 
     def wait(self, pool: str, condition: str = "AtTarget") -> None:
         """Returns once a condition of a NodePool is True on the bus; raises where it takes long."""
-        self.do(lambda client: client.wait(pool, condition, timeout_s=PATIENCE_S))
+        self.do(lambda client: client.wait(pool, condition, timeout_s=WITHIN_S))
 
 
 def node_pool(name: str, **spec: object) -> Mapping[str, object]:

@@ -3,11 +3,9 @@
 import json
 
 from kube.agent import Agent
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import apply
 from kube.plane import Plane
-
-WITHIN_S = 30.0
 
 
 def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(
@@ -17,7 +15,7 @@ def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(
     apply(cluster, "first")
 
     # then it is on the bus, and its verdicts come back as conditions of its generation
-    cluster.kubectl("wait", "nodepool/first", "--for=condition=Validated", "--timeout=30s")
+    cluster.kubectl("wait", "nodepool/first", "--for=condition=Validated", "--timeout=60s")
     found = json.loads(cluster.kubectl("get", "nodepool", "first", "-o", "json"))
     conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
     assert conditions["Validated"] == "True"
@@ -33,6 +31,6 @@ def test_a_nodepool_that_is_applied_gets_its_verdicts_and_its_events(
     )
 
     # when it is deleted, it is gone on both sides
-    cluster.kubectl("delete", "nodepool", "first", "--timeout=30s")
+    cluster.kubectl("delete", "nodepool", "first", "--timeout=60s")
     wait_until("it is gone on the bus", lambda: plane.pool("first") is None, WITHIN_S)
     assert agent.obstacle() == ""

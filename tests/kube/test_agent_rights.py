@@ -8,13 +8,12 @@ import pytest
 
 from kube.agent import NAMESPACE, Agent, agent_at_work
 from kube.audit import AuditLog
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.kubelets import Kubelets
-from kube.node_pools import takes_up, works
+from kube.node_pools import joined, takes_up, works
 from kube.plane import CLUSTER, ORG, Plane
 from nodepool.contract.commands import DrainNode
 
-WITHIN_S = 60.0
 MANY = 30
 """The lines of a log that would be too many for one thing that cannot be done for a while."""
 GUARDED = """\
@@ -107,6 +106,8 @@ def test_a_drain_stops_where_the_right_to_evict_goes_and_goes_on_once_it_is_back
         takes_up(cluster, plane, pool, 1)
         plane.wait(pool)
         (node,) = plane.nodes(pool)
+        # Before that, no Pod is tolerated there.
+        joined(cluster, node)
         cluster.kubectl("apply", "-f", "-", given=GUARDED.format(name=pod, node=node))
         wait_until("its budget is known", lambda: is_guarded(cluster, pod), WITHIN_S)
         audit = AuditLog(cluster.folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube.agent import Agent, agent_at_work
-from kube.cluster import wait_until
+from kube.cluster import WITHIN_S, wait_until
 from kube.node_pools import manifest, name_for
 from kube.plane import CLUSTER, ORG, Plane
 from kube.shell import Shell
@@ -16,8 +16,6 @@ from nodepool.nats import api
 from nodepool.nats.connection import connect
 from nodepool.nats.streams import STREAM
 from support.otlp import Receiver, receiving
-
-WITHIN_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def test_the_trace_of_a_change_with_kubectl_leads_to_the_registration_of_the_nod
     subject = f"np.cmd.{ORG}.{CLUSTER}.{name}.ApplyNodePool"
 
     applied = shell.run("kubectl apply -f -", manifest(name))
-    reached = shell.run(f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=30s")
+    reached = shell.run(f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=60s")
     wait_until(
         "the span of the command is received",
         lambda: any(

@@ -12,7 +12,7 @@ import pytest
 from dashboards.agents import AGENTS
 from dashboards.system import SYSTEM
 from kube.agent import Agent, agent_at_work
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.frozen import WHY, frozen
 from kube.kubelets import Kubelets
 from kube.plane import CLUSTER, H100, ORG, Plane
@@ -29,7 +29,6 @@ POOL = "watched"
 CONSTANT = ("nodepool_service", "org", "nodepool_cluster")
 """The labels that every series of an agent has."""
 RATE = "8s"
-WITHIN_S = 60.0
 WITHOUT_LEADER = "Clusters without a leading agent"
 ANY = {"Objects that wait"}
 """Panels that may be above 0 or not, as it happens: an object may be compared at once."""

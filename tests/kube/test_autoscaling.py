@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kube.agent import Agent
-from kube.cluster import Document, wait_until
+from kube.cluster import WITHIN_S, Document, wait_until
 from kube.plane import A100, CPU, ORG
-from kube.workloads import WITHIN_S, Workloads
+from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.decode import decode

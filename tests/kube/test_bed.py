@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from kube.audit import AuditLog
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.components import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER
 from kube.proxy import Proxy
 
-WITHIN_S = 30.0
 NODE = """\
 apiVersion: v1
 kind: Node
@@ -25,7 +24,7 @@ spec: {taints: [{key: bed, effect: NoSchedule}]}
 def node(cluster: Cluster) -> Iterator[str]:
     """A Node that is Ready, and takes no Pods but those that are bound to it."""
     cluster.kubectl("apply", "-f", "-", given=NODE)
-    cluster.kubectl("wait", "--for=condition=Ready", "node/bed", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Ready", "node/bed", "--timeout=60s")
     yield "bed"
     cluster.kubectl("delete", "node", "bed")
 
@@ -44,7 +43,7 @@ def run_pod(cluster: Cluster, name: str, metadata: Mapping[str, object], grace_s
         },
     }
     cluster.kubectl("apply", "-f", "-", given=json.dumps(document))
-    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
 
 
 def test_the_user_is_an_administrator_by_rbac_alone(cluster: Cluster) -> None:
@@ -65,19 +64,20 @@ def test_the_cluster_has_the_admission_policies_of_1_36(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    ("shutdown", "least_s", "most_s"),
-    [({}, 0, 2), ({"kubelets/shutdown": "1s"}, 1, 3), ({"kubelets/shutdown": "killed"}, 2, 6)],
+    ("shutdown", "grace_s", "least_s"),
+    [({}, 40, 0), ({"kubelets/shutdown": "1s"}, 40, 1), ({"kubelets/shutdown": "killed"}, 4, 2)],
     ids=["at once", "after its preStop hook", "killed after its grace period"],
 )
 def test_a_pod_takes_its_time_to_end(
-    cluster: Cluster, node: str, shutdown: Mapping[str, str], least_s: float, most_s: float
+    cluster: Cluster, node: str, shutdown: Mapping[str, str], grace_s: int, least_s: float
 ) -> None:
-    run_pod(cluster, "ending", {"annotations": shutdown}, grace_s=4)
+    run_pod(cluster, "ending", {"annotations": shutdown}, grace_s)
 
     began = time.monotonic()
     cluster.kubectl("delete", "pod", "ending")
 
-    assert least_s <= time.monotonic() - began < most_s
+    # Far from a grace period that it need not wait for; the machine may be busy.
+    assert least_s <= time.monotonic() - began < 20
 
 
 def test_a_pod_with_a_finalizer_that_hangs_has_failed_and_is_still_there(
@@ -86,11 +86,11 @@ def test_a_pod_with_a_finalizer_that_hangs_has_failed_and_is_still_there(
     run_pod(cluster, "held", {"finalizers": ["example.com/hangs"]}, grace_s=1)
 
     cluster.kubectl("delete", "pod", "held", "--wait=false")
-    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/held", "--timeout=30s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/held", "--timeout=60s")
 
     patch = '{"metadata": {"finalizers": null}}'
     cluster.kubectl("patch", "pod", "held", "--type=merge", "-p", patch)
-    cluster.kubectl("wait", "--for=delete", "pod/held", "--timeout=30s")
+    cluster.kubectl("wait", "--for=delete", "pod/held", "--timeout=60s")
 
 
 @pytest.mark.parametrize("part", [API_SERVER, ETCD, CONTROLLER_MANAGER, SCHEDULER])
@@ -123,12 +123,14 @@ def test_a_snapshot_of_etcd_has_what_was_there_and_nothing_later(cluster: Cluste
 def test_a_proxy_cuts_a_network_and_mends_it(cluster: Cluster) -> None:
     with Proxy(cluster.port) as proxy:
         connection = cluster.connect("through-the-proxy", "admin", proxy.port)
-        get = ("get", "namespace", "default", "-o", "name", "--request-timeout=1s")
+        get = ("get", "namespace", "default", "-o", "name")
+        changes = [(proxy.cut, 1), (proxy.mend, 20), (proxy.freeze, 1), (proxy.mend, 20)]
 
         outputs = [cluster.run(*get, kubeconfig=connection).stdout]
-        for change in (proxy.cut, proxy.mend, proxy.freeze, proxy.mend):
+        for change, limit_s in changes:
             change()
-            outputs.append(cluster.run(*get, kubeconfig=connection).stdout)
+            limit = f"--request-timeout={limit_s}s"
+            outputs.append(cluster.run(*get, limit, kubeconfig=connection).stdout)
 
     there = "namespace/default\n"
     assert outputs == [there, "", there, "", there]
@@ -145,7 +147,7 @@ def test_requests_are_counted_by_user_verb_and_resource(cluster: Cluster) -> Non
     def seen() -> Counter[tuple[str, str]]:
         return Counter({key: number for key, number in log.counts("user").items() if key[1]})
 
-    wait_until("all are written", lambda: seen().total() == 4, 5)
+    wait_until("all are written", lambda: seen().total() == 4, WITHIN_S)
     assert seen() == {("list", "nodes"): 3, ("get", "nodes"): 1}
     requests = [(each.name, each.code) for each in log.requests("user") if each.resource]
     assert requests == [("", 200), ("", 200), ("", 200), ("none", 404)]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
+from kube.node_pools import joined
 from kube.plane import Plane
 from kube.shell import Shell, rows
 from support.described import DESCRIBED
 
-WITHIN_S = 30.0
 AGE = r"(\d+[smhd])+"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 TEST_POOL = """\
@@ -34,6 +34,7 @@ DIFFERENT = {
     "Events": "Events:.*",
 }
 """What the lines are like that differ from one NodePool to another, by their keys."""
+JSONPATH_PENDING = r"'{.metadata.labels.qos\.coreweave\.cloud/pending-preemption}'"
 NOT_DOCUMENTED = ("Finalizers", "compute.coreweave.com/node-pool", "Observed Generation")
 
 
@@ -42,7 +43,7 @@ def test_pool(shell: Shell) -> Iterator[str]:
     """The NodePool of the documentation, at its target."""
     created = shell.run("kubectl create -f -", TEST_POOL)
     assert (created.code, created.error) == (0, "")
-    met = shell.run("kubectl wait --for=condition=AtTarget nodepool/test-pool --timeout=30s")
+    met = shell.run("kubectl wait --for=condition=AtTarget nodepool/test-pool --timeout=60s")
     assert met.out == "nodepool.compute.coreweave.com/test-pool condition met\n"
     yield "test-pool"
     shell.run("kubectl delete nodepool test-pool")
@@ -136,9 +137,10 @@ spec:
   targetNodes: 1
 """
     assert shell.run("kubectl apply -f -", manifest.format(zone="US-EAST-04A")).code == 0
-    line = "kubectl wait --for=condition=AtTarget nodepool/my-spot-pool --timeout=30s"
+    line = "kubectl wait --for=condition=AtTarget nodepool/my-spot-pool --timeout=60s"
     assert shell.run(line).code == 0
     (node,) = plane.nodes("my-spot-pool")
+    joined(cluster, node)
 
     # when it is preempted while somebody watches
     pasted = 'kubectl events --types=Warning --watch | grep "Reason: Preemption pending"'
@@ -151,9 +153,10 @@ spec:
     about = {re.sub(r"^\S+ ", "", row).split(" Reason:")[0] for row in watch.rows}
     warning = "Warning Preemption pending"
     assert about == {f"{warning} Node/{node}", f"{warning} NodePool/my-spot-pool"}, watch.rows
+    labelled = f"node/{node} --for=jsonpath={JSONPATH_PENDING}=true"
+    assert shell.run(f"kubectl wait {labelled} --timeout=60s").code == 0
     found = json.loads(shell.run(f"kubectl get node {node} -o json").out)
     assert found["spec"]["unschedulable"] is True
-    assert found["metadata"]["labels"]["qos.coreweave.cloud/pending-preemption"] == "true"
     plane.do(lambda client: client.acknowledge_preemption("my-spot-pool", node))
     shell.run("kubectl delete nodepool my-spot-pool")
 

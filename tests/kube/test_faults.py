@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube.agent import ACCOUNT, NAMESPACE, Agent, agent_at_work
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.comparing import commands, log_of
 from kube.components import API_SERVER, ETCD
 from kube.kubelets import Kubelets
@@ -20,7 +20,6 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.local.ports import HOST
 from support.paused import paused
 
-WITHIN_S = 60.0
 RENEWALS = 9
 """So many renewals of a Lease take longer than it lasts."""
 HOLDER = "jsonpath={.spec.holderIdentity} {.spec.leaseTransitions}"

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from kube.cluster import Cluster, Document, wait_until
+from kube.cluster import WITHIN_S, Cluster, Document, wait_until
 from kube.kubelets import STARTUP, Kubelets
 from kube.plane import CPU, H100, ORG, ZONE, Plane, started
 
 CLUSTER = "bare"
 """A cluster without an agent, so that kubelets alone act on its Nodes."""
-WITHIN_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +124,8 @@ def test_the_kubelet_of_a_machine_never_comes_where_a_test_says_so(
 def test_a_machine_that_has_left_does_not_come_back(
     cluster: Cluster, bus: Plane, kubelets: Kubelets
 ) -> None:
-    bus.apply("bed-left", instanceType=CPU, targetNodes=1)
     kubelets.never.discard(CPU)
+    bus.apply("bed-left", instanceType=CPU, targetNodes=1)
     bus.wait("bed-left")
     (name,) = names(bus, "bed-left")
     wait_until("its Node is Ready", lambda: is_ready(cluster, name) == "True", WITHIN_S)

@@ -12,11 +12,11 @@ import pytest
 
 from agent.marks import MANAGED
 from kube.agent import Agent, agent_at_work
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.components import API_SERVER
 from kube.plane import Plane
 from kube.plane import started as plane_started
-from kube.workloads import WITHIN_S, Workloads
+from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.contract.events import CWNodeCordoned, CWNodeDeleted, KubernetesEvent
 from nodepool.nats import api

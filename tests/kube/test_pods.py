@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from kube.cluster import wait_until
+from kube.cluster import WITHIN_S, wait_until
 from kube.components import CONTROLLER_MANAGER
 from kube.workloads import (
     GRACEFUL,
     IGNORES_SIGTERM,
     INTERRUPTABLE,
-    WITHIN_S,
     Told,
     Workloads,
 )
@@ -36,9 +35,9 @@ def test_a_node_is_active_because_of_the_pods_of_users_and_names_them(workloads:
     workloads.cluster.kubectl("create", "-f", "-", given=json.dumps(static_pod(node, mirror)))
     workloads.run("verifying", node, namespace="hpc-verification")
     workloads.cluster.kubectl("apply", "-f", "-", given=json.dumps(job(node)))
-    wait = ("--for=condition=Complete", "job/ends", "--timeout=30s")
+    wait = ("--for=condition=Complete", "job/ends", "--timeout=60s")
     workloads.cluster.kubectl("wait", *wait)
-    workloads.cluster.kubectl("rollout", "status", "daemonset/on-each", "--timeout=30s")
+    workloads.cluster.kubectl("rollout", "status", "daemonset/on-each", "--timeout=60s")
 
     # when a Pod of a user runs there
     workloads.run("counts", node)

@@ -5,12 +5,13 @@ Pod that is deleted with a grace period: that each Pod is, and how long it is aw
 That a program gets SIGTERM is shown by `tests/flow/test_run.py`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from kube.cluster import wait_until
+from kube.cluster import WITHIN_S, wait_until
 from kube.plane import A100, NODE_POOL, ZONE
-from kube.workloads import IGNORES_SIGTERM, WITHIN_S, Workloads
+from kube.workloads import IGNORES_SIGTERM, Workloads
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.commands_spot import AcknowledgePreemption
 
@@ -45,7 +46,9 @@ def test_a_preempted_node_is_cordoned_and_labelled_and_its_pods_run_on(
 
     # then it says so at once, and takes nothing new
     wait_until("it is labelled", lambda: label(workloads, node, PENDING) == "true", WITHIN_S)
-    wait_until("it is told", lambda: "Preemption pending" in documented_watch(workloads), WITHIN_S)
+    told = rf"Preemption pending +Node/{node}"
+    is_told = lambda: re.search(told, documented_watch(workloads)) is not None  # noqa: E731
+    wait_until("it is told", is_told, WITHIN_S)
     assert reasons(workloads, node) == ["Preemption pending"]
     found = workloads.node(node)
     assert found is not None
@@ -79,9 +82,9 @@ def test_an_acknowledged_preemption_ends_each_pod_in_its_own_grace_period(
         node,
         annotations=IGNORES_SIGTERM,
         container={"lifecycle": hook},
-        terminationGracePeriodSeconds=4,
+        terminationGracePeriodSeconds=12,
     )
-    workloads.run("plain", node, annotations={"kubelets/shutdown": "2s"})
+    workloads.run("plain", node, annotations={"kubelets/shutdown": "9s"})
     workloads.budget("keeps-plain", "plain", available=1)
     workloads.send(PreemptNode, "preempted-drained", node=node)
     wait_until("it is told", lambda: "Preemption pending" in reasons(workloads, node), WITHIN_S)
@@ -92,7 +95,7 @@ def test_an_acknowledged_preemption_ends_each_pod_in_its_own_grace_period(
     # then each Pod is deleted with its own grace period, in which its kubelet runs its hook
     grace_s, ends = workloads.wait_until_terminating("checkpoints")
     found = workloads.pod("checkpoints")
-    assert grace_s == 4
+    assert grace_s == 12
     assert found is not None
     assert found["spec"]["containers"][0]["lifecycle"] == hook
     assert workloads.wait_until_terminating("plain")[0] == 30
@@ -119,7 +122,7 @@ def test_pods_of_a_spot_pool_that_was_preempted_wait_until_it_has_a_node_again(
     plane.stock(LONELY, 1, 1)
     (node,) = workloads.nodes(pool, 1, LONELY, **SPOT)
     workloads.apply(deployment(pool))
-    rollout = ("rollout", "status", "deployment/survives", "--timeout=30s")
+    rollout = ("rollout", "status", "deployment/survives", "--timeout=60s")
     workloads.cluster.kubectl(*rollout)
 
     # when the machine is taken away

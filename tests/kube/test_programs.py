@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from kube.cluster import wait_until
+from kube.cluster import WITHIN_S, wait_until
 from kube.manifests import ROOT, Document, Manifests, rendered, secured_overlay
 from kube.test_manifests import (
     configuration,
@@ -31,7 +31,6 @@ from nodepool.local.ports import HOST
 from support.certificates import OPENSSL, certificates
 from support.ports import free_port
 
-WITHIN_S = 30.0
 GRACE_S = 2
 """`lame_duck_grace_period` of the configuration."""
 PASSWORD = "open-sesame"
@@ -228,12 +227,12 @@ def test_a_server_whose_pod_is_ended_has_its_clients_leave_first(
         stateful_set = manifests.named("StatefulSet", "nats")
         hook = container(stateful_set)["lifecycle"]["preStop"]["exec"]["command"]
         assert hook == ["nats-server", "--signal", "ldm=1"], "1 is the server's process in its Pod"
+        asked = time.monotonic()
         subprocess.run([find_server(None), "--signal", f"ldm={server.pid}"], check=True)
         wait_until("it heard that", lambda: b"lame duck" in log.read_bytes(), WITHIN_S)
         server.terminate()
 
         # then the client is asked to leave, and has the time for it
-        asked = time.monotonic()
         heard = [*iter(lines.readline, b"")]
         assert any(line.startswith(b"INFO") and b'"ldm":true' in line for line in heard)
         assert time.monotonic() - asked > GRACE_S / 2

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from kube.agent import Agent
-from kube.cluster import wait_until
+from kube.cluster import WITHIN_S, wait_until
 from kube.frozen import WHY, Reason, frozen
-from kube.workloads import WITHIN_S, Told, Workloads
+from kube.workloads import Told, Workloads
 
 RETRIES = 5
 LABELS = '{"spec": {"nodeLabels": {"team": "research"}}}'

@@ -5,14 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube.agent import ACCOUNT, NAMESPACE, agent_at_work
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import a_pool, apply, is_validated, takes_up
 from kube.plane import H100, ZONE, Plane, started
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.client.errors import Unreachable
 
-WITHIN_S = 60.0
 COMMANDS = 150
 """So many that the log which is lost is longer than what comes right after the backup."""
 
@@ -77,5 +76,5 @@ def test_an_agent_goes_on_with_a_bus_that_was_restored_from_an_older_backup(
                 lambda: "CWNodePoolCreated" in reasons(cluster, "restored-new"),
                 WITHIN_S,
             )
-            assert 0 < recorded_to(cluster) < lost
+            wait_until("the Lease says so", lambda: 0 < recorded_to(cluster) < lost, WITHIN_S)
         cluster.kubectl("delete", "nodepool", "restored-since", "--timeout=60s")

@@ -10,14 +10,12 @@ import pytest
 
 from kube.agent import Agent, is_served
 from kube.audit import AuditLog
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.kubelets import Kubelets
 from kube.node_pools import manifest
 from kube.plane import Plane
 from kube.proxy import Proxy
 from kube.shell import Shell
-
-WITHIN_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +270,7 @@ def test_two_agents_at_once_do_no_harm(sides: Sides, pool: str, tmp_path: Path) 
             sides.wait_for_targets(pool, str(target))
             sides.scale(pool, target - 1)
             sides.wait_for_targets(pool, str(target - 1))
-        line = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s"
+        line = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=60s"
         assert sides.shell.run(line).code == 0
 
         # then it comes to rest: nothing more is written of it, while another is worked on

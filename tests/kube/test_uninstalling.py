@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from kube.agent import DECLARED, agent_at_work, declare
-from kube.cluster import Cluster, missing, started, wait_until
+from kube.cluster import WITHIN_S, Cluster, missing, started, wait_until
 from kube.node_pools import manifest
 from kube.plane import Plane
 from kube.plane import started as plane_started
 
-WITHIN_S = 60.0
 pytestmark = pytest.mark.timeout(300)
 DEFINITION = "nodepools.compute.coreweave.com"
 FREE = '{"metadata":{"finalizers":null}}'
@@ -72,6 +71,6 @@ def test_what_is_declared_goes_and_comes_back_while_the_bus_keeps_its_node_pools
 
     # then they are let go by hand, and the bus has still heard nothing of it
     cluster.run("patch", "nodepool", "kept", "--type=merge", "-p", FREE)
-    gone = ("wait", "--for=delete", f"crd/{DEFINITION}", "--timeout=30s")
+    gone = ("wait", "--for=delete", f"crd/{DEFINITION}", "--timeout=60s")
     cluster.kubectl(*gone)
     assert uid(plane) == before

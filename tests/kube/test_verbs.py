@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kube.audit import AuditLog
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.comparing import messages_about
-from kube.node_pools import manifest, name_for, works
+from kube.node_pools import joined, manifest, name_for, works
 from kube.plane import Plane
 from kube.shell import Shell
 from nodepool.contract.log import Entry
 
-WITHIN_S = 30.0
 AGE = r"(\d+[smhd])+"
 SPEC = "kubectl get nodepool {name} -o jsonpath={{.spec.targetNodes}}"
 
@@ -24,26 +23,27 @@ def pool(shell: Shell, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a NodePool that has been applied, with one Node."""
     name = name_for(request)
     assert shell.run("kubectl apply -f -", manifest(name, 1)).code == 0
-    line = f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=30s"
+    line = f"kubectl wait --for=condition=AtTarget nodepool/{name} --timeout=60s"
     assert shell.run(line).out == f"nodepool.compute.coreweave.com/{name} condition met\n"
     yield name
     shell.run(f"kubectl delete nodepool {name} --ignore-not-found")
 
 
-def test_scale(shell: Shell, plane: Plane, pool: str) -> None:
+def test_scale(shell: Shell, cluster: Cluster, plane: Plane, pool: str) -> None:
     printed = shell.run(f"kubectl scale nodepool {pool} --replicas=2")
 
     assert printed.out == f"nodepool.compute.coreweave.com/{pool} scaled\n"
     wait_until("it has two Nodes", lambda: len(plane.nodes(pool)) == 2, WITHIN_S)
-    wait = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s"
+    wait = f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=60s"
     assert shell.run(wait).code == 0
+    nodes = sorted(joined(cluster, each) for each in plane.nodes(pool))
     line = f"kubectl get nodes -l compute.coreweave.com/node-pool={pool}"
-    assert sorted(row.split()[0] for row in shell.run(line).rows[1:]) == sorted(plane.nodes(pool))
+    assert sorted(row.split()[0] for row in shell.run(line).rows[1:]) == nodes
 
 
 def test_wait_does_not_believe_in_a_condition_of_an_older_spec(shell: Shell, pool: str) -> None:
     shell.run(f"kubectl scale nodepool {pool} --replicas=3")
-    shell.run(f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=30s")
+    shell.run(f"kubectl wait --for=condition=AtTarget nodepool/{pool} --timeout=60s")
 
     printed = shell.run(f"kubectl get nodepool {pool}")
 
@@ -77,13 +77,17 @@ def test_an_instance_type_cannot_be_changed(shell: Shell, pool: str) -> None:
     assert "InstanceType cannot be changed" in printed.error
 
 
-def test_get_nodes_with_columns_of_labels(shell: Shell, plane: Plane, pool: str) -> None:
+def test_get_nodes_with_columns_of_labels(
+    shell: Shell, cluster: Cluster, plane: Plane, pool: str
+) -> None:
+    (node,) = plane.nodes(pool)
+    joined(cluster, node)
+
     printed = shell.run(
         f"kubectl get nodes -l compute.coreweave.com/node-pool={pool}"
         " -L node.kubernetes.io/instance-type,node.coreweave.cloud/state"
     )
 
-    (node,) = plane.nodes(pool)
     row = rf"{node} Ready <none> {AGE} v\S+ gd-8xh100ib-i128 production"
     assert printed.rows[0] == "NAME STATUS ROLES AGE VERSION INSTANCE-TYPE STATE"
     assert [bool(re.fullmatch(row, each)) for each in printed.rows[1:]] == [True], printed.out

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from kube.agent import USER, Agent
-from kube.cluster import Cluster, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
 from kube.node_pools import manifest, name_for
 from kube.plane import A100, Plane, node_pool
 from kube.shell import Printed, Shell
 from support.paused import paused
 
-WITHIN_S = 30.0
 AGREED, FINALIZER = "compute.coreweave.com/agreed", "compute.coreweave.com/node-pool"
 CONFIGURED = "nodepool.compute.coreweave.com/{} configured\n"
 UNCHANGED = "nodepool.compute.coreweave.com/{} unchanged\n"
@@ -45,9 +44,12 @@ class Writers:
         found = json.loads(there)
         metadata, conditions = found["metadata"], found.get("status", {}).get("conditions", ())
         labels = metadata.get("labels", {}), other["metadata"].get("labels", {})
+        types = [each["type"] for each in conditions]
         return (
             found["spec"] == other["spec"]
             and labels[0] == labels[1]
+            and types == [each["type"] for each in other["status"]["conditions"]]
+            and "AtTarget" in types
             and AGREED in metadata.get("annotations", {})
             and {each["observedGeneration"] for each in conditions} == {metadata["generation"]}
         )
@@ -84,7 +86,7 @@ def pool(shell: Shell, plane: Plane, request: pytest.FixtureRequest) -> Iterator
     assert writers.run("kubectl create -f -", manifest(writers.name, 0)).code == 0
     writers.rest(0)
     yield writers
-    writers.run("kubectl delete np NAME --ignore-not-found --timeout=30s")
+    writers.run("kubectl delete np NAME --ignore-not-found --timeout=60s")
 
 
 # kubectl replace.
@@ -116,7 +118,7 @@ def test_replace_with_the_old_content_changes_nothing(pool: Writers) -> None:
 
 
 def test_what_is_replaced_and_deleted_at_once_is_gone_on_the_bus(pool: Writers) -> None:
-    line = "kubectl replace -f - && kubectl delete np NAME --timeout=30s"
+    line = "kubectl replace -f - && kubectl delete np NAME --timeout=60s"
 
     printed = pool.run(line, manifest(pool.name, 2))
 
@@ -143,9 +145,10 @@ def test_client_side_apply_is_quiet_and_puts_its_value_back(pool: Writers) -> No
 
 
 def test_server_side_apply_again_writes_nothing(pool: Writers) -> None:
-    apply = ("kubectl apply --server-side --force-conflicts -f -", manifest(pool.name, 1))
+    # Without Nodes, so that its status comes to rest as well.
+    apply = ("kubectl apply --server-side --force-conflicts -f -", manifest(pool.name, 0))
     pool.run(*apply)
-    pool.rest(1)
+    pool.rest(0)
     before = pool.found()["metadata"]["resourceVersion"]
 
     printed = pool.run(*apply)
@@ -271,7 +274,7 @@ def test_another_instance_type_takes_another_object(pool: Writers) -> None:
     assert refused.code == 1
     assert "InstanceType cannot be changed" in refused.error
 
-    assert pool.run("kubectl delete np NAME --timeout=30s").code == 0
+    assert pool.run("kubectl delete np NAME --timeout=60s").code == 0
     assert pool.run("kubectl apply -f -", manifest(pool.name, 2, instanceType=A100)).code == 0
 
     pool.rest(2)
@@ -300,7 +303,7 @@ def test_an_object_that_goes_past_the_agent_is_deleted_on_the_bus(
     free = '{"metadata":{"finalizers":null}}'
     with paused(agent.pid):
         declared.kubectl("patch", "np", pool.name, "--type=merge", "-p", free, "--as", USER)
-        declared.kubectl("delete", "np", pool.name, "--timeout=10s")
+        declared.kubectl("delete", "np", pool.name, "--timeout=60s")
         assert pool.target() == 0
 
     # then the bus deletes it, and nobody makes it anew
