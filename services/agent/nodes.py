@@ -136,8 +136,12 @@ def _joining(view: NodeView, both: _Both, place: Place, log: LogId) -> Iterator[
         return
     claimed = claim(wanted, log)
     if state is None or not is_of_stay(state, wanted, log):
+        first = adopted(state, wanted, log)
+        if state is None:
+            # Of a Node that the control plane has not seen before, any cordon is by hand.
+            first = replace(first, unschedulable=False)
         metadata = {
-            "annotations": {MANAGED: adopted(state, wanted, log).text()},
+            "annotations": {MANAGED: first.text()},
             "uid": found.uid,
             "resourceVersion": found.version,
         }

@@ -7,8 +7,10 @@ import pytest
 from agent.actions import Patch, RecordEvent, Send
 from agent.bus import Attempt
 from agent.marks import MANAGED
+from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.commands import CordonNode, UncordonNode
-from support.agent_nodes import CORDONED, FOUND, NOW, WANTED, missing, remembered
+from nodepool.contract.model import NodePhase, Taint
+from support.agent_nodes import CORDONED, FOUND, LOG, NOW, PLACE, WANTED, missing, remembered
 
 # Cordons.
 
@@ -25,6 +27,13 @@ def test_a_cordon_of_the_bus_is_one_patch_with_its_number() -> None:
 
 
 BY_HAND = replace(FOUND, unschedulable=True)
+BARE = replace(
+    FOUND,
+    labels={},
+    annotations={},
+    taints=(Taint(key="node.coreweave.cloud/reserved", effect="NoSchedule"),),
+)
+"""The Node as its kubelet has registered it."""
 ASKED = replace(BY_HAND, annotations=remembered(asked=True))
 UNCORDON_ASKED = replace(FOUND, annotations=remembered(unschedulable=True, cordon=1, asked=False))
 CORDON_ID = "uid-1.7.cordon.40"
@@ -54,6 +63,23 @@ def test_a_cordon_by_hand_is_remembered_then_asked_of_the_bus_and_waited_for() -
     assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
     assert missing(WANTED, ASKED, pending) == []
     assert missing(WANTED, ASKED, accepted) == []
+
+
+def test_a_cordon_by_hand_of_a_node_that_joins_is_kept_and_asked_of_the_bus_once_it_has() -> None:
+    # given a Node that is claimed as it joins
+    joining = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
+    [claimed, _] = missing_for_node(NodeView(joining, BARE), PLACE, LOG, NOW)
+    assert isinstance(claimed, Patch)
+    annotations = claimed.patch["metadata"]["annotations"]  # type: ignore[index]
+
+    # when somebody cordons it before it has what it is to have
+    cordoned = replace(BARE, annotations=annotations, unschedulable=True)
+    [patch] = missing(WANTED, cordoned)
+
+    # then it stays so, and is remembered as asked for
+    assert isinstance(patch, Patch)
+    assert "unschedulable" not in patch.patch["spec"]  # type: ignore[operator]
+    assert patch.patch["metadata"]["annotations"] == remembered(asked=True)  # type: ignore[index]
 
 
 def test_an_uncordon_by_hand_is_asked_of_the_bus() -> None:

@@ -34,7 +34,7 @@ from support.agent_nodes import (
 from support.memory_cluster import MemoryCluster
 
 TYPE_LABEL, H100 = "node.kubernetes.io/instance-type", "gd-8xh100ib-i128"
-CLAIMED = '{"assignment":7,"log":"log-1","version":40}'
+CLAIMED = '{"assignment":7,"log":"log-1","unschedulable":false,"version":40}'
 AS_READ = {"uid": "uid-1", "resourceVersion": "5"}
 
 
