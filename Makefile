@@ -99,7 +99,7 @@ faults: setup ## Stop and kill services and servers of a cluster at random, and 
 
 # Everything there is one cluster's, so one process runs it.
 kubernetes: setup ## Apply the manifests to a real Kubernetes, which `make testbed` builds
-	@$(BIN)/python -m pytest tests/kube --timeout=240 $(ARGS)
+	@$(BIN)/python -m pytest tests/kube $(ARGS)
 
 testbed: ## Build a Kubernetes to test against, with Go, once into ~/.cache (15 CPU minutes, 5 GB)
 	@tests/kube/testbed/build.sh "$${XDG_CACHE_HOME:-$$HOME/.cache}/nodepool/kubernetes"

@@ -46,6 +46,9 @@ LEASE_S = 8
 """How long the lease of a Node is valid, in seconds."""
 USER_BINDING = ("clusterrolebinding", "user", "--clusterrole=cluster-admin", "--user=user")
 
+RUN_S = 200.0
+"""Longer than kubectl is told to wait for anything."""
+
 Document = Mapping[str, Any]
 """An object of the API as JSON has it."""
 
@@ -174,7 +177,7 @@ class Cluster:
             input=given,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=RUN_S,
             check=False,
         )
 

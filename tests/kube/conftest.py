@@ -1,12 +1,12 @@
 """One cluster for all tests of a run, and beside it one control plane and one agent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from kube.agent import Agent, agent_at_work, declare
-from kube.cluster import Cluster, missing, started, wait_until
+from kube.cluster import WITHIN_S, Cluster, missing, started, wait_until
 from kube.declared import policies_work
 from kube.kubelets import Kubelets
 from kube.manifests import Manifests, rendered
@@ -15,7 +15,17 @@ from kube.plane import started as plane_started
 from kube.shell import Shell
 from kube.workloads import Workloads
 
+FOLDER = Path(__file__).parent
 MACHINES, QUOTA = 64, 1_000
+TIMEOUT_S = 240
+"""How long one test may take; it waits for Leases, kubelets and controllers."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Gives the tests of this folder the time they need."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +79,7 @@ def declared(cluster: Cluster, account: Path) -> Cluster:
     """The cluster with all that deploy/kubernetes/agent declares, once its policies are at work."""
     assert account.exists()
     # A policy is known to the API server some time after it was stored.
-    wait_until("the policies are at work", lambda: policies_work(cluster), 30)
+    wait_until("the policies are at work", lambda: policies_work(cluster), WITHIN_S)
     return cluster
 
 

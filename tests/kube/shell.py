@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kube.cluster import Cluster, wait_until, without_skew
 
-LINE_S = 100.0
+LINE_S = 200.0
 END_S = 10.0
 
 

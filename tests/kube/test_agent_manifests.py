@@ -298,7 +298,7 @@ def test_kubectl_reads_quotas_and_capacity(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

@@ -107,9 +107,12 @@ def test_every_panel_of_agents_has_data_and_every_page_about_them_works(
         assert [each for each in OF_THE_AGENT if f"# TYPE {each.name} " not in pages[0]] == []
 
         # and each panel shows it
-        assert [each.panel for each in asked if not watched.series(each)] == []
-        flat = {each.panel for each in asked if not watched.series(each, above=0.0)}
-        assert flat - ANY == {WITHOUT_LEADER}
+        wait_until("Prometheus has it", lambda: all(map(watched.series, asked)), WITHIN_S)
+
+        def flat() -> set[str]:
+            return {each.panel for each in asked if not watched.series(each, above=0.0)}
+
+        wait_until("all of it is in use", lambda: flat() - ANY == {WITHOUT_LEADER}, WITHIN_S)
 
         # and each command of the pages ends as it should, and one shows what is refused
         shell = Shell(

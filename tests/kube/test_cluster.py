@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.cluster import CACHE, Cluster, Document, wait_until
+from kube.cluster import CACHE, WITHIN_S, Cluster, Document, wait_until
 from kube.manifests import MONITORING, WHOLE, secured_overlay
 from nodepool.contract.services import SERVICES
 
@@ -123,7 +123,7 @@ def test_a_drain_takes_one_replica_of_each_at_a_time(installed: Cluster) -> None
     wait_until(
         "each budget allows one disruption",
         lambda: disruptions_allowed(installed) == dict.fromkeys(names, 1),
-        30,
+        WITHIN_S,
     )
 
 
@@ -145,11 +145,11 @@ def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) ->
     with installed.watching(*name, "-o", available) as seen:
         installed.kubectl("rollout", "restart", *name)
         installed.kubectl("rollout", "status", *name, ROLLOUT)
+        wait_until("its states are seen", lambda: len(seen) > 1, WITHIN_S)
 
     # then two were at work at any time, and each is another one
-    assert len(seen) > 1
     assert [number for number in seen if int(number or 0) < 2] == []
-    wait_until("the old Pods are gone", lambda: len(pods(installed, component)) == 2, 30)
+    wait_until("the old Pods are gone", lambda: len(pods(installed, component)) == 2, WITHIN_S)
     assert before.isdisjoint(item["metadata"]["uid"] for item in pods(installed, component))
 
 
@@ -164,6 +164,10 @@ def test_the_secured_form_of_it_is_taken_as_well(installed: Cluster, tmp_path: P
 def test_scraping_rules_and_dashboards_are_taken_where_the_operator_is(installed: Cluster) -> None:
     installed.kubectl("apply", "--server-side", "-f", str(CACHE / "crds"))
     installed.kubectl("wait", "--for=condition=Established", "crd", "--all", ROLLOUT)
+
+    # A kind can be applied some time after it is established.
+    tried = ("apply", "--dry-run=server", "-k", MONITORING)
+    wait_until("they are known", lambda: installed.run(*tried).returncode == 0, WITHIN_S)
 
     done = installed.run("apply", "-k", MONITORING)
 
@@ -195,7 +199,7 @@ def test_what_is_scraped_is_every_replica_of_every_service(installed: Cluster) -
         item["metadata"]["name"] for item in pods(installed, "app.kubernetes.io/name=nodepool")
     }
     assert len(replicas) == 2 * len(SERVICES)
-    wait_until("each replica is an endpoint", lambda: scraped() == replicas, 30)
+    wait_until("each replica is an endpoint", lambda: scraped() == replicas, WITHIN_S)
 
 
 def selector_of(labels: Mapping[str, str]) -> str:

@@ -107,7 +107,7 @@ def edited(cluster: Cluster, folder: Path, script: str) -> subprocess.CompletedP
     # A change that is refused is kept in a temporary file.
     environment = {**os.environ, "KUBE_EDITOR": str(editor), "TMPDIR": str(folder)}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, env=environment, capture_output=True, text=True, timeout=200, check=False
     )
 
 

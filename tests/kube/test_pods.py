@@ -104,13 +104,13 @@ def test_a_scale_down_awaits_a_graceful_pod_that_ignores_sigterm_to_its_end(
     workloads: Workloads,
 ) -> None:
     (node,) = workloads.nodes("pods-graceful", 1, **PREFER_IDLE)
-    ignores = {"annotations": IGNORES_SIGTERM, "terminationGracePeriodSeconds": 5}
+    ignores = {"annotations": IGNORES_SIGTERM, "terminationGracePeriodSeconds": 12}
     workloads.run("serving", node, labels=GRACEFUL, **ignores)
 
     workloads.scale("pods-graceful", 0)
 
     grace_s, ends = workloads.wait_until_terminating("serving")
-    assert grace_s == 5
+    assert grace_s == 12
     assert workloads.is_drained(node)
     assert workloads.wait_until_gone(node) >= ends
 

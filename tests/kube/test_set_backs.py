@@ -6,6 +6,8 @@ from kube.workloads import Told, Workloads
 from nodepool.contract.commands import CordonNode
 
 TRIES_MAX = 60
+AT_ONCE_S = 15.0
+"""Before the pause of thirty seconds is over."""
 AFTER_A_PAUSE_S = 120.0
 
 
@@ -41,7 +43,7 @@ def test_a_node_that_is_changed_as_often_is_left_alone_and_that_is_told(
 
     # and what the bus wants anew is done at once, the label with it
     workloads.send(CordonNode, pool, node=node)
-    wait_until("it is cordoned", lambda: is_cordoned(workloads, node), WITHIN_S / 3)
+    wait_until("it is cordoned", lambda: is_cordoned(workloads, node), AT_ONCE_S)
     assert agent.obstacle() == ""
     wait_until("it has it", lambda: label() == "research", AFTER_A_PAUSE_S)
 

@@ -48,6 +48,12 @@ class Workloads:
             self.cluster.kubectl(
                 "delete", "nodepool", *self._pools, "--ignore-not-found", "--timeout=50s"
             )
+            of_them = f"{NODE_POOL} in ({', '.join(self._pools)})"
+            wait_until(
+                "their Nodes are gone",
+                lambda: not self.cluster.objects("nodes", selector=of_them),
+                WITHIN_S,
+            )
 
     # NodePools and Nodes.
 

@@ -10,7 +10,7 @@ from kube.workloads import IGNORES_SIGTERM, Workloads
 from nodepool.contract.commands import PreemptNode
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
 
-LATE = timedelta(seconds=5)
+LATE = timedelta(seconds=20)
 """By how much a step may be late on a machine that is busy with other tests."""
 SECOND = timedelta(seconds=1)
 """Kubernetes writes its moments in whole seconds."""
