@@ -15,6 +15,8 @@ from bus.stalling import stalling
 from bus.tls import HOST, encrypted, running
 from fleet.decide import SERVICE as FLEET
 from nodepool.cli.app import run
+from nodepool.client import Client
+from nodepool.contract.model import API_VERSION
 from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -23,10 +25,17 @@ from nodepool.nats.streams import STREAM, provision, streams
 from nodepool.service import commit_subject
 from quota.decide import SERVICE as QUOTA
 from support.certificates import certificates, needs_openssl
+from support.constants import H100, ZONE
 from support.services import services
 
 BEGINNING = 4_000
 """How many bytes a server sends until it is connected, and before all is answered."""
+EMPTY = f"""\
+apiVersion: {API_VERSION}
+kind: NodePool
+metadata: {{name: empty}}
+spec: {{instanceType: {H100}, targetNodes: 0}}
+"""
 Report = dict[str, tuple[str, str]]
 """The status and the text of each finding, by its check."""
 
@@ -110,6 +119,45 @@ def test_a_simulation_that_was_never_at_work_is_noted_and_one_that_has_gone_is_a
         assert text.startswith("no replica reads the log; it committed last at ")
 
     asyncio.run(story())
+
+
+def test_an_agent_that_is_gone_is_a_problem_only_where_its_cluster_has_node_pools(
+    server: NatsServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def found() -> tuple[str, str]:
+        _, report = await doctor(capsys, server.url)
+        return report["agent acme/prod"]
+
+    async def story() -> None:
+        async with (
+            at_work(server, tmp_path),
+            Client(server.url, org="acme", cluster="prod") as client,
+            Client(server.url, org="acme", cluster="prod-2") as other,
+        ):
+            # given a cluster of Kubernetes without an agent, beside one with a NodePool
+            await client.register_cluster("prod", ZONE, kubernetes=True)
+            await other.register_cluster("prod-2", ZONE)
+            await other.apply(EMPTY)
+
+            # when the doctor looks before it has a NodePool, and while it has one
+            before = await found()
+            await client.apply(EMPTY)
+            meanwhile = await found()
+            await client.delete("empty")
+            await until(lambda: is_gone(client, "empty"))
+            after = await found()
+
+        # then the agent is missed only then
+        text = "no agent reads the log: NodePools and Nodes of the cluster are not kept up"
+        idle = ("note", "no agent reads the log, and the cluster has no NodePools")
+        assert (before, meanwhile, after) == (idle, ("problem", text), idle)
+
+    asyncio.run(story())
+
+
+async def is_gone(client: Client, pool: str) -> bool:
+    """Whether the read model has no such NodePool."""
+    return await client.get("nodepools", pool) is None
 
 
 def test_what_is_wrong_with_streams_and_dead_letters_is_found(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kube.agent import agent_at_work
-from kube.cluster import WITHIN_S, wait_until
+from kube.cluster import WITHIN_S, Cluster, wait_until
+from kube.node_pools import takes_up
 from kube.plane import CLUSTER, ORG, Plane
 from nodepool.cli.app import run
 
@@ -21,8 +22,12 @@ def doctor(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, Mapping[s
     return code, {each["check"]: each["status"] for each in of_agents}
 
 
-def test_a_cluster_of_kubernetes_whose_agent_is_not_at_work_is_a_problem(
-    account: Path, plane: Plane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_agent_is_missed_while_its_cluster_has_a_node_pool(
+    cluster: Cluster,
+    account: Path,
+    plane: Plane,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = f"agent {ORG}/{CLUSTER}"
 
@@ -30,5 +35,8 @@ def test_a_cluster_of_kubernetes_whose_agent_is_not_at_work_is_a_problem(
         return doctor(plane.url, capsys) == (code, {name: status})
 
     with agent_at_work(tmp_path, account, plane.url):
+        takes_up(cluster, plane, "doctored", 0)
         wait_until("all is well", lambda: finds(0, "ok"), WITHIN_S)
     wait_until("it is missed", lambda: finds(1, "problem"), WITHIN_S)
+    with agent_at_work(tmp_path, account, plane.url, name="again"):
+        cluster.kubectl("delete", "nodepool", "doctored", "--timeout=60s")

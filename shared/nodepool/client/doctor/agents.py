@@ -14,10 +14,17 @@ async def agents(
 ) -> AsyncGenerator[Finding, None]:
     """A finding for each cluster that an agent connects; `own` is the version of this program."""
     listed = await client.list("clusters", everywhere=True)
-    connected = [name for each in listed if (name := _connected(each.document))]
-    at_work = await agents_at_work(connection) if connected else {}
-    for cluster in connected:
-        yield _agent(cluster, at_work.get(cluster), own)
+    connected = {each.key: name for each in listed if (name := _connected(each.document))}
+    if not connected:
+        return
+    at_work = await agents_at_work(connection)
+    pools = [each.key for each in await client.list("nodepools", everywhere=True)]
+    for key, cluster in connected.items():
+        version = at_work.get(cluster)
+        if version is not None:
+            yield _at_work(cluster, version, own)
+        else:
+            yield _missing(cluster, has_pools=any(each.startswith(f"{key}.") for each in pools))
 
 
 def _connected(document: Document | None) -> str:
@@ -28,12 +35,18 @@ def _connected(document: Document | None) -> str:
     return ""
 
 
-def _agent(cluster: str, version: str | None, own: str) -> Finding:
+def _missing(cluster: str, *, has_pools: bool) -> Finding:
+    """A problem only where it is missed: an agent that was uninstalled leaves no NodePools."""
     check, name = f"agent {cluster}", cluster.rpartition("/")[2]
-    if version is None:
+    fix = f"in {name}: kubectl -n kube-system get pods -l app.kubernetes.io/name=nodepool-agent"
+    if has_pools:
         text = "no agent reads the log: NodePools and Nodes of the cluster are not kept up"
-        fix = f"in {name}: kubectl -n kube-system get pods -l app.kubernetes.io/name=nodepool-agent"
         return problem(check, text, fix)
+    return note(check, "no agent reads the log, and the cluster has no NodePools", fix)
+
+
+def _at_work(cluster: str, version: str, own: str) -> Finding:
+    check = f"agent {cluster}"
     if version != own:
         text = f"reads the log; version {version}, and this command is {own}"
         return note(check, text, "update the other one")
