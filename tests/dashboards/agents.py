@@ -79,7 +79,16 @@ AGENTS: Final = Section(
             "NodePools and Nodes that are to be compared; more and more is too much load, or an "
             "agent that is stuck.",
             [Query(_gauge(agent_metrics.QUEUE), _CLUSTER)],
-            width=8,
+            width=6,
+            decimals=0,
+            empty=_NO_AGENT,
+        ),
+        lines(
+            "Pods that wait",
+            "Pods for which the scheduler has found no Node; NodePools that are autoscaled grow "
+            "for those that would fit on one of theirs.",
+            [Query(_gauge(agent_metrics.PODS_WAITING), _CLUSTER)],
+            width=6,
             decimals=0,
             empty=_NO_AGENT,
         ),
@@ -94,7 +103,7 @@ AGENTS: Final = Section(
             ],
             unit="s",
             log=True,
-            width=8,
+            width=6,
             empty="nothing compared",
         ),
         lines(
@@ -113,7 +122,7 @@ AGENTS: Final = Section(
                     f"{_CLUSTER} {{{{action}}}} {{{{result}}}}",
                 )
             ],
-            width=8,
+            width=6,
             empty="none",
         ),
         lines(

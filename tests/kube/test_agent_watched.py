@@ -32,6 +32,15 @@ RATE = "8s"
 WITHOUT_LEADER = "Clusters without a leading agent"
 ANY = {"Objects that wait"}
 """Panels that may be above 0 or not, as it happens: an object may be compared at once."""
+WAITING = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "waits"},
+    "spec": {
+        "nodeSelector": {"example.com/there-is": "none"},
+        "containers": [{"name": "only", "image": "none"}],
+    },
+}
 LABELS = '{"spec": {"nodeLabels": {"team": "research"}}}'
 GONE = f'ALERTS{{alertname="NodepoolAgentNotAtWork", org="{ORG}", nodepool_cluster="{CLUSTER}"}}'
 
@@ -80,13 +89,15 @@ def watching(folder: Path, *agents: Agent) -> Iterator[Prometheus]:
 
 @contextmanager
 def a_frozen_node(cluster: Cluster, plane: Plane) -> Iterator[str]:
-    """A Node that is to get a label, which the API server refuses."""
+    """A Node that is to get a label, which the API server refuses, beside a Pod that waits."""
     plane.apply(POOL, instanceType=H100, targetNodes=1)
     plane.wait(POOL)
     (node,) = plane.nodes(POOL)
+    cluster.kubectl("create", "-f", "-", given=json.dumps(WAITING))
     with frozen(cluster, "", "v1", "nodes", node):
         cluster.kubectl("patch", "nodepool", POOL, "--type=merge", "-p", LABELS)
         yield node
+    cluster.kubectl("delete", "pod", "waits")
     cluster.kubectl("delete", "nodepool", POOL, "--timeout=60s")
 
 

@@ -13,7 +13,14 @@ from agent.actions import Action
 from agent.host.api import Counted
 from agent.host.telemetry import Telemetry
 from agent.place import Place
-from nodepool.contract.agent_metrics import ACTIONS, LAST_SYNC, OBJECTS, OF_THE_AGENT, QUEUE
+from nodepool.contract.agent_metrics import (
+    ACTIONS,
+    LAST_SYNC,
+    OBJECTS,
+    OF_THE_AGENT,
+    PODS_WAITING,
+    QUEUE,
+)
 from nodepool.contract.metrics import LEADING, Sample
 from nodepool.host.exposition import Wanted
 from nodepool.host.settings import Settings
@@ -22,6 +29,7 @@ PLACE = Place("acme", "prod", "US-EAST-04A")
 PLACED = {"nodepool_service": "agent", "org": "acme", "nodepool_cluster": "prod"}
 GAUGES = (
     Sample(QUEUE, (), 3),
+    Sample(PODS_WAITING, (), 2),
     Sample(OBJECTS, ("Node",), 5),
     Sample(LAST_SYNC, ("Node",), 1.5),
     Sample(LEADING, (), 1),

@@ -12,7 +12,7 @@ from agent.host.settings import AgentSettings, read_agent
 from agent.host.telemetry import NAME, Telemetry
 from agent.host.term import Term
 from nodepool.contract import metrics as contract
-from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, QUEUE
+from nodepool.contract.agent_metrics import LAST_SYNC, OBJECTS, PODS_WAITING, QUEUE
 from nodepool.contract.metrics import Sample
 from nodepool.host.foreign_logs import foreign_logs
 from nodepool.host.process import ending_with_a_line, run_until_stopped
@@ -83,6 +83,7 @@ class Agent:
             return
         yield Sample(contract.CONNECTED, (), not term.bus.obstacle)
         yield Sample(QUEUE, (), len(term.work.queue))
+        yield Sample(PODS_WAITING, (), len(term.view.waiting.cache.store))
         for cache in term.view.caches:
             kind = cache.resource.kind
             yield Sample(OBJECTS, (kind,), len(cache.store))

@@ -48,6 +48,9 @@ LAST_SYNC: Final = Metric(
     "For how long the objects of a kind have not been listed anew.",
     ("kind",),
 )
+PODS_WAITING: Final = Metric(
+    "nodepool_agent_pods_waiting", "gauge", "Pods for which the scheduler has found no Node."
+)
 OF_THE_AGENT: Final[tuple[Metric, ...]] = tuple(
     value for value in vars().values() if isinstance(value, Metric)
 )
