@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Protocol
 from urllib.request import urlopen
 
+import pytest
+
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Command, envelope_of
@@ -24,7 +26,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import InDoubt
+from nodepool.nats.errors import InDoubt, Unreachable
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM, provision
 from nodepool.service import I, O, S, Service
@@ -51,6 +53,20 @@ async def connected(url: str) -> AsyncIterator[Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+async def unreachable(url: str, reason: str, access: Access = NO_ACCESS) -> Unreachable:
+    """What is raised where no server takes a connection, which is to be for this reason.
+
+    Where it is another one, it is tried again with more patience: on a busy machine no attempt may
+    be done before the first is up.
+    """
+    for patience_s in (1.0, 5.0, PATIENCE_S):
+        with pytest.raises(Unreachable) as error:
+            await connect(url, "test", patience_s=patience_s, access=access)
+        if reason in error.value.reason:
+            break
+    return error.value
 
 
 async def until(

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.harness import until
+from bus.harness import unreachable, until
 from bus.tls import HOST, running
 from nodepool.client import Client
 from nodepool.local.ports import free_port
 from nodepool.nats import api
 from nodepool.nats.access import Access
 from nodepool.nats.connection import Connection, connect
-from nodepool.nats.errors import Unreachable
 from nodepool.nats.streams import STREAM, provision
 from support.certificates import Certificates, certificates, client_certificate, needs_openssl
 from support.nats_users import credentials, key, operator_settings, user_jwt
@@ -65,13 +64,6 @@ async def works(connection: Connection) -> None:
     assert await api.last_position(connection, STREAM) == 0
 
 
-async def refused(url: str, access: Access, patience_s: float = 3.0) -> str:
-    """Why a server does not take a connection."""
-    with pytest.raises(Unreachable) as error:
-        await connect(url, "test", patience_s=patience_s, access=access)
-    return error.value.reason
-
-
 @needs_openssl
 def test_a_server_that_verifies_clients_is_used_with_a_certificate(
     tmp_path: Path, made: Certificates
@@ -89,7 +81,8 @@ def test_a_server_that_verifies_clients_is_used_with_a_certificate(
             await connection.close()
 
             # and one that shows none is told what is missing
-            assert "certificate required" in await refused(url, Access(str(made.ca)))
+            missing = "certificate required"
+            assert missing in (await unreachable(url, missing, Access(str(made.ca)))).reason
 
     asyncio.run(story())
 
@@ -151,7 +144,7 @@ def test_a_password_in_a_file_is_read_again(tmp_path: Path) -> None:
 
             # and one that has never been right says no more than that
             written(tmp_path / "password", "hunter2")
-            assert await refused(url, access) == DENIED
+            assert (await unreachable(url, DENIED, access)).reason == DENIED
 
     asyncio.run(story())
 
@@ -204,8 +197,8 @@ def test_a_user_with_an_nkey_or_a_jwt_is_taken(
 
             # and another user is refused
             other = Access(nkey_file=written(tmp_path / "other", key("user", 2).seed))
-            assert await refused(url, other) == DENIED
-            assert await refused(url, Access()) == DENIED
+            for shown in (other, Access()):
+                assert (await unreachable(url, DENIED, shown)).reason == DENIED
 
     asyncio.run(story())
 

@@ -10,7 +10,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from bus.harness import ROUNDS, connected, fill, read, restart, until
+from bus.harness import PATIENCE_S, ROUNDS, connected, fill, read, restart, until
 from nodepool.contract.log import Entry
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
@@ -474,14 +474,15 @@ def test_attempts_to_create_a_consumer_become_rare_while_the_server_refuses(
 ) -> None:
     async def story() -> None:
         async with connected(server.url) as connection, connected(server.url) as other:
-            # given a reader of a stream that is not there
+            # given a reader of a stream that is not there, which hears its own requests before
+            # the replies to them
             clock, times = asyncio.get_running_loop().time, list[float]()
 
             async def note(_: Msg) -> None:
                 times.append(clock())
 
-            await other.subscribe("$JS.API.CONSUMER.CREATE.LATE.>", cb=note)
-            await other.flush()
+            await connection.subscribe("$JS.API.CONSUMER.CREATE.LATE.>", cb=note)
+            await connection.flush()
             reader = Reader(connection, "LATE", ["late"])
             opening = asyncio.create_task(reader.open())
 
@@ -521,8 +522,11 @@ def test_a_closed_reader_returns_nothing_and_creates_no_consumer(server: NatsSer
 
 
 def test_a_reader_that_waits_for_a_stream_does_not_keep_its_connection_from_being_made_anew(
-    server: NatsServer,
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # given a server that may reply late (it is not the subject here)
+    monkeypatch.setattr("nodepool.nats.connection.CONNECT_S", PATIENCE_S)
+
     async def story() -> None:
         async with connected(server.url) as connection:
             # given a reader that tries again and again, since there is no such stream
