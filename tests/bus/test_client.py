@@ -58,6 +58,8 @@ DELETE_OLD = DeleteNodePool(org=ORG, cluster=CLUSTER, pool="p", resource_version
 PATIENCE_S = 20.0
 SOON_S = 0.5
 """A time limit for what is not to happen."""
+LIMITS_S = (SOON_S, 5.0, PATIENCE_S)
+"""Such limits, one after the other, until all the rest is done within one on a busy machine."""
 
 
 @asynccontextmanager
@@ -144,11 +146,11 @@ def test_a_server_without_a_control_plane_is_named_with_what_to_do(server: NatsS
 def test_a_command_that_is_not_stored_is_sent_again_less_and_less_often(
     server: NatsServer,
 ) -> None:
-    async def story() -> tuple[Outcome, int]:
+    async def story(timeout_s: float) -> tuple[Outcome, int]:
         # given a server without a log
         connection = await connect(server.url, "test")
         outcomes = PendingOutcomes(Reader(connection, STREAM, []), CommandAccepted)
-        sender = Sender(connection, outcomes, source="test", timeout_s=3)
+        sender = Sender(connection, outcomes, source="test", timeout_s=timeout_s)
 
         # when a command is sent
         before = connection.stats["out_msgs"]
@@ -158,9 +160,13 @@ def test_a_command_that_is_not_stored_is_sent_again_less_and_less_often(
         return outcome, sent
 
     # then it is tried again until the time is up, a few times a second
-    outcome, sent = asyncio.run(story())
-    assert isinstance(outcome, NoOutcome)
-    assert 4 <= sent <= 20
+    for timeout_s in (3, 10, 20):
+        outcome, sent = asyncio.run(story(timeout_s))
+        assert isinstance(outcome, NoOutcome)
+        assert sent <= 7 * timeout_s
+        if sent >= 4:
+            break
+    assert sent >= 4
 
 
 def test_a_command_repeated_under_its_id_has_the_outcome_that_it_had(
@@ -243,15 +249,18 @@ def test_a_manifest_that_cannot_be_read_is_refused_before_it_is_sent(server: Nat
 
 
 def test_without_services_a_command_has_no_outcome_and_is_not_lost(server: NatsServer) -> None:
-    async def story() -> None:
-        async with opened(server, timeout_s=SOON_S) as (client, _):
+    async def story(timeout_s: float) -> None:
+        async with opened(server, timeout_s=timeout_s) as (client, _):
             await client.register_cluster(CLUSTER, ZONE)
 
-    with pytest.raises(NoOutcome) as error:
-        asyncio.run(story())
+    for timeout_s in LIMITS_S:
+        with pytest.raises(NoOutcome) as error:
+            asyncio.run(story(timeout_s))
+        if "is stored" in str(error.value):
+            break
 
     assert str(error.value) == (
-        "RegisterCluster has no outcome after 0.5 s; it is stored in the log and will be"
+        f"RegisterCluster has no outcome after {timeout_s:g} s; it is stored in the log and will be"
         " processed once the services run"
     )
 
@@ -441,12 +450,15 @@ def test_a_wait_for_deletion_that_takes_too_long_names_what_is_left(server: Nats
         async with opened(server) as (client, connection):
             for name in ("a", "b"):
                 await put(connection, f"nodepools.{ORG}.{CLUSTER}.{name}", pool(name))
-            await client.wait_until_gone("a", "b", "missing", timeout_s=SOON_S)
+            for timeout_s in LIMITS_S:
+                with pytest.raises(TimedOut) as error:
+                    await client.wait_until_gone("a", "b", "missing", timeout_s=timeout_s)
+                if str(error.value) == left:
+                    break
+            assert str(error.value) == left
 
-    with pytest.raises(TimedOut) as error:
-        asyncio.run(story())
-
-    assert str(error.value) == "timed out waiting for nodepool/a and 1 more to be deleted"
+    left = "timed out waiting for nodepool/a and 1 more to be deleted"
+    asyncio.run(story())
 
 
 # Events.
