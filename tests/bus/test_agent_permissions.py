@@ -23,11 +23,11 @@ from bus.tls import HOST, encrypted, running
 from nodepool.client import Client
 from nodepool.contract.events import NodeReported
 from nodepool.host.settings import Settings
-from nodepool.local.ports import free_port
 from nodepool.nats.access import Access
 from nodepool.nats.cancelling import cancel
 from support.certificates import certificates, needs_openssl
 from support.constants import ZONE
+from support.ports import free_port
 from support.services import services
 from unit.samples import sample
 

@@ -34,12 +34,12 @@ from nodepool.client.backup import Backups, checked
 from nodepool.contract.log import Entry
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision, stream_info, streams
 from quota.decide import SERVICE as QUOTA
+from support.ports import free_port
 
 COMMANDS = 300
 READERS = 300

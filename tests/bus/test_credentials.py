@@ -14,13 +14,13 @@ import pytest
 from bus.harness import unreachable, until
 from bus.tls import HOST, running
 from nodepool.client import Client
-from nodepool.local.ports import free_port
 from nodepool.nats import api
 from nodepool.nats.access import Access
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.streams import STREAM, provision
 from support.certificates import Certificates, certificates, client_certificate, needs_openssl
 from support.nats_users import credentials, key, operator_settings, user_jwt
+from support.ports import free_port
 
 DENIED = "the server refuses the user, password or credentials"
 

@@ -17,7 +17,6 @@ from fleet.decide import SERVICE as FLEET
 from nodepool.cli.app import run
 from nodepool.client import Client
 from nodepool.contract.model import API_VERSION
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection, connect
@@ -26,6 +25,7 @@ from nodepool.service import commit_subject
 from quota.decide import SERVICE as QUOTA
 from support.certificates import certificates, needs_openssl
 from support.constants import H100, ZONE
+from support.ports import free_port
 from support.services import services
 
 BEGINNING = 4_000

@@ -11,13 +11,13 @@ from nodepool.client import Client, Refused
 from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.messages import ID_MAX
 from nodepool.engine.bounds import DATA_BYTES_MAX
-from nodepool.local.ports import free_port
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import STREAM
 from support.constants import H100, ZONE
 from support.large_outputs import LARGEST, TALKATIVE, TOO_LARGE
+from support.ports import free_port
 from support.sample_service import pages_added, print_now
 from support.services import services
 from unit.test_decode import REQUIRED

@@ -11,11 +11,11 @@ import pytest
 
 from bus.harness import until
 from bus.tls import HOST, encrypted, running
-from nodepool.local.ports import free_port
 from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.connection import Connection, connect
 from support.certificates import Certificates, certificates, needs_openssl
 from support.loopback import leading_to, listening, pass_on
+from support.ports import free_port
 
 PASSWORD = 'authorization { user: "services", password: "secret" }'
 ATTEMPTS = 8

@@ -22,12 +22,12 @@ from nodepool.contract.commands import RegisterCluster, SetQuota
 from nodepool.contract.events import NodeReported
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
-from nodepool.local.ports import free_port
 from nodepool.nats.access import Access
 from nodepool.nats.api import message_at, publish_event, request
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.streams import STREAM, streams
 from support.constants import H100, ZONE
+from support.ports import free_port
 from support.services import services
 from unit.samples import sample
 

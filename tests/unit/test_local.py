@@ -12,7 +12,7 @@ from nodepool.local.demo import DATA_CENTRE, Machines, additions
 from nodepool.local.directory_lock import DirectoryLock
 from nodepool.local.disk import DiskWatch
 from nodepool.local.errors import ServerError, UpError
-from nodepool.local.ports import HOST, claimed_ports, free_port
+from nodepool.local.ports import HOST, claimed_ports
 from nodepool.local.up import METRICS_PORT, advice
 
 DATA_DIR = Path('/data with "quotes"')
@@ -44,11 +44,6 @@ def test_a_path_in_the_configuration_is_quoted() -> None:
 def test_the_server_is_monitored_only_on_request() -> None:
     assert "http:" not in config()
     assert 'http: "127.0.0.1:8222"' in config(8222).splitlines()
-
-
-def test_a_free_port_can_be_listened_on() -> None:
-    with socket.socket() as probe:
-        probe.bind((HOST, free_port()))
 
 
 def test_a_taken_port_is_skipped() -> None:

@@ -12,14 +12,6 @@ BLOCK = 16
 _PORTS_END = 65_000
 
 
-def free_port() -> int:
-    """A port that no socket is using, chosen by the kernel."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def claimed_ports(count: int, first: int) -> Iterator[Sequence[int]]:
     """So many free ports from `first` upwards, which no other claim gives away meanwhile.
