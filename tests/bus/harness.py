@@ -260,7 +260,9 @@ class ReplicaProcess:
 
     def lines(self) -> list[dict[str, object]]:
         """What it has logged."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        # The last line may be one that is being written.
+        whole, _, _ = self.log.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def errors(self) -> str:
         """What it has written to standard error."""
@@ -268,7 +270,9 @@ class ReplicaProcess:
 
     def page(self, path: str) -> str:
         """An HTTP page that it serves."""
-        with urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as response:
+        url = f"http://127.0.0.1:{self._port}{path}"
+        # It may itself wait for some seconds until the page is made.
+        with urlopen(url, timeout=PATIENCE_S) as response:
             content: bytes = response.read()
         return content.decode()
 

@@ -52,7 +52,7 @@ def test_a_watch_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
     pid = server.pid
     assert pid is not None
     put(server, "first")
-    with watching(server, "--request-timeout", "3s") as process:
+    with watching(server, "--request-timeout", "6s") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == "nodepool.compute.coreweave.com/first\n"

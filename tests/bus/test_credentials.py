@@ -223,13 +223,14 @@ def test_every_program_uses_the_same_settings(tmp_path: Path, made: Certificates
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=90,
         )
 
     with running(tmp_path, port, verified(made) + "\n" + password):
-        # when a service and the command line connect
+        # when a service and the command line connect, which waits until the service is at work
+        register = ("register", "cluster", "prod", "--zone", "US-EAST-04A")
         with subprocess.Popen([sys.executable, "-m", "validator"], env=environment) as service:
-            done = run("register", "cluster", "prod", "--zone", "US-EAST-04A")
+            done = run(*register, "--request-timeout", "60s")
             service.terminate()
             assert service.wait() == 0
 

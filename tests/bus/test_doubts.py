@@ -147,6 +147,7 @@ async def _story(server: NatsServer, folder: Path, fault: Fault) -> Shown:
                     await _commanded(direct, "c3")
                     await until(lambda: len(_lines(replica)) >= 3)
                     metrics = {name: replica.metric(text) for name, text in METRICS.items()}
+                    await until(lambda: len(receiver.spans) >= 3)
                     replica.process.send_signal(signal.SIGTERM)
                     assert await asyncio.to_thread(replica.process.wait, 20) == 0
                     log = await read_all(direct)

@@ -131,7 +131,7 @@ def test_a_server_that_was_named_before_the_connection_was_encrypted_is_not_gone
                     on_fault=faults.append,
                 )
                 await connection.flush()
-                assert interceptor.clients == 1
+                assert interceptor.clients >= 1
 
             # and the first can be reached no more
             await until(lambda: not connection.is_connected)

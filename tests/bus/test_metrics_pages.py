@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -171,9 +172,13 @@ def pools_on(replica: ReplicaProcess) -> set[str]:
 NODES = "nodepool_current_nodes"
 
 
-def leading(replicas: Sequence[ReplicaProcess]) -> list[float]:
-    """What each replica says of its leadership."""
-    return [value for it in replicas for value in values(it, "nodepool_leading")]
+def leading_and_nodes(replica: ReplicaProcess) -> tuple[list[float], list[float]]:
+    """What a replica says of its leadership, and its gauges of Nodes, both on one page."""
+    page = list(series(replica.page("/metrics")))
+    leading, nodes = (
+        [value for found, _, value in page if found == name] for name in ("nodepool_leading", NODES)
+    )
+    return leading, nodes
 
 
 @pytest.mark.timeout(240)
@@ -192,16 +197,15 @@ def test_of_two_replicas_the_one_that_leads_exports_the_gauges_of_the_state(
 
             # when nothing happens
             # then one of them soon leads, and it alone has the gauges
-            await until(lambda: sorted(leading((one, other))) == [0, 1])
-            if leading((other,)) == [1]:
+            shown = [([0], []), ([1], [2])]
+            await until(lambda: sorted(map(leading_and_nodes, (one, other))) == shown)
+            if leading_and_nodes(other) == ([1], [2]):
                 one, other = other, one
-            assert (values(one, NODES), values(other, NODES)) == ([2], [])
 
             # and when it has ended, the other leads from its first commit on
             one.process.kill()
             await client.set_quota(ZONE, H100, 5)
-            await until(lambda: leading((other,)) == [1])
-            assert values(other, NODES) == [2]
+            await until(lambda: leading_and_nodes(other) == ([1], [2]))
 
     def aggregator() -> AbstractContextManager[ReplicaProcess]:
         return launched("aggregator", server, tmp_path, free_port())
@@ -251,7 +255,7 @@ def test_the_age_of_the_oldest_input_grows_while_the_server_is_gone(
     async def story(replica: ReplicaProcess) -> None:
         # given a replica that has nothing to do
         await ready((replica,))
-        assert values(replica, AGE) == [0]
+        await until(lambda: values(replica, AGE) == [0])
 
         # when the server is gone for longer than it is ever silent
         await asyncio.to_thread(server.kill)
@@ -307,13 +311,16 @@ def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
         await ready((replica,))
         await until(lambda: values(replica, "nodepool_log_copies") == [1, 0, 0])
 
-        # then it shows what the server says
-        async with connected(server.url) as connection:
+        # then it soon shows what the server says
+        async def as_the_server_says(connection: Connection) -> bool:
             info = await api.request(connection, "$JS.API.STREAM.INFO.NODEPOOL")
-        state = cast("dict[str, int]", info["state"])
-        names = ("log_messages", "log_bytes", "log_last_position")
-        shown = [values(replica, f"nodepool_{name}") for name in names]
-        assert shown == [[state["messages"]], [state["bytes"]], [state["last_seq"]]]
+            state = cast("dict[str, int]", info["state"])
+            names = ("log_messages", "log_bytes", "log_last_position")
+            shown = [values(replica, f"nodepool_{name}") for name in names]
+            return shown == [[state["messages"]], [state["bytes"]], [state["last_seq"]]]
+
+        async with connected(server.url) as connection:
+            await until(partial(as_the_server_says, connection))
         assert values(replica, "nodepool_storage_used_bytes") > [0]
         assert values(replica, "nodepool_storage_limit_bytes") == []
 

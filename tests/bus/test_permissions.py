@@ -198,7 +198,7 @@ def test_an_agent_registers_its_cluster_and_reads_and_reports_what_is_there(
             stored = await publish_event(connection, subject_of(report, "agent"), b"{}")
 
             # then it reads the objects and the outcome, and the report is in the log
-            assert await agent.catch_up()
+            await until(agent.catch_up)
             documents = await agent.list("nodepools")
             entry = await message_at(operator, STREAM, stored)
             await connection.close()

@@ -43,6 +43,12 @@ SOON_S = 0.3
 NOTE = "the read model is behind the log: the newest changes may be missing here\n"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a reader wait for the read model as long as a busy machine may take."""
+    monkeypatch.setattr("nodepool.client.catching_up.CATCH_UP_S", PATIENCE_S)
+
+
 def changed(name: str, team: str) -> NodePoolValidated:
     """A NodePool is accepted with this label; its generation stays what it was."""
     return NodePoolValidated(
@@ -99,6 +105,7 @@ READS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.usefixtures("patient")
 @READS
 @pytest.mark.parametrize(
     ("event", "left"),
@@ -172,6 +179,7 @@ CHANGES: list[tuple[Kind, str, Event]] = [
 ]
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("everywhere", [False, True], ids=["here", "everywhere"])
 @pytest.mark.parametrize(
     ("kind", "key", "event"), CHANGES, ids=[type(event).__name__ for *_, event in CHANGES]
@@ -205,6 +213,7 @@ def test_an_object_of_each_kind_is_read_as_it_was_changed_last(
     assert shown == [position]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_node_that_was_deleted_is_not_read(server: NatsServer) -> None:
     async def story() -> list[Item]:
         async with (

@@ -303,7 +303,7 @@ def test_a_program_starts_again_although_its_pod_could_not_be_deleted_at_first(
         "while not done.exists(): time.sleep(0.05)\n"
         "sys.exit(7)"
     )
-    limits = ("--pool", "batch", "--name", "job", "--restart", "--request-timeout", "1s")
+    limits = ("--pool", "batch", "--name", "job", "--restart", "--request-timeout", "5s")
     program = run(*limits, "--grace", "3600", *python(slow))
     program.until("ready")
     live.delete_pod("batch", "job")

@@ -115,7 +115,7 @@ def test_a_wait_does_not_lose_a_cancellation_that_comes_with_its_end(
             await asyncio.sleep(0)
         is_waiting = not goes_on.is_set()
         task.cancel()
-        await asyncio.wait((task,), timeout=1)
+        await asyncio.wait((task,), timeout=30)
 
         # then it has ended, and while it waited it went no further
         assert task.cancelled()
