@@ -39,7 +39,7 @@ PAUSE_S = 0.01
 """The pause between two checks of a condition."""
 BATCH = 900
 """How many messages one atomic batch of `fill` holds."""
-ROUNDS = 3
+ROUNDS = 6
 """How often a time limit is tried on a machine that may be busy; the best round counts."""
 OUTCOMES = ("CommandAccepted", "CommandRefused")
 

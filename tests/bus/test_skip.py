@@ -12,6 +12,7 @@ from bus.harness import connected, ended, outcome, read_all, send, serving, unti
 from nodepool.cli.app import run
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.subjects import subject_of
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import dump
 from nodepool.local.server import NatsServer
@@ -19,7 +20,7 @@ from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import Conflict
 from nodepool.nats.skipping import skip, standing_of
-from nodepool.nats.streams import provision
+from nodepool.nats.streams import STREAM, provision
 from nodepool.service import Context
 from quota import Hears, Says
 from quota.decide import SERVICE as QUOTA
@@ -56,6 +57,14 @@ async def limits_said(connection: Connection) -> list[int]:
         for entry in log
         if entry.subject.endswith(".QuotaSet")
     ]
+
+
+async def sent(connection: Connection, limit: int) -> int:
+    """The position of a command to set this limit, which is sent now."""
+    await send(connection, command(limit), f"c{limit}")
+    last = await api.last_message(connection, STREAM, subject_of(command(limit), ""))
+    assert last is not None
+    return last.position
 
 
 async def start_until_it_ends(server: NatsServer, folder: Path, times: int) -> None:
@@ -119,12 +128,12 @@ def test_a_running_service_passes_over_an_input_that_it_has_not_committed(
         async with connected(server.url) as connection:
             # given a service that follows the log and commits nothing
             async with serving(QUOTA, server, tmp_path / "one.log") as runtime:
-                await send(connection, command(1), "c1")
-                await until(lambda: runtime.replica.committed == 1)
-            await send(connection, command(2), "c2")
+                first = await sent(connection, 1)
+                await until(lambda: runtime.replica.committed == first)
+            second = await sent(connection, 2)
 
             # when an operator has it pass over its next input
-            assert await nodepool(server, "skip", "quota", "--position", "5") == 0
+            assert await nodepool(server, "skip", "quota", "--position", str(second)) == 0
 
             # then it never does it
             async with serving(QUOTA, server, tmp_path / "two.log") as runtime:

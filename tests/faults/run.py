@@ -36,6 +36,9 @@ QUIET_S = 4.0
 """All is quiet once nothing has been stored for so long, commit records left out."""
 CALM_S = 120.0
 """How long it may take until all is quiet after the faults."""
+SHOWN_S = 60.0
+"""How long it may take after that until the read model shows all: longer than its writers wait
+before they try again."""
 MEMORY_MAX_BYTES = 4 << 30
 """What all processes may hold together."""
 ACTS_PER_S = 25.0
@@ -201,7 +204,20 @@ class _Run:
             self._report.violations += list(differences(service, entries, self._log.id))[:3]
 
     async def _compare(self, connection: Connection) -> None:
-        """The read model has to show what the replayed state says, object by object."""
+        """The read model has to show what the replayed state says, object by object.
+
+        A writer that was refused while there was no leader tries again after a pause.
+        """
+        end = asyncio.get_running_loop().time() + SHOWN_S
+        while wrong := await self._wrong(connection):
+            if asyncio.get_running_loop().time() > end:
+                self._report.violations += wrong
+                break
+            await asyncio.sleep(1)
+
+    async def _wrong(self, connection: Connection) -> list[str]:
+        """What the read model shows otherwise than the replayed state says it."""
+        wrong: list[str] = []
         for bucket in BUCKETS:
             expected = {
                 key: json.loads(json.dumps(document, default=str))
@@ -211,7 +227,8 @@ class _Run:
             for key in sorted(expected.keys() | stored.keys()):
                 if expected.get(key) != stored.get(key):
                     shown = f"{stored.get(key)} instead of {expected.get(key)}"
-                    self._report.violations.append(f"{bucket} {key} shows {shown}"[:2000])
+                    wrong.append(f"{bucket} {key} shows {shown}"[:2000])
+        return wrong
 
     def _complete(self) -> Report:
         report = self._report
