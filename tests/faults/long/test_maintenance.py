@@ -63,7 +63,7 @@ async def three_servers(folder: Path) -> AsyncIterator[Cluster]:
             await server.kill()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
     async def story() -> None:
         async with three_servers(tmp_path) as cluster:
@@ -94,7 +94,7 @@ def test_a_log_with_one_copy_gets_three(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_doctor_names_the_server_whose_copy_is_missing(tmp_path: Path) -> None:
     async def story() -> None:
         async with three_servers(tmp_path) as cluster:
