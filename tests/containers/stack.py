@@ -103,19 +103,23 @@ class Stack:
         self.run("up", *args, "--detach")
         self.wait_until_at_work()
 
-    def take_down(self) -> None:
+    def take_down(self, *args: str) -> None:
         """Removes every container and network of the project, and keeps its volumes.
 
         An engine may keep the endpoint of a container that is gone, and with it the network, see
         https://github.com/moby/moby/issues/33156; that is taken from it as people do.
+
+        args: further options, such as that the volumes are removed too.
         """
-        done = self.run("down", "--timeout", "30", check=False)
+        done = self.run("down", "--timeout", "30", *args, check=False)
         printed = f"{done.stdout}{done.stderr}"
         assert done.returncode == 0 or "has active endpoints" in printed, printed
         assert self.ids() == []
         for network in self.left("network"):
-            names = "{{range .Containers}}{{.Name}} {{end}}"
-            for name in docker("network", "inspect", "--format", names, network).split():
+            each = "{{range .Containers}}{{.Name}} {{end}}"
+            held = docker("network", "inspect", "--format", each, network).split()
+            assert held or done.returncode != 0, f"{network} is left, and nothing holds it"
+            for name in held:
                 docker("network", "disconnect", "--force", network, name)
             docker("network", "rm", network)
 
@@ -158,9 +162,12 @@ class Stack:
 
     def obstacles(self) -> list[str]:
         """What is not at work yet: a line for each container that is not healthy or not done."""
+        containers = self.containers()
+        if not containers or len(containers) < len(self.ids()):
+            return ["the engine does not show every container"]
         return [
             f"{container['Name'][1:]}: {state['Status']}, {health}"
-            for container in self.containers()
+            for container in containers
             for state in [container["State"]]
             for health in [state.get("Health", {}).get("Status", "healthy")]
             if (state["Status"], health) != ("running", "healthy")
@@ -218,6 +225,18 @@ class Stack:
                 return json.load(response)
         except (URLError, OSError, ValueError):
             return None
+
+    def answered(self, port: str, path: str) -> Any:
+        """As `page`, as soon as it answers."""
+        page: Any = None
+
+        def answers() -> bool:
+            nonlocal page
+            page = self.page(port, path)
+            return page is not None
+
+        until(answers, f"an answer to {path}")
+        return page
 
 
 def _done(state: Inspected) -> bool:

@@ -184,7 +184,7 @@ def test_down_with_volumes_leaves_nothing(stack: Stack, checkout: Path) -> None:
         alone.run("up", "--detach", "--no-build", "nats")
 
         # when it is taken down with its volumes
-        alone.run("down", "--volumes")
+        alone.take_down("--volumes")
 
         # then nothing of it is left
         assert [alone.ids(), alone.left("network"), alone.left("volume")] == [[], [], []]
