@@ -256,6 +256,7 @@ def cluster_registered(state: State, event: ClusterRegistered, context: Context)
         before.registered if before is not None else context.time,
         context.position,
         event.kubernetes,
+        event.kubernetes_uid,
     )
     return replace(state, clusters=state.clusters.set(key, item))
 

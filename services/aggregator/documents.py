@@ -68,6 +68,7 @@ def document(item: AnyObject, *, show_deprecated: bool = False) -> Document:
                     "org": item.org,
                     "zone": item.zone,
                     **({"kubernetes": True} if item.kubernetes else {}),
+                    **({"kubernetesUid": item.kubernetes_uid} if item.kubernetes_uid else {}),
                 },
             }
 

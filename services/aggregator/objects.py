@@ -255,6 +255,7 @@ class ClusterObject:
     registered: when it was registered first.
     version: the position of its last change.
     kubernetes: whether an agent connects it to Kubernetes.
+    kubernetes_uid: which one; empty where that is not known.
     """
 
     org: str
@@ -263,6 +264,7 @@ class ClusterObject:
     registered: datetime
     version: int
     kubernetes: bool = False
+    kubernetes_uid: str = ""
 
 
 AnyObject = (

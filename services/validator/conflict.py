@@ -16,9 +16,24 @@ VERSION_DIGITS_MAX = 20
 
 def cluster_conflict(command: RegisterCluster, before: Cluster | None) -> Refusal | None:
     """Why a cluster cannot be registered that is registered already as `before`."""
-    if before is None or before.zone == command.zone:
+    if before is None:
         return None
-    return Refusal("zone", f"the cluster lies in {before.zone} and cannot move", "Conflict")
+    if before.zone != command.zone:
+        return Refusal("zone", f"the cluster lies in {before.zone} and cannot move", "Conflict")
+    if before.kubernetes_uid in ("", command.replaces, command.kubernetes_uid):
+        return None
+    return _other_kubernetes(command, before) if command.kubernetes_uid else None
+
+
+def _other_kubernetes(command: RegisterCluster, before: Cluster) -> Refusal:
+    message = (
+        f"{command.org}/{command.cluster} is the Kubernetes cluster whose namespace kube-system has"
+        f" the uid {before.kubernetes_uid}, and here it is {command.kubernetes_uid}: give this one"
+        " a name of its own; or, if the other one is gone for good: nodepool register cluster"
+        f" {command.cluster} --zone {command.zone} --kubernetes-uid {command.kubernetes_uid}"
+        f" --replaces {before.kubernetes_uid}"
+    )
+    return Refusal("kubernetesUid", message, "Conflict")
 
 
 def unknown_cluster(command: ApplyNodePool | ScaleNodePool | DeleteNodePool) -> Refusal:

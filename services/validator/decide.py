@@ -45,7 +45,7 @@ from validator.rules import (
     sized,
     unscalable,
 )
-from validator.state import Pool, State, evolve
+from validator.state import Cluster, Pool, State, evolve
 
 
 def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
@@ -75,16 +75,21 @@ def _register(state: State, command: RegisterCluster) -> Iterator[Says | Command
     refusal = malformed_cluster(command) or cluster_conflict(command, before)
     if refusal is not None:
         yield _refused(command, refusal)
-    elif before is not None and (before.kubernetes or not command.kubernetes):
+        return
+    after = _registered(command, before)
+    if after == before:
         yield accepted(command, "unchanged")
     else:
         yield accepted(command, "created" if before is None else "configured")
-        yield ClusterRegistered(
-            org=command.org,
-            cluster=command.cluster,
-            zone=command.zone,
-            kubernetes=command.kubernetes,
-        )
+        yield ClusterRegistered(org=command.org, cluster=command.cluster, **after._asdict())
+
+
+def _registered(command: RegisterCluster, before: Cluster | None) -> Cluster:
+    """A cluster after a registration of it."""
+    uid, is_connected = command.kubernetes_uid, command.kubernetes
+    if before is not None:
+        uid, is_connected = uid or before.kubernetes_uid, is_connected or before.kubernetes
+    return Cluster(command.zone, is_connected, uid)
 
 
 def _apply(

@@ -51,6 +51,17 @@ def malformed_cluster(command: RegisterCluster) -> Refusal | None:
         return Refusal("org", reason)
     if reason := grammar.dns1123_label(command.cluster):
         return Refusal("cluster", reason)
+    return _malformed_kubernetes(command)
+
+
+def _malformed_kubernetes(command: RegisterCluster) -> Refusal | None:
+    uid, replaces = command.kubernetes_uid, command.replaces
+    if uid and not command.kubernetes:
+        return Refusal("kubernetesUid", "needs kubernetes: true")
+    if replaces and not uid:
+        return Refusal("replaces", "needs kubernetesUid, which takes its place")
+    if uid and (reason := grammar.dns1123_label(uid)):
+        return Refusal("kubernetesUid", reason)
     return None
 
 

@@ -34,10 +34,11 @@ from validator.rules import scaled, sized
 
 
 class Cluster(NamedTuple):
-    """The zone of a cluster, and whether an agent connects it to Kubernetes."""
+    """The zone of a cluster, whether an agent connects it to Kubernetes, and to which."""
 
     zone: str
-    kubernetes: bool
+    kubernetes: bool = False
+    kubernetes_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     """The state after a message; commands change nothing before their events do."""
     match message:
         case ClusterRegistered(org=org, cluster=cluster):
-            item = Cluster(message.zone, message.kubernetes)
+            item = Cluster(message.zone, message.kubernetes, message.kubernetes_uid)
             clusters = state.clusters.set(cluster_key(org, cluster), item)
             return replace(state, clusters=clusters)
         case NodePoolValidated():

@@ -10,7 +10,6 @@ import pytest
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, Context, User
 
-from agent.host.api import Api
 from agent.host.lease import Lease
 from agent.host.settings import LEASE_NAME, LEASE_NAMESPACE, AgentSettings
 from agent.host.telemetry import Telemetry
@@ -25,6 +24,7 @@ from nodepool.contract.events import NodeReported
 from nodepool.host.settings import Settings
 from nodepool.nats.access import Access
 from nodepool.nats.cancelling import cancel
+from support.agent.answered import answered
 from support.certificates import certificates, needs_openssl
 from support.constants import ZONE
 from support.ports import free_port
@@ -34,6 +34,8 @@ from unit.samples import sample
 PASSWORDS = ("$SERVICES_PASSWORD", "$ACME_PASSWORD", "$AGENT_PASSWORD")
 PLACE = Place("acme", "prod", ZONE)
 NO_API_SERVER = "http://127.0.0.1:1"
+NAMESPACE = b'{"metadata": {"uid": "5c1f7a52"}}'
+"""What the agent registers its cluster by."""
 
 
 class Secured(NamedTuple):
@@ -91,9 +93,9 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
         async with (
             serving(validator, secured, tmp_path / "1.log", access=secured.services),
             serving(aggregator, secured, tmp_path / "2.log", access=secured.services),
+            answered(lambda _path: (200, NAMESPACE)) as api,
         ):
             # when the agent is at work: it registers its cluster, reads its objects and events
-            api = Api(kubeconfig, telemetry.requested)
             lease = Lease(api, LEASE_NAMESPACE, LEASE_NAME, telemetry.log)
             term = Term(AgentSettings(settings, PLACE, kubeconfig), api, lease, telemetry)
             working = asyncio.create_task(term.bus.run())
@@ -125,7 +127,6 @@ def test_all_that_the_agent_does_on_the_bus_its_user_may_do(
             await until(lambda: not term.bus.obstacle)
             await until(lambda: term._recorder.recorded == "")
             await cancel(working)
-            await api.close()
         telemetry.close()
         assert warnings(tmp_path / "agent.log") == []
 

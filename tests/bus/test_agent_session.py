@@ -9,6 +9,7 @@ from agent.bus import Log
 from agent.host.commander import Commander
 from agent.host.model import BusModel
 from agent.host.pool_events import PoolEvents
+from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
@@ -19,8 +20,10 @@ from nodepool.local.server import NatsServer
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import StreamInfo
+from support.agent.answered import unanswered
 
 PLACE = Place("acme", "prod", "zone-a")
+UNREGISTERED = "the cluster is not registered: no reply of the API server"
 
 
 async def nothing(_connection: Connection, _log: Log, _info: StreamInfo) -> None:
@@ -32,29 +35,32 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
-        # given a bus without services, so that nobody registers the cluster
+        # given a bus without services, and no API server: nobody can register the cluster
         config = KubeConfig.from_server("http://127.0.0.1:1").get()
         assert config is not None
         service = Settings(url=server.url, log_file=os.devnull)
         telemetry = Telemetry(service, PLACE, lambda: ())
         model = BusModel(lambda _key: None)
-        events = PoolEvents(PLACE)
         commander = Commander(
-            model, events, lambda _: None, lambda _key, _cause: None, lambda _key, _due: None
+            model,
+            PoolEvents(PLACE),
+            lambda _: None,
+            lambda _key, _cause: None,
+            lambda _key, _due: None,
         )
         compared: list[str] = []
-        bus = Bus(
-            AgentSettings(service, PLACE, config),
-            telemetry,
-            model,
-            commander,
-            events,
-            resync=lambda: compared.append(bus.obstacle),
-            following=nothing,
-        )
-        async with connected(server.url):
+        async with connected(server.url), unanswered() as (api, log):
+            bus = Bus(
+                AgentSettings(service, PLACE, config),
+                telemetry,
+                model,
+                commander,
+                registration=Registration(api, PLACE, log),
+                resync=lambda: compared.append(bus.obstacle),
+                following=nothing,
+            )
             running = asyncio.create_task(bus.run())
-            await until(lambda: bus.obstacle == "registering the cluster")
+            await until(lambda: bus.obstacle.startswith(UNREGISTERED))
 
             # when the server is lost and found again
             reconnected = asyncio.Event()
@@ -65,7 +71,8 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
             await reconnected.wait()
 
             # then it is as it was
-            assert (bus.obstacle, compared) == ("registering the cluster", [])
+            assert bus.obstacle.startswith(UNREGISTERED)
+            assert compared == []
             await cancel(running)
             telemetry.close()
 

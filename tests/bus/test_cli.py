@@ -444,6 +444,9 @@ def test_an_organisation_or_cluster_that_is_not_known_is_an_error(nodepool: Node
 def test_organisations_and_their_clusters_are_completed(up: Up, nodepool: Nodepool) -> None:
     nodepool("register", "cluster", "spare", "--zone", ZONE)
     nodepool("register", "cluster", "theirs", "--zone", ZONE, "--org", "other")
+    # Reading waits for what was accepted; completion, which has to be quick, does not.
+    assert nodepool("get", "cluster", "theirs", "--org", "other").code == 0
+    assert nodepool("get", "cluster", "spare").code == 0
 
     def offered(*words: str) -> list[str]:
         url = f"nats://127.0.0.1:{up.port}"

@@ -188,6 +188,7 @@ async def object_of_an_older_state(shown: Quotas) -> None:
     command = SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=50)
     await send(shown.connection, command, "c9")
     await outcome(shown.connection, "c9")
+    await until(lambda: shown.aggregator.replica.state.quotas[KEY].limit == 50)
     await until(shown.are_right)
     await write(shown, before.content, **{VERSION: before.headers[VERSION]})
 

@@ -1,6 +1,7 @@
 """What the agent may do in a cluster: what it needs, and nothing else."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -16,6 +17,7 @@ NEEDED = (
     ("", "delete nodepools"),
     *(("", f"{verb} nodepools/status") for verb in ("get", "patch")),
     ("", f"get {DEFINITION}"),
+    ("", "get namespaces/kube-system"),
     *(("", f"{verb} nodes") for verb in ("get", "list", "watch", "create", "patch", "delete")),
     ("", "patch nodes/status"),
     *(("any", f"{verb} pods") for verb in ("get", "list", "watch", "delete")),
@@ -52,6 +54,9 @@ NOT_GRANTED = (
     ("kube-system", "update leases/kube-scheduler"),
     ("kube-system", "delete leases/nodepool-agent"),
     ("", "get namespaces"),
+    ("", "get namespaces/default"),
+    ("", "list namespaces"),
+    ("", "patch namespaces/kube-system"),
     ("", "list customresourcedefinitions.apiextensions.k8s.io"),
     ("", "get customresourcedefinitions.apiextensions.k8s.io/others.example.com"),
     ("", f"patch {DEFINITION}"),
@@ -68,7 +73,7 @@ def is_allowed(cluster: Cluster, namespace: str, request: str) -> bool:
     """Whether the agent may do it; `any` is each namespace."""
     verb, _, resource = request.partition(" ")
     kind, slash, more = resource.partition("/")
-    is_named = kind == "leases" or kind.startswith("customresourcedefinitions")
+    is_named = kind in ("leases", "namespaces") or kind.startswith("customresourcedefinitions")
     what = [kind, f"--subresource={more}"] if slash and not is_named else [resource]
     where = {"": [], "any": ["--all-namespaces"]}.get(namespace, ["--namespace", namespace])
     done = cluster.run("auth", "can-i", verb, *what, *where, "--as", ACCOUNT)
@@ -99,7 +104,8 @@ def granted() -> Iterator[tuple[str, str, str]]:
 
 
 def test_all_that_is_granted_is_in_the_list_of_what_it_needs() -> None:
-    needed = {request.removesuffix("/nodepool-agent") for _, request in NEEDED}
+    names = re.compile("/(nodepool-agent|kube-system)$")
+    needed = {names.sub("", request) for _, request in NEEDED}
     needed = {request.split(".")[0] if "." in request else request for request in needed}
 
     assert {f"{verb} {resource}" for _, resource, verb in granted()} == needed

@@ -836,6 +836,21 @@ SAMPLES: tuple[Message, ...] = (
         generation=3,
         waiting=(WaitingPods(gpus=8, count=2), WaitingPods(slots=27, count=40)),
     ),
+    RegisterCluster(
+        org="acme",
+        cluster="prod",
+        zone=ZONE,
+        kubernetes=True,
+        kubernetes_uid="c0a8d2f4-5b52-4f7e-8f33-2f1f0c0b7d11",
+        replaces="7a2f3c58-9d1f-4c63-a0f2-5f6e8d9b0c22",
+    ),
+    ClusterRegistered(
+        org="acme",
+        cluster="prod",
+        zone=ZONE,
+        kubernetes=True,
+        kubernetes_uid="c0a8d2f4-5b52-4f7e-8f33-2f1f0c0b7d11",
+    ),
 )
 
 

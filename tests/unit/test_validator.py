@@ -154,6 +154,81 @@ def test_a_cluster_that_is_registered_already_stays_as_it_is() -> None:
     assert result(outputs) == ("unchanged", None)
 
 
+KUBERNETES, OTHER = "11aa", "22bb"
+"""The uids of the namespace kube-system of two clusters."""
+
+
+def connect(uid: str, replaces: str = "") -> RegisterCluster:
+    """The registration of a cluster that an agent connects to this Kubernetes."""
+    return RegisterCluster(
+        org="acme",
+        cluster="prod",
+        zone=ZONE,
+        kubernetes=True,
+        kubernetes_uid=uid,
+        replaces=replaces,
+    )
+
+
+def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one_replaces_it() -> (
+    None
+):
+    # given a cluster that an agent connects which does not know its Kubernetes, then one that does
+    story = a_cluster()
+    steps = [connect(""), connect(KUBERNETES), connect(""), connect(KUBERNETES)]
+    outcomes = [result(story.hears(each)) for each in steps]
+
+    # when an agent of another one comes, and then takes its place by intention
+    refused = refusal(story.hears(connect(OTHER)))
+    wrong = refusal(story.hears(connect(OTHER, replaces="33cc")))
+    replaced = story.hears(connect(OTHER, replaces=KUBERNETES))
+    late = refusal(story.hears(connect(KUBERNETES)))
+    again = result(story.hears(connect(OTHER, replaces=KUBERNETES)))
+
+    # then the first one counts until that, and the other one after it
+    assert outcomes == [
+        ("configured", None),
+        ("configured", None),
+        ("unchanged", None),
+        ("unchanged", None),
+    ]
+    assert refused == wrong
+    assert refused == (
+        "Conflict kubernetesUid: acme/prod is the Kubernetes cluster whose namespace kube-system"
+        " has the uid 11aa, and here it is 22bb: give this one a name of its own; or, if the other"
+        " one is gone for good: nodepool register cluster prod --zone US-EAST-02A"
+        " --kubernetes-uid 22bb --replaces 11aa"
+    )
+    assert replaced[1:] == [
+        ClusterRegistered(
+            org="acme", cluster="prod", zone=ZONE, kubernetes=True, kubernetes_uid=OTHER
+        )
+    ]
+    assert "has the uid 22bb, and here it is 11aa" in late
+    assert again == ("unchanged", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"kubernetes_uid": "11aa"}, "Invalid kubernetesUid: needs kubernetes: true"),
+        (
+            {"kubernetes": True, "replaces": "11aa"},
+            "Invalid replaces: needs kubernetesUid, which takes its place",
+        ),
+        ({"kubernetes": True, "kubernetes_uid": "$(reboot)"}, "Invalid kubernetesUid: name "),
+    ],
+)
+def test_which_kubernetes_a_cluster_is_has_to_be_clear(
+    fields: Mapping[str, object], expected: str
+) -> None:
+    command = RegisterCluster.model_validate(
+        {"org": "acme", "cluster": "prod", "zone": ZONE, **fields}
+    )
+
+    assert refusal(a_cluster().hears(command)).startswith(expected)
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [

@@ -64,7 +64,7 @@ class Commander:
         failed: Callable[[Key, str], None],
         woken_at: Callable[[Key, float], None],
     ) -> None:
-        self._model, self._events = model, events
+        self._model, self.events = model, events
         self._woken, self._failed, self._woken_at = woken, failed, woken_at
         self._sent: dict[Key, _Sent] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,7 +146,7 @@ class Commander:
         self._woken(key)
 
     async def _accepted(self, pool: str) -> Accepted | None:
-        return await read_accepted(lambda event: self._events.newest(event, pool))
+        return await read_accepted(lambda event: self.events.newest(event, pool))
 
     def _shows(self, key: Key, sent: _Sent, now: float, deleted: int) -> bool:
         if key.kind == "Node":

@@ -13,17 +13,16 @@ from agent.bus import Document, Log
 from agent.host.commander import Commander
 from agent.host.departures import Departures
 from agent.host.model import BusModel
-from agent.host.pool_events import PoolEvents
+from agent.host.registration import Registration
 from agent.host.settings import AgentSettings
 from agent.host.streams import LOOK_S, all_of, objects_reader, present, until_closed
 from agent.host.telemetry import NAME, Telemetry
 from agent.place import Place
-from nodepool.client.errors import Refused, Unreachable
+from nodepool.client.errors import Unreachable
 from nodepool.client.outcomes import PendingOutcomes
 from nodepool.client.read_model import document_of
 from nodepool.client.reading import ReadingClient
 from nodepool.client.sender import Sender
-from nodepool.contract.commands import RegisterCluster
 from nodepool.contract.events import CommandAccepted, CommandRefused
 from nodepool.contract.keys import path_text, token
 from nodepool.contract.log import Entry
@@ -47,8 +46,6 @@ It never has where a bucket was made anew since the last Node left: that one has
 """
 OUTCOME_S: Final = 30.0
 """How long the outcome of a command may take, before it is sent again."""
-REGISTER_S: Final = 10.0
-"""The pause before a cluster is registered again that was refused."""
 BACK_OFF_S: Final = 0.1
 BACK_OFF_MAX_S: Final = 2.0
 FAULTS: Final = (
@@ -80,21 +77,27 @@ class Bus:
         telemetry: Telemetry,
         model: BusModel,
         commander: Commander,
-        events: PoolEvents,
         *,
+        registration: Registration,
         resync: Callable[[], None],
         following: Following,
     ) -> None:
-        """`resync` is called once all is read anew; `following` reads the events of the log."""
+        """A bus that is not connected yet.
+
+        registration: what registers the cluster before anything else is done.
+        resync: called once all is read anew.
+        following: reads the events of the log.
+        """
         self.model = model
         self.fault = "connecting to the bus"
         self._settings = settings
         self._telemetry = telemetry
         self._commander = commander
+        self._registration = registration
         self._resync = resync
         self._following = following
         self.departures = Departures(settings.place)
-        self.events = events
+        self.events = commander.events
         self._connection: Connection | None = None
 
     @property
@@ -162,6 +165,9 @@ class Bus:
             self.fault = fault  # Later on the connection says so itself.
         self._telemetry.log.warning("cannot connect", cause=fault)
 
+    def _note_fault(self, fault: str) -> None:
+        self.fault = fault
+
     def _reconnected(self) -> None:
         self._telemetry.reconnected()
         self._telemetry.log.info("reconnected")
@@ -180,9 +186,6 @@ class Bus:
             )
             for bucket, found in zip(BUCKETS, buckets, strict=True)
         ]
-        register = RegisterCluster(
-            org=place.org, cluster=place.cluster, zone=place.zone, kubernetes=True
-        )
         heard = Reader(
             connection,
             STREAM,
@@ -198,25 +201,19 @@ class Bus:
             self._commander.begin(sender)
             self.departures.begin(connection, log.id)
             self.model.log = log
-            await all_of(
-                outcomes.listen(),
-                self._opened(sender, register, readers),
-                self._following(connection, log, info),
-                until_closed(connection),
-            )
+
+            async def work() -> None:
+                # What is there may be the place of another cluster.
+                await self._registration.run(sender, self._note_fault)
+                await all_of(self._opened(readers), self._following(connection, log, info))
+
+            await all_of(outcomes.listen(), work(), until_closed(connection))
         finally:
             for reader in (heard, *readers):
                 await reader.close()
 
-    async def _opened(
-        self, sender: Sender[CommandAccepted], register: RegisterCluster, readers: Sequence[Reader]
-    ) -> None:
-        """Registers the cluster, then reads its objects for ever."""
-        self.fault = "registering the cluster"
-        while not isinstance(outcome := await sender.send(register), CommandAccepted):
-            self.fault = f"the cluster is not registered: {outcome}"
-            self._telemetry.log.warning("not registered", cause=str(outcome))
-            await asyncio.sleep(REGISTER_S if isinstance(outcome, Refused) else LOOK_S)
+    async def _opened(self, readers: Sequence[Reader]) -> None:
+        """Reads the objects of the cluster for ever."""
         self.fault = "reading the read model"
         for reader in readers:
             await reader.open()

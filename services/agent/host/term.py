@@ -15,6 +15,7 @@ from agent.host.pacing import Pacing
 from agent.host.performing import Performer
 from agent.host.pool_events import PoolEvents
 from agent.host.reconciling import Reconciler
+from agent.host.registration import Registration
 from agent.host.session import Bus
 from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
@@ -47,7 +48,7 @@ class Term:
             telemetry,
             model,
             commander,
-            events,
+            registration=Registration(api, place, log),
             resync=self.resync,
             following=self._recorder.follow,
         )

@@ -21,6 +21,8 @@ MachineFault = Literal["boot", "registration", "silence", "hang", "verification"
 """How a simulated machine fails: it does not boot, cannot join its cluster, never reports that it
 has booted, joins its cluster and reports nothing more (no cordon, no drain, no Pod), or does not
 pass its verification. The others come while it is a Node; `contract.health` says what they are."""
+UID_MAX = 63
+"""The most characters of the uid of a Kubernetes; Kubernetes itself makes UUIDs of 36."""
 MACHINES_MAX = 500
 """The most machines that one command adds."""
 
@@ -31,10 +33,15 @@ class RegisterCluster(Command, OfCluster):
     zone: the zone that it is in, which never changes.
     kubernetes: whether an agent connects it to Kubernetes, which then has its Nodes and Pods; once
         True it stays so.
+    kubernetes_uid: which Kubernetes that is: the uid of its namespace `kube-system`; empty where
+        that is not known. Refused where it is not the one that is registered.
+    replaces: the one that is registered, where this one takes its place for good.
     """
 
     zone: str
     kubernetes: bool = False
+    kubernetes_uid: str = Field(default="", max_length=UID_MAX)
+    replaces: str = Field(default="", max_length=UID_MAX)
 
 
 class ApplyNodePool(Command, OfPool):

@@ -42,12 +42,34 @@ def register() -> None:
 @register.command()
 @click.argument("name")
 @click.option("--zone", required=True, metavar="ZONE", help="Its zone, which can never be changed.")
+@click.option(
+    "--kubernetes-uid",
+    default="",
+    metavar="UID",
+    help="Its Kubernetes, by the uid of the namespace kube-system; its agent sets it.",
+)
+@click.option(
+    "--replaces",
+    default="",
+    metavar="UID",
+    help="The Kubernetes that it had before, where that is gone for good.",
+)
 @click.pass_obj
-def cluster(settings: Settings, name: str, zone: str) -> int:
+def cluster(settings: Settings, name: str, zone: str, kubernetes_uid: str, replaces: str) -> int:
     """Register a cluster of the organisation."""
 
     async def work(client: "Client") -> None:
-        outcome = await client.register_cluster(name, zone)
+        from nodepool.contract.commands import RegisterCluster
+
+        command = RegisterCluster(
+            org=client.org,
+            cluster=name,
+            zone=zone,
+            kubernetes=bool(kubernetes_uid),
+            kubernetes_uid=kubernetes_uid,
+            replaces=replaces,
+        )
+        outcome = await client.send(command)
         print_text(f"cluster/{name} {outcome.result}")
 
     return settings.run(work)

@@ -17,12 +17,15 @@ class ClusterRegistered(Event, OfCluster):
     """A cluster exists, in this zone.
 
     kubernetes: whether an agent connects it to Kubernetes; said again when that begins.
+    kubernetes_uid: the uid of the namespace `kube-system` of that Kubernetes; empty where it is not
+        known. Said again when it is, or is another one.
     """
 
     speaker: ClassVar[str] = "validator"
 
     zone: str
     kubernetes: bool = False
+    kubernetes_uid: str = ""
 
 
 class NodePoolValidated(Event, OfPool):
