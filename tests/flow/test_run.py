@@ -17,6 +17,10 @@ TRAIN = Path(__file__).parents[2] / "deploy" / "examples" / "train.py"
 READY = "print('ready', flush=True)"
 WAITS = f"import time; {READY}; time.sleep(99)"
 DEAF = f"import signal, time; signal.signal(15, signal.SIG_IGN); {READY}; time.sleep(99)"
+STAYS = (
+    "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True));"
+    f" {READY}; time.sleep(99)"
+)
 PATIENCE_S = 60
 
 
@@ -140,12 +144,14 @@ def test_an_interrupt_asks_the_program_to_end_and_a_second_one_kills_it(
 ) -> None:
     live.apply("batch", 2)
     first = run("--pool", "batch", *python(WAITS))
-    second = run("--pool", "batch", *python(DEAF))
+    second = run("--pool", "batch", "--grace", "3600", *python(STAYS))
     for program in (first, second):
         program.until("ready")
 
     first.send(signal.SIGINT)
     second.send(signal.SIGINT)
+    # Two signals at once may arrive as one.
+    second.until("asked")
     second.send(signal.SIGINT)
     codes = first.code, second.code
 
