@@ -17,21 +17,33 @@ VERSION_DIGITS_MAX = 20
 def cluster_conflict(command: RegisterCluster, before: Cluster | None) -> Refusal | None:
     """Why a cluster cannot be registered that is registered already as `before`."""
     if before is None:
-        return None
+        return _nothing_replaced(command) if command.replaces else None
     if before.zone != command.zone:
         return Refusal("zone", f"the cluster lies in {before.zone} and cannot move", "Conflict")
-    if before.kubernetes_uid in ("", command.replaces, command.kubernetes_uid):
+    is_same = before.kubernetes_uid in ("", command.replaces, command.kubernetes_uid)
+    if is_same or not command.kubernetes:
         return None
-    return _other_kubernetes(command, before) if command.kubernetes_uid else None
+    return _other_kubernetes(command, before)
+
+
+def _nothing_replaced(command: RegisterCluster) -> Refusal:
+    message = f"there is no cluster {command.org}/{command.cluster} yet: leave it out"
+    return Refusal("replaces", message, "Conflict")
 
 
 def _other_kubernetes(command: RegisterCluster, before: Cluster) -> Refusal:
-    message = (
+    registered = (
         f"{command.org}/{command.cluster} is the Kubernetes cluster whose namespace kube-system has"
-        f" the uid {before.kubernetes_uid}, and here it is {command.kubernetes_uid}: give this one"
-        " a name of its own; or, if the other one is gone for good: nodepool register cluster"
+        f" the uid {before.kubernetes_uid}"
+    )
+    if not command.kubernetes_uid:
+        message = f"{registered}; to say which one this is, its agent needs the right to get that"
+        return Refusal("kubernetesUid", message, "Conflict")
+    message = (
+        f"{registered}, and here it is {command.kubernetes_uid}: give this one a name of its own;"
+        " or, if the other one is gone for good: nodepool register cluster"
         f" {command.cluster} --zone {command.zone} --kubernetes-uid {command.kubernetes_uid}"
-        f" --replaces {before.kubernetes_uid}"
+        f" --replaces {before.kubernetes_uid} --org {command.org}"
     )
     return Refusal("kubernetesUid", message, "Conflict")
 

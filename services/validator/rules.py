@@ -59,9 +59,10 @@ def _malformed_kubernetes(command: RegisterCluster) -> Refusal | None:
     if uid and not command.kubernetes:
         return Refusal("kubernetesUid", "needs kubernetes: true")
     if replaces and not uid:
-        return Refusal("replaces", "needs kubernetesUid, which takes its place")
-    if uid and (reason := grammar.dns1123_label(uid)):
-        return Refusal("kubernetesUid", reason)
+        return Refusal("replaces", "needs kubernetesUid, that of the cluster that takes its place")
+    for field, value in (("kubernetesUid", uid), ("replaces", replaces)):
+        if value and grammar.dns1123_label(value):
+            return Refusal(field, f"{value!r} is no uid: lower case letters, digits and -")
     return None
 
 

@@ -20,10 +20,10 @@ from nodepool.local.server import NatsServer
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
 from nodepool.nats.streams import StreamInfo
-from support.agent.answered import unanswered
+from support.agent.answered import answered
 
 PLACE = Place("acme", "prod", "zone-a")
-UNREGISTERED = "the cluster is not registered: no reply of the API server"
+KUBE_SYSTEM = b'{"metadata": {"uid": "5c1f7a52"}}'
 
 
 async def nothing(_connection: Connection, _log: Log, _info: StreamInfo) -> None:
@@ -35,7 +35,7 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
     server: NatsServer,
 ) -> None:
     async def story() -> None:
-        # given a bus without services, and no API server: nobody can register the cluster
+        # given a bus without services, so that nobody registers the cluster
         config = KubeConfig.from_server("http://127.0.0.1:1").get()
         assert config is not None
         service = Settings(url=server.url, log_file=os.devnull)
@@ -49,18 +49,19 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
             lambda _key, _due: None,
         )
         compared: list[str] = []
-        async with connected(server.url), unanswered() as (api, log):
+        settings = AgentSettings(service, PLACE, config)
+        async with connected(server.url), answered(lambda _path: (200, KUBE_SYSTEM)) as api:
             bus = Bus(
-                AgentSettings(service, PLACE, config),
+                settings,
                 telemetry,
                 model,
                 commander,
-                registration=Registration(api, PLACE, log),
+                registration=Registration(api, settings, telemetry.log),
                 resync=lambda: compared.append(bus.obstacle),
                 following=nothing,
             )
             running = asyncio.create_task(bus.run())
-            await until(lambda: bus.obstacle.startswith(UNREGISTERED))
+            await until(lambda: bus.obstacle == "registering the cluster")
 
             # when the server is lost and found again
             reconnected = asyncio.Event()
@@ -71,8 +72,7 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
             await reconnected.wait()
 
             # then it is as it was
-            assert bus.obstacle.startswith(UNREGISTERED)
-            assert compared == []
+            assert (bus.obstacle, compared) == ("registering the cluster", [])
             await cancel(running)
             telemetry.close()
 

@@ -39,6 +39,7 @@ rules:
 - {{apiGroups: [compute.coreweave.com], resources: ["*"], verbs: ["*"]}}
 - {{apiGroups: [""], resources: [nodes, nodes/status, events{pods}], verbs: ["*"]}}
 - {{apiGroups: [coordination.k8s.io], resources: [leases], verbs: ["*"]}}
+- {{apiGroups: [""], resources: [namespaces], verbs: [get]}}
 - {{apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [get]}}
 """
 WITH_ALL = ROLE.format(pods=", pods, pods/eviction")

@@ -65,21 +65,26 @@ def test_a_cordon_by_hand_is_remembered_then_asked_of_the_bus_and_waited_for() -
     assert missing(WANTED, ASKED, accepted) == []
 
 
-def test_a_cordon_by_hand_of_a_node_that_joins_is_kept_and_asked_of_the_bus_once_it_has() -> None:
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_cordon_by_hand_of_a_node_that_joins_is_kept_and_asked_of_the_bus_once_it_has(
+    is_early: bool,
+) -> None:
     # given a Node that is claimed as it joins
     joining = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
-    [claimed, _] = missing_for_node(NodeView(joining, BARE), PLACE, LOG, NOW)
+    found = replace(BARE, unschedulable=is_early)
+    [claimed, _] = missing_for_node(NodeView(joining, found), PLACE, LOG, NOW)
     assert isinstance(claimed, Patch)
     annotations = claimed.patch["metadata"]["annotations"]  # type: ignore[index]
 
-    # when somebody cordons it before it has what it is to have
+    # when somebody has cordoned it before that, or does before it has what it is to have
     cordoned = replace(BARE, annotations=annotations, unschedulable=True)
     [patch] = missing(WANTED, cordoned)
 
-    # then it stays so, and is remembered as asked for
+    # then it stays so, is remembered as asked for, and asked of the bus
     assert isinstance(patch, Patch)
     assert "unschedulable" not in patch.patch["spec"]  # type: ignore[operator]
     assert patch.patch["metadata"]["annotations"] == remembered(asked=True)  # type: ignore[index]
+    assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
 
 
 def test_an_uncordon_by_hand_is_asked_of_the_bus() -> None:

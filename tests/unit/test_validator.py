@@ -175,7 +175,7 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
 ):
     # given a cluster that an agent connects which does not know its Kubernetes, then one that does
     story = a_cluster()
-    steps = [connect(""), connect(KUBERNETES), connect(""), connect(KUBERNETES)]
+    steps = [connect(""), connect(KUBERNETES), register(), connect(KUBERNETES)]
     outcomes = [result(story.hears(each)) for each in steps]
 
     # when an agent of another one comes, and then takes its place by intention
@@ -184,6 +184,7 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
     replaced = story.hears(connect(OTHER, replaces=KUBERNETES))
     late = refusal(story.hears(connect(KUBERNETES)))
     again = result(story.hears(connect(OTHER, replaces=KUBERNETES)))
+    unknown = refusal(story.hears(connect("")))
 
     # then the first one counts until that, and the other one after it
     assert outcomes == [
@@ -197,7 +198,7 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
         "Conflict kubernetesUid: acme/prod is the Kubernetes cluster whose namespace kube-system"
         " has the uid 11aa, and here it is 22bb: give this one a name of its own; or, if the other"
         " one is gone for good: nodepool register cluster prod --zone US-EAST-02A"
-        " --kubernetes-uid 22bb --replaces 11aa"
+        " --kubernetes-uid 22bb --replaces 11aa --org acme"
     )
     assert replaced[1:] == [
         ClusterRegistered(
@@ -206,6 +207,15 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
     ]
     assert "has the uid 22bb, and here it is 11aa" in late
     assert again == ("unchanged", None)
+    assert unknown.endswith(
+        "the uid 22bb; to say which one this is, its agent needs the right to get that"
+    )
+
+
+def test_only_a_cluster_that_is_registered_is_replaced() -> None:
+    assert refusal(Story().hears(connect(OTHER, replaces=KUBERNETES))) == (
+        "Conflict replaces: there is no cluster acme/prod yet: leave it out"
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,9 +224,16 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
         ({"kubernetes_uid": "11aa"}, "Invalid kubernetesUid: needs kubernetes: true"),
         (
             {"kubernetes": True, "replaces": "11aa"},
-            "Invalid replaces: needs kubernetesUid, which takes its place",
+            "Invalid replaces: needs kubernetesUid, that of the cluster that takes its place",
         ),
-        ({"kubernetes": True, "kubernetes_uid": "$(reboot)"}, "Invalid kubernetesUid: name "),
+        (
+            {"kubernetes": True, "kubernetes_uid": "$(reboot)"},
+            "Invalid kubernetesUid: '$(reboot)' is no uid: lower case letters, digits and -",
+        ),
+        (
+            {"kubernetes": True, "kubernetes_uid": "11aa", "replaces": "A B"},
+            "Invalid replaces: 'A B' is no uid: lower case letters, digits and -",
+        ),
     ],
 )
 def test_which_kubernetes_a_cluster_is_has_to_be_clear(
@@ -226,7 +243,7 @@ def test_which_kubernetes_a_cluster_is_has_to_be_clear(
         {"org": "acme", "cluster": "prod", "zone": ZONE, **fields}
     )
 
-    assert refusal(a_cluster().hears(command)).startswith(expected)
+    assert refusal(a_cluster().hears(command)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,22 @@
-"""Registering a cluster on the bus as the one that it is."""
+"""Registering a cluster on the bus with the uid by which it is told from all others."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from agent.host.api import Api, Failure, Resource, Unreachable
-from agent.place import Place
-from nodepool.client.errors import NoOutcome, Refused
-from nodepool.client.sender import Sender
-from nodepool.contract.commands import RegisterCluster
-from nodepool.contract.events import CommandAccepted
+from agent.host.settings import AgentSettings
+from agent.host.telemetry import NAME
+from nodepool.client import Client
+from nodepool.client.errors import ClientError, Refused
+from nodepool.contract.commands import UID_MAX
 from nodepool.host.logs import Logger
 
 NAMESPACES: Final = Resource("api/v1", "namespaces", "Namespace")
-NAME: Final = "kube-system"
+KUBE_SYSTEM: Final = "kube-system"
 """A namespace that every cluster has from its beginning to its end: it cannot be deleted."""
+OUTCOME_S: Final = 30.0
+"""How long the outcome may take, before the cluster is registered again."""
 REFUSED_S: Final = 10.0
 """The pause before a cluster is registered again that was refused."""
 RETRY_S: Final = 2.0
@@ -24,43 +26,44 @@ RETRY_S: Final = 2.0
 class Registration:
     """Registers one cluster; two of them under one name would undo each other's work."""
 
-    def __init__(self, api: Api, place: Place, log: Logger) -> None:
-        self._api, self._place, self._log = api, place, log
+    def __init__(self, api: Api, settings: AgentSettings, log: Logger) -> None:
+        self._api, self._settings, self._log = api, settings, log
 
-    async def run(self, sender: Sender[CommandAccepted], note: Callable[[str], None]) -> None:
-        """Returns once the cluster is registered; `note` is told why it is not, as one line."""
+    async def run(self, note: Callable[[str], None]) -> None:
+        """Returns once the cluster is registered; until then `note` is called with the reason."""
         note("registering the cluster")
-        while fault := await self._fault(sender):
+        while fault := await self._fault():
             note(f"the cluster is not registered: {fault}")
             self._log.warning("not registered", cause=str(fault))
             await asyncio.sleep(REFUSED_S if isinstance(fault, Refused) else RETRY_S)
 
-    async def _fault(
-        self, sender: Sender[CommandAccepted]
-    ) -> Refused | NoOutcome | Failure | Unreachable | None:
-        try:
-            uid = await self._uid()
-        except (Failure, Unreachable) as error:
-            return error
-        place = self._place
-        command = RegisterCluster(
+    async def _fault(self) -> ClientError | Failure | Unreachable | None:
+        """Why it could not be registered; None where it could."""
+        service, place = self._settings.service, self._settings.place
+        client = Client(
+            service.url,
             org=place.org,
             cluster=place.cluster,
-            zone=place.zone,
-            kubernetes=True,
-            kubernetes_uid=uid,
+            timeout_s=OUTCOME_S,
+            source=NAME,
+            access=service.access,
         )
-        outcome = await sender.send(command)
-        return None if isinstance(outcome, CommandAccepted) else outcome
+        try:
+            uid = await self._uid()
+            async with client:
+                await client.register_cluster(place.cluster, place.zone, kubernetes=True, uid=uid)
+        except (ClientError, Failure, Unreachable) as error:
+            return error
+        return None
 
     async def _uid(self) -> str:
-        """Which Kubernetes it is; empty where this account may not read that."""
+        """The uid of its namespace `kube-system`; empty where this account may not read it."""
         try:
-            namespace = await self._api.send("get", NAMESPACES, NAMESPACES.path(NAME))
+            namespace = await self._api.send("get", NAMESPACES, NAMESPACES.path(KUBE_SYSTEM))
         except Failure as failure:
             if failure.code != 403:
                 raise
             self._log.warning("cluster not identified", cause=failure.message)
             return ""
         metadata = namespace.get("metadata")
-        return str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
+        return str(metadata.get("uid") or "")[:UID_MAX] if isinstance(metadata, Mapping) else ""

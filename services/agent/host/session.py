@@ -165,7 +165,7 @@ class Bus:
             self.fault = fault  # Later on the connection says so itself.
         self._telemetry.log.warning("cannot connect", cause=fault)
 
-    def _note_fault(self, fault: str) -> None:
+    def _note_registration(self, fault: str) -> None:
         self.fault = fault
 
     def _reconnected(self) -> None:
@@ -177,6 +177,10 @@ class Bus:
     async def _read(self, connection: Connection) -> None:
         place = self._settings.place
         self.fault = "no control plane has been set up on the bus"
+        await present(connection, STREAM)
+        # Before that nothing is read: what is there may be of another cluster of this name.
+        await self._registration.run(self._note_registration)
+        self.fault = "reading the read model"
         info = await present(connection, STREAM)
         buckets = [await present(connection, f"KV_{bucket}") for bucket in BUCKETS]
         log = Log(info.log, info.last)
@@ -201,20 +205,18 @@ class Bus:
             self._commander.begin(sender)
             self.departures.begin(connection, log.id)
             self.model.log = log
-
-            async def work() -> None:
-                # What is there may be the place of another cluster.
-                await self._registration.run(sender, self._note_fault)
-                await all_of(self._opened(readers), self._following(connection, log, info))
-
-            await all_of(outcomes.listen(), work(), until_closed(connection))
+            await all_of(
+                outcomes.listen(),
+                self._opened(readers),
+                self._following(connection, log, info),
+                until_closed(connection),
+            )
         finally:
             for reader in (heard, *readers):
                 await reader.close()
 
     async def _opened(self, readers: Sequence[Reader]) -> None:
         """Reads the objects of the cluster for ever."""
-        self.fault = "reading the read model"
         for reader in readers:
             await reader.open()
         takes = (self.model.take_pool, self.model.take_node)

@@ -48,7 +48,7 @@ class Term:
             telemetry,
             model,
             commander,
-            registration=Registration(api, place, log),
+            registration=Registration(api, settings, log),
             resync=self.resync,
             following=self._recorder.follow,
         )

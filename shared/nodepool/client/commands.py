@@ -139,15 +139,15 @@ class Commands(Session):
         return found
 
     async def register_cluster(
-        self, name: str, zone: str, *, kubernetes: bool = False
+        self, name: str, zone: str, *, kubernetes: bool = False, uid: str = "", replaces: str = ""
     ) -> CommandAccepted:
-        """Registers a cluster of the organisation in a zone, which can never be changed.
+        """Registers a cluster in a zone, which can never be changed.
 
-        With `kubernetes` an agent connects it to Kubernetes from now on.
+        With `kubernetes` an agent connects it, as the one with this `uid`: see `RegisterCluster`.
         """
-        return await self.send(
-            RegisterCluster(org=self.org, cluster=name, zone=zone, kubernetes=kubernetes)
-        )
+        cluster = {"org": self.org, "cluster": name, "zone": zone, "kubernetes": kubernetes}
+        identity = {"kubernetesUid": uid, "replaces": replaces}
+        return await self.send(_checked(RegisterCluster, {**cluster, **identity}))
 
     async def add_machines(
         self,

@@ -46,30 +46,23 @@ def register() -> None:
     "--kubernetes-uid",
     default="",
     metavar="UID",
-    help="Its Kubernetes, by the uid of the namespace kube-system; its agent sets it.",
+    help="The uid of its namespace kube-system; from then on its Nodes are those of Kubernetes.",
 )
 @click.option(
     "--replaces",
     default="",
     metavar="UID",
-    help="The Kubernetes that it had before, where that is gone for good.",
+    help="The uid that is registered, of a cluster that is gone for good.",
 )
 @click.pass_obj
 def cluster(settings: Settings, name: str, zone: str, kubernetes_uid: str, replaces: str) -> int:
     """Register a cluster of the organisation."""
 
     async def work(client: "Client") -> None:
-        from nodepool.contract.commands import RegisterCluster
-
-        command = RegisterCluster(
-            org=client.org,
-            cluster=name,
-            zone=zone,
-            kubernetes=bool(kubernetes_uid),
-            kubernetes_uid=kubernetes_uid,
-            replaces=replaces,
+        is_connected = bool(kubernetes_uid)
+        outcome = await client.register_cluster(
+            name, zone, kubernetes=is_connected, uid=kubernetes_uid, replaces=replaces
         )
-        outcome = await client.send(command)
         print_text(f"cluster/{name} {outcome.result}")
 
     return settings.run(work)

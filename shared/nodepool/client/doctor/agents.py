@@ -36,7 +36,7 @@ def _connected(document: Document | None) -> str:
 
 
 def _missing(cluster: str, *, has_pools: bool) -> Finding:
-    """A problem only where it is missed: an agent that was uninstalled leaves no NodePools."""
+    """A problem only where NodePools need it: one may have been taken away for good."""
     check, name = f"agent {cluster}", cluster.rpartition("/")[2]
     fix = f"in {name}: kubectl -n kube-system get pods -l app.kubernetes.io/name=nodepool-agent"
     if has_pools:
