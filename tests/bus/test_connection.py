@@ -332,18 +332,18 @@ def test_attempts_become_rare_while_there_is_no_server(server: NatsServer) -> No
             faults: list[tuple[float, str]] = []
             clock = asyncio.get_running_loop().time
             connection.on_fault.append(lambda fault: faults.append((clock(), fault)))
-            took: list[float] = []
+            took, longest = list[float](), list[float]()
             for _ in range(ROUNDS):
                 # when its server is gone for some seconds
                 faults.clear()
                 await asyncio.to_thread(server.kill)
                 await until(lambda: len(faults) >= MANY)
 
-                # then the first attempts follow quickly, and the last ones do not
+                # then there are not too many attempts, and none is too long after the last one
                 times = [time for time, _ in faults[:MANY]]
                 assert times[-1] - times[0] >= least_s(MANY)
                 pauses = [later - earlier for earlier, later in pairwise(times)]
-                assert min(pauses[-3:]) <= RETRY_MAX_S + 1
+                longest.append(max(pauses))
                 assert {fault for _, fault in faults} == {
                     f"cannot reach {server.url}: Connection refused"
                 }
@@ -353,9 +353,9 @@ def test_attempts_become_rare_while_there_is_no_server(server: NatsServer) -> No
                 back = clock()
                 await until(lambda: connection.is_connected)
                 took.append(clock() - back)
-                if took[-1] <= RETRY_MAX_S + 1:
+                if max(took[-1], longest[-1]) <= RETRY_MAX_S + 1:
                     break
-            assert min(took) <= RETRY_MAX_S + 1
+            assert max(min(took), min(longest)) <= RETRY_MAX_S + 1
 
     asyncio.run(story())
 

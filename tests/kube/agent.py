@@ -173,10 +173,14 @@ class Agent:
         ]
         return sum(values)
 
+    def leads(self) -> bool:
+        """Whether it holds the Lease and acts; raises OSError where it does not respond."""
+        return self.is_running() and self.metric("nodepool_leading") == 1
+
     def is_leading(self) -> bool:
-        """Whether it holds the Lease and acts."""
-        with suppress(OSError):  # It does not respond in time.
-            return self.is_running() and self.metric("nodepool_leading") == 1
+        """Whether it responds, and leads."""
+        with suppress(OSError):
+            return self.leads()
         return False
 
     def lines(self, event: str = "") -> Sequence[Mapping[str, Any]]:

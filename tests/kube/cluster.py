@@ -190,7 +190,12 @@ class Cluster:
             lines = (line.rstrip("\n") for line in process.stdout)
             # The state that it has now: from here on, none is missed.
             seen = [next(lines, "")]
-            reader = threading.Thread(target=seen.extend, args=(lines,), daemon=True)
+
+            def read() -> None:
+                for line in lines:
+                    seen.append(line)  # Each as it comes.
+
+            reader = threading.Thread(target=read, daemon=True)
             reader.start()
             try:
                 yield seen

@@ -24,9 +24,8 @@ LOG = f"stream {STREAM}"
 """What the doctor calls the log."""
 LONGEST_S = 300
 """How long the acts may take, tried again or not; the run ends with the last of them."""
-SERVICES_S, WORST_S = 1.0, 3.0
-"""How long services may take after the bus: all times but one, as this machine does much else, and
-that one."""
+SERVICES_S = 1.0
+"""How long services may take after the bus, in the best of a few tries of each act."""
 
 
 def test_the_new_server_is_never_the_one_that_is_killed_beside_it() -> None:
@@ -46,9 +45,7 @@ def test_a_cluster_goes_on_while_its_servers_are_killed_restarted_and_replaced()
 
     assert report.violations == []
     assert len(maintenance.recoveries) == 2 + SIZE
-    *others, worst = sorted(recovery.services_s for recovery in maintenance.recoveries)
-    assert max(others) < SERVICES_S
-    assert worst < WORST_S
+    assert max(each.services_s for each in maintenance.recoveries) < SERVICES_S
 
 
 @asynccontextmanager
