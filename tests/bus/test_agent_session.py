@@ -71,8 +71,9 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
             await restart(server)
             await reconnected.wait()
 
-            # then it is as it was
-            assert (bus.obstacle, compared) == ("registering the cluster", [])
+            # then it is as it was, whether what it had sent was lost or not
+            assert bus.obstacle.startswith(("registering the cluster", "the cluster is not reg"))
+            assert compared == []
             await cancel(running)
             telemetry.close()
 
