@@ -37,7 +37,7 @@ def _other_kubernetes(command: RegisterCluster, before: Cluster) -> Refusal:
         f" the uid {before.kubernetes_uid}"
     )
     if not command.kubernetes_uid:
-        message = f"{registered}; to say which one this is, its agent needs the right to get that"
+        message = f"{registered}; an agent that may not get that namespace cannot register it"
         return Refusal("kubernetesUid", message, "Conflict")
     message = (
         f"{registered}, and here it is {command.kubernetes_uid}: give this one a name of its own;"

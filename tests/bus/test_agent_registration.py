@@ -88,7 +88,7 @@ def test_a_cluster_is_registered_by_what_its_api_server_says_it_is(
         assert first == [begun]
         assert second == [begun, f"{fault}the server is starting"]
         assert third[1].startswith(f"{fault}kubernetesUid: acme/prod is the Kubernetes cluster")
-        assert fourth[1].endswith("its agent needs the right to get that (Conflict)")
+        assert fourth[1].endswith("that may not get that namespace cannot register it (Conflict)")
         assert [len(each) for each in (third, fourth)] == [2, 2]
 
     asyncio.run(story())

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -314,7 +313,8 @@ def test_the_leader_of_the_read_model_shows_the_log_and_what_is_not_written(
         # then it soon shows what the server says
         async def as_the_server_says(connection: Connection) -> bool:
             info = await api.request(connection, "$JS.API.STREAM.INFO.NODEPOOL")
-            state = cast("dict[str, int]", info["state"])
+            state = info["state"]
+            assert isinstance(state, dict)
             names = ("log_messages", "log_bytes", "log_last_position")
             shown = [values(replica, f"nodepool_{name}") for name in names]
             return shown == [[state["messages"]], [state["bytes"]], [state["last_seq"]]]

@@ -226,17 +226,17 @@ class Stack:
         except (URLError, OSError, ValueError):
             return None
 
-    def answered(self, port: str, path: str) -> Any:
+    def answered(self, port: str, path: str) -> Inspected:
         """As `page`, as soon as it answers."""
-        page: Any = None
+        pages: list[Inspected] = []
 
         def answers() -> bool:
-            nonlocal page
             page = self.page(port, path)
-            return page is not None
+            pages.extend([] if page is None else [page])
+            return bool(pages)
 
         until(answers, f"an answer to {path}")
-        return page
+        return pages[0]
 
 
 def _done(state: Inspected) -> bool:

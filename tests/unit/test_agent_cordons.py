@@ -72,18 +72,18 @@ def test_a_cordon_by_hand_of_a_node_that_joins_is_kept_and_asked_of_the_bus_once
     # given a Node that is claimed as it joins
     joining = replace(WANTED, registered=False, phase=NodePhase.BOOTING)
     found = replace(BARE, unschedulable=is_early)
-    [claimed, _] = missing_for_node(NodeView(joining, found), PLACE, LOG, NOW)
-    assert isinstance(claimed, Patch)
-    annotations = claimed.patch["metadata"]["annotations"]  # type: ignore[index]
+    annotations = {MANAGED: '{"assignment":7,"log":"log-1","unschedulable":false,"version":40}'}
+    as_read = {"uid": "uid-1", "resourceVersion": "5"}
+    first, _ = missing_for_node(NodeView(joining, found), PLACE, LOG, NOW)
+    assert first == Patch("Node", "n1", {"metadata": {"annotations": annotations, **as_read}})
 
     # when somebody has cordoned it before that, or does before it has what it is to have
-    cordoned = replace(BARE, annotations=annotations, unschedulable=True)
-    [patch] = missing(WANTED, cordoned)
+    actions = missing(WANTED, replace(BARE, annotations=annotations, unschedulable=True))
 
     # then it stays so, is remembered as asked for, and asked of the bus
-    assert isinstance(patch, Patch)
-    assert "unschedulable" not in patch.patch["spec"]  # type: ignore[operator]
-    assert patch.patch["metadata"]["annotations"] == remembered(asked=True)  # type: ignore[index]
+    metadata = {"labels": {"team": "blue"}, "annotations": remembered(asked=True), **as_read}
+    taint = {"key": "is_gpu", "effect": "PreferNoSchedule", "value": "true"}
+    assert actions == [Patch("Node", "n1", {"metadata": metadata, "spec": {"taints": [taint]}})]
     assert missing(WANTED, ASKED) == [Send(CORDON_ID, CORDON_NODE)]
 
 

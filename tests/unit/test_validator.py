@@ -208,7 +208,7 @@ def test_a_cluster_is_the_kubernetes_that_was_registered_first_until_another_one
     assert "has the uid 22bb, and here it is 11aa" in late
     assert again == ("unchanged", None)
     assert unknown.endswith(
-        "the uid 22bb; to say which one this is, its agent needs the right to get that"
+        "the uid 22bb; an agent that may not get that namespace cannot register it"
     )
 
 

@@ -18,13 +18,13 @@ async def agents(
     if not connected:
         return
     at_work = await agents_at_work(connection)
-    pools = [each.key for each in await client.list("nodepools", everywhere=True)]
     for key, cluster in connected.items():
         version = at_work.get(cluster)
         if version is not None:
             yield _at_work(cluster, version, own)
         else:
-            yield _missing(cluster, has_pools=any(each.startswith(f"{key}.") for each in pools))
+            pools = await client.list("nodepools", f"{key}.", everywhere=True)
+            yield _missing(cluster, has_pools=bool(pools))
 
 
 def _connected(document: Document | None) -> str:
