@@ -1,6 +1,7 @@
 """A NodePool object beside what the bus says of it: what they agreed on, and what has changed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from agent.agreement import (
@@ -11,7 +12,7 @@ from agent.agreement import (
     fields_of,
     version_number,
 )
-from agent.bus import Attempt, Log, WantedPool
+from agent.bus import Attempt, Document, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
 from nodepool.contract.commands import ApplyNodePool
@@ -20,14 +21,18 @@ from nodepool.contract.model import NodePoolSpec, spec_document
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which command a NodePool follows from, as it is on the bus.
+    """A state that a NodePool has had on the bus, and the command that it follows from.
 
     id: of the command; empty where that is not known.
-    position: where the log says what the NodePool is.
+    position: where the log says it.
+    uid, spec, labels: those of the NodePool.
     """
 
     id: str
     position: int
+    uid: str = ""
+    spec: Document = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +58,14 @@ class Facts:
     removed: the last object of this name, as it was when a watch said that it was deleted; None
       where none was, or where there is another one.
     is_leaving: whether the kind NodePool itself is being deleted, and all objects with it.
-    origin: where what the bus says comes from, as the log has it; None where it was not asked.
+    origins: the first states after the agreement, or of a NodePool without one, and the newest, as
+      the log has them, oldest first; None where the log was not asked.
     """
 
     deleted: Deletion = NOT_DELETED
     removed: PoolObject | None = None
     is_leaving: bool = False
-    origin: Origin | None = None
+    origins: Sequence[Origin] | None = None
 
 
 @dataclass(frozen=True, slots=True)

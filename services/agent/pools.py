@@ -34,7 +34,7 @@ from agent.pool_actions import (
     sent_as,
 )
 from agent.pool_deletion import deletion, removal
-from agent.pool_view import Facts, PoolView
+from agent.pool_view import Facts, Origin, PoolView
 from agent.status import invalid_status, shown_status, status_patches
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
@@ -156,17 +156,18 @@ class _Comparison(PoolView):
 
     def _both(self, wanted: WantedPool) -> Iterator[Action]:
         spec = read_spec(self.found.spec)
-        if self.is_stale:
-            return
+        if self.is_stale or self._is_behind(wanted):
+            return  # The read model will show what the log says.
         if isinstance(spec, SpecFault):
             yield pool_actions.failure_event(self.found, f"{spec.field}: {spec.message}")
             yield from self._set(wanted, {*self.found.spec, *wanted.spec})
             return
         agreement = self.base(wanted, spec)
         ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
-        diff = differences(self._base_fields(agreement, spec), digests(theirs), digests(ours))
+        base = self._base_fields(wanted, agreement, spec)
+        diff = differences(base, digests(theirs), digests(ours))
         if diff.bus or diff.both:
-            yield from self._bus_differs(wanted, spec, diff)
+            yield from self._follow(wanted, spec, diff)
         elif diff.cluster:
             yield from self._lead(wanted, spec, diff)
         elif self._is_unwritten(agreement, digests(theirs)):
@@ -174,31 +175,30 @@ class _Comparison(PoolView):
         else:
             yield from self._status()
 
-    def _bus_differs(
-        self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences
-    ) -> Iterator[Action]:
-        origin = self.facts.origin
-        if origin is not None and version_number(wanted.version) < origin.position:
-            return  # The read model will show what the log says.
-        if origin is not None and self._is_of_earlier(origin.id, wanted, spec):
-            # An agent has sent it for this object, and could not record yet that both agree on it.
-            yield pool_actions.agree(wanted, self.found, self.log)
-        else:
-            yield from self._follow(wanted, spec, diff)
+    def _is_behind(self, wanted: WantedPool) -> bool:
+        """Return whether the log is known to have a newer state than the read model shows."""
+        origins = self.facts.origins or ()
+        return any(version_number(wanted.version) < each.position for each in origins)
 
-    def _is_of_earlier(self, sent: str, wanted: WantedPool, spec: NodePoolSpec) -> bool:
-        """Whether the bus has what was sent of this object before it was changed to what it is now.
+    def _own_state(self, wanted: WantedPool, spec: NodePoolSpec) -> Origin | None:
+        """Return the newest state on the bus that was sent of this object after the agreement.
 
-        A restored backup of the cluster may be older than the command. What has neither a later
-        generation nor a change since the agreement is taken for that.
+        The agent may have sent it and could not record yet that both agree on it. A restored backup
+        of the cluster may be older than the command: an object with neither a later generation nor
+        a change since the agreement is taken for that.
         """
-        item, id = sent_as(sent), apply_id(self.found, spec, self.wanted, self.log)
-        content = content_digest(wanted.spec, wanted.labels, self.log)
-        # The autoscaler may have changed it since.
-        if item is None or item.content != content or not is_of_same_base(sent, id):
+        id = apply_id(self.found, spec, wanted, self.log)
+        origins = reversed(self.facts.origins or ())
+        return next((each for each in origins if self._is_own(each, wanted, spec, id)), None)
+
+    def _is_own(self, origin: Origin, wanted: WantedPool, spec: NodePoolSpec, id: str) -> bool:
+        sent = sent_as(origin.id)
+        if sent is None or origin.uid != wanted.uid or not is_of_same_base(origin.id, id):
             return False
-        is_later = self.found.generation > item.generation
-        return item.base == "new" or is_later or bool(self.edited(spec))
+        if sent.content != content_digest(origin.spec, origin.labels, self.log):
+            return False
+        is_later = self.found.generation > sent.generation
+        return sent.base == "new" or is_later or bool(self.edited(spec))
 
     def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
         """Whether the object itself does not say yet that both sides agree on these fields."""
@@ -210,14 +210,15 @@ class _Comparison(PoolView):
         return not agreement.object or agreement.fields != fields
 
     def _base_fields(
-        self, agreement: Agreement | None, spec: NodePoolSpec
+        self, wanted: WantedPool, agreement: Agreement | None, spec: NodePoolSpec
     ) -> dict[str, str] | None:
         """What both sides had last: as agreed, or as a command sent since then was accepted."""
+        own = self._own_state(wanted, spec)
+        if own is not None:
+            return digests(fields_of(own.spec, own.labels))
         attempt = self.attempt
         if attempt is not None and attempt.outcome == "accepted":
             id = apply_id(self.found, spec, self.wanted, self.log)
-            if attempt.id == id:
-                return digests(self.fields(spec))
             command = attempt.command
             if isinstance(command, ApplyNodePool) and is_of_same_base(attempt.id, id):
                 sent = fields_of(spec_document(command.spec), command.metadata.labels)
@@ -255,7 +256,10 @@ class _Comparison(PoolView):
     def _lead(self, wanted: WantedPool, spec: NodePoolSpec, diff: Differences) -> Iterator[Action]:
         """The change of the cluster becomes a command, and where that is refused is undone."""
         agreement = self.base(wanted, spec)
-        if agreement is None:
+        theirs = fields_of(wanted.spec, wanted.labels)
+        if agreement is None or agreement.fields != digests(theirs):
+            # A command is sent after an agreement that is recorded: its id names the agreement, and
+            # whoever reads its outcome, in this process or a later one, compares with the same.
             yield pool_actions.agree(wanted, self.found, self.log)
             return
         id, attempt = apply_id(self.found, spec, self.wanted, self.log), self.attempt
@@ -272,7 +276,7 @@ class _Comparison(PoolView):
             # Only what is not compared was changed there. A new agreement gives a new id.
             yield pool_actions.agree(wanted, self.found, self.log)
             return
-        ours, theirs = self.fields(spec), fields_of(wanted.spec, wanted.labels)
+        ours = self.fields(spec)
         why = f"{attempt.field}: {attempt.message}".removeprefix(": ")
         yield from pool_actions.lost_events(self.found, ours, theirs, diff.cluster, why)
         yield from self._set(wanted, diff.cluster)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import UTC, datetime
 
 from lightkube.config.kubeconfig import KubeConfig
 
@@ -15,12 +16,18 @@ from agent.host.settings import AgentSettings
 from agent.host.telemetry import Telemetry
 from agent.place import Place
 from bus.harness import connected, restart, until
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import NodePoolValidated
+from nodepool.contract.messages import envelope_of
+from nodepool.contract.model import NodePoolSpec, spec_document
 from nodepool.host.settings import Settings
 from nodepool.local.server import NatsServer
+from nodepool.nats import api
 from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection
-from nodepool.nats.streams import StreamInfo
+from nodepool.nats.streams import STREAM, StreamInfo
 from support.agent.answered import answered
+from support.constants import H100
 
 PLACE = Place("acme", "prod", "zone-a")
 KUBE_SYSTEM = b'{"metadata": {"uid": "5c1f7a52"}}'
@@ -78,3 +85,58 @@ def test_an_agent_that_is_not_registered_is_not_ready_after_a_reconnection(
             telemetry.close()
 
     asyncio.run(story())
+
+
+def test_an_agent_reads_which_commands_a_nodepool_follows_from(server: NatsServer) -> None:
+    async def story() -> None:
+        # given a log with two changes of a NodePool, one of another, and one that cannot be read
+        subject = "np.evt.validator.acme.prod.{}.NodePoolValidated".format
+        async with connected(server.url) as connection:
+            for id, pool in (("uid.1.new.a", "train"), ("b", "other"), ("uid.2.1.c", "train")):
+                await api.publish_event(connection, subject(pool), _validated(id, pool))
+            await api.publish_event(connection, subject("train"), b"{}")
+            end = await api.last_position(connection, STREAM)
+
+            # when the agent asks for what came after a position
+            events = PoolEvents(PLACE)
+            events.connection = connection
+            everything = await events.origins_of("train", None)
+            later = await events.origins_of("train", end - 2)
+            never = await events.origins_of("none", None)
+
+        # then it has those of the NodePool in their order
+        assert [(each.id, end - each.position) for each in everything] == [
+            ("uid.1.new.a", 3),
+            ("uid.2.1.c", 1),
+            ("", 0),
+        ]
+        assert later == everything[1:]
+        assert never == []
+        assert everything[0].spec == spec_document(NodePoolSpec(instance_type=H100, target_nodes=2))
+
+    asyncio.run(story())
+
+
+def _validated(command: str, pool: str) -> bytes:
+    event = NodePoolValidated(
+        org="acme",
+        cluster="prod",
+        pool=pool,
+        uid="bus-uid",
+        zone="zone-a",
+        generation=1,
+        version=1,
+        created=datetime(2026, 1, 1, tzinfo=UTC),
+        spec=NodePoolSpec(instance_type=H100, target_nodes=2),
+        reason=Validated.VALID,
+        message="",
+    )
+    envelope = envelope_of(NodePoolValidated)(
+        id=f"of-{command}",
+        type="NodePoolValidated",
+        source="validator",
+        subject="",
+        correlationid=command,
+        data=event,
+    )
+    return envelope.encode()

@@ -1,7 +1,7 @@
 """What is missing for a NodePool between the bus and its object: whole lists of actions."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,11 +57,16 @@ def missing(
     deleted: int = 0,
     removed: PoolObject | None = None,
     is_leaving: bool = False,
-    origin: Origin | None = None,
+    origins: Sequence[Origin] = (),
     deleted_uid: str = "",
 ) -> list[Action]:
-    facts = Facts(Deletion(deleted, deleted_uid), removed, is_leaving, origin)
+    facts = Facts(Deletion(deleted, deleted_uid), removed, is_leaving, origins)
     return list(missing_for_pool("pool", wanted, found, attempt, log, PLACE, facts))
+
+
+def said(id: str, wanted: WantedPool, position: int = 20) -> Origin:
+    """What the log says of a NodePool that a command of this id has made what it is."""
+    return Origin(id, position, wanted.uid, wanted.spec, wanted.labels)
 
 
 def patched(wanted: WantedPool, found: PoolObject, log: Log = LOG, **spec: object) -> Patch:
@@ -422,10 +427,13 @@ def test_a_second_edit_after_an_accepted_one_is_sent_and_not_undone() -> None:
     wanted = replace(on_bus(targetNodes=5), generation=2, version="20")
     second = replace(first, generation=3, spec=spec(targetNodes=6))
 
-    send = sent(missing(wanted, second, attempt))
+    # The object records first what both sides have, so that the next command names that.
+    assert missing(wanted, second, attempt) == [patched(wanted, second)]
+    send = sent(missing(wanted, with_agreement(second, wanted), attempt))
 
     assert isinstance(send.command, ApplyNodePool)
     assert spec_document(send.command.spec) == spec(targetNodes=6)
+    assert send.id.startswith("uid.3.20.")
 
 
 def test_an_edit_after_a_creation_of_which_nothing_is_known_any_more_is_sent_and_not_undone() -> (
@@ -437,7 +445,7 @@ def test_an_edit_after_a_creation_of_which_nothing_is_known_any_more_is_sent_and
     edited = replace(in_cluster(targetNodes=5), generation=2)
 
     # when an agent that knows nothing of the command compares them
-    actions = missing(wanted, edited, origin=Origin(creation.id, 20))
+    actions = missing(wanted, edited, origins=[said(creation.id, wanted)])
 
     # then it records what both had, and sends the edit
     assert actions == [patched(wanted, edited)]
@@ -453,7 +461,7 @@ def test_an_edit_after_a_change_of_which_nothing_is_known_any_more_is_sent(targe
     wanted = replace(on_bus(targetNodes=5), generation=2, version="20")
     edited = replace(in_cluster(before, targetNodes=target), generation=3)
 
-    assert missing(wanted, edited, origin=Origin(change.id, 20)) == [patched(wanted, edited)]
+    assert missing(wanted, edited, origins=[said(change.id, wanted)]) == [patched(wanted, edited)]
 
 
 def test_an_edit_after_a_creation_that_was_tried_twice_is_sent() -> None:
@@ -461,7 +469,7 @@ def test_an_edit_after_a_creation_that_was_tried_twice_is_sent() -> None:
     wanted = replace(on_bus(), version="20")
     edited = replace(in_cluster(targetNodes=5), generation=2)
 
-    assert missing(wanted, edited, origin=Origin(f"{creation.id}.2", 20)) == [
+    assert missing(wanted, edited, origins=[said(f"{creation.id}.2", wanted)]) == [
         patched(wanted, edited)
     ]
 
@@ -472,14 +480,20 @@ def test_what_the_autoscaler_has_made_of_what_was_sent_is_followed() -> None:
     wanted = replace(on_bus(targetNodes=7), generation=3, version="20")
     found = replace(in_cluster(before, targetNodes=6), generation=3)
 
-    assert missing(wanted, found, origin=Origin(change.id, 20)) == missing(wanted, found)
+    origins = [
+        said(change.id, replace(wanted, spec=spec(targetNodes=5)), 15),
+        said("", wanted),
+    ]
+    assert missing(wanted, found, origins=origins) == missing(wanted, found)
 
 
 @pytest.mark.parametrize("id", ["uid.x.new.abc", "uid.²..", "a.b", "uid.1.new", "...", "uid"])
 def test_an_id_that_somebody_has_chosen_says_nothing(id: str) -> None:
     wanted = replace(on_bus(targetNodes=4), version="20")
 
-    assert missing(wanted, in_cluster(), origin=Origin(id, 20)) == missing(wanted, in_cluster())
+    assert missing(wanted, in_cluster(), origins=[said(id, wanted)]) == missing(
+        wanted, in_cluster()
+    )
 
 
 def test_what_was_sent_for_an_object_is_waited_for_until_the_read_model_shows_it() -> None:
@@ -488,7 +502,7 @@ def test_what_was_sent_for_an_object_is_waited_for_until_the_read_model_shows_it
     earlier = replace(on_bus(targetNodes=3), generation=2, version="15")
     edited = replace(in_cluster(before, targetNodes=6), generation=3)
 
-    assert missing(earlier, edited, origin=Origin(change.id, 20)) == []
+    assert missing(earlier, edited, origins=[said(change.id, on_bus(targetNodes=5))]) == []
 
 
 def test_an_object_from_a_backup_older_than_what_was_sent_for_it_follows_the_bus() -> None:
@@ -500,8 +514,8 @@ def test_an_object_from_a_backup_older_than_what_was_sent_for_it_follows_the_bus
     labelled = replace(on_bus(), version="20", labels={"l": "x"})
     found = in_cluster(before)
 
-    restored = missing(wanted, found, origin=Origin(sent(change).id, 20))
-    relabelled = missing(labelled, found, origin=Origin(relabel.id, 20))
+    restored = missing(wanted, found, origins=[said(sent(change).id, wanted)])
+    relabelled = missing(labelled, found, origins=[said(relabel.id, labelled)])
 
     assert restored == [patched(wanted, found, nodeLabels={"a": "x"})]
     assert relabelled == [with_labels(patched(labelled, found), {"l": "x"})]
@@ -512,8 +526,8 @@ def test_a_change_of_the_bus_by_another_is_followed_whatever_was_sent_before() -
     wanted = replace(on_bus(targetNodes=4), generation=2, version="20")
     found = replace(in_cluster(before, targetNodes=6), generation=2)
 
-    assert missing(wanted, found, origin=Origin("", 20)) == missing(wanted, found)
-    assert missing(wanted, found, origin=Origin("uid-of-another.1.new.0", 20)) == missing(
+    assert missing(wanted, found, origins=[said("", wanted)]) == missing(wanted, found)
+    assert missing(wanted, found, origins=[said("uid-of-another.1.new.0", wanted)]) == missing(
         wanted, found
     )
 

@@ -152,17 +152,30 @@ class Commander:
         if key.kind == "Node":
             node = self._model.nodes.get(key.name)
             return now >= sent.shown_at or node is None or node.version != sent.version
-        wanted, accepted = self._model.pools.get(key.name), sent.accepted
-        if wanted is None:
-            # One that is not there was not created yet, or was deleted since.
-            if accepted is None or accepted.state != "stored":
-                return True
-            return deleted > accepted.position
-        if is_outdated({"metadata": _metadata(wanted)}, accepted):
-            return False
-        # Labels change without a generation of their own.
-        is_behind = accepted is not None and version_number(wanted.version) < accepted.position
-        return not is_behind or now >= sent.shown_at
+        wanted = self._model.pools.get(key.name)
+        return shows_pool(wanted, sent.accepted, deleted, has_waited=now >= sent.shown_at)
+
+
+def shows_pool(
+    wanted: WantedPool | None, accepted: Accepted | None, deleted: int, *, has_waited: bool
+) -> bool:
+    """Return whether the read model has caught up with the outcome of a command about a NodePool.
+
+    wanted: the NodePool of the read model; None where it has none of that name.
+    accepted: what the log said of the NodePool when the outcome was there.
+    deleted: where the log says last that a NodePool of this name was deleted; 0 for never.
+    has_waited: whether the read model has had its time to show what is no new generation.
+    """
+    if wanted is None:
+        # One that is not there was not created yet, or was deleted since.
+        if accepted is None or accepted.state != "stored":
+            return True
+        return deleted > accepted.position
+    if is_outdated({"metadata": _metadata(wanted)}, accepted):
+        return False
+    # Labels change without a generation of their own.
+    is_behind = accepted is not None and version_number(wanted.version) < accepted.position
+    return not is_behind or has_waited
 
 
 def _metadata(pool: WantedPool) -> dict[str, object]:

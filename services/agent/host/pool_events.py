@@ -1,5 +1,8 @@
 """What the log says last of a NodePool, asked of the leader of its stream."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from agent.place import Place
 from agent.pool_view import Deletion, Origin
 from nodepool.client.accepted import DELETED, VALIDATED
@@ -8,10 +11,15 @@ from nodepool.contract.events import CWNodePoolDeleted, NodePoolValidated
 from nodepool.contract.keys import token
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
+from nodepool.contract.model import spec_document
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import InDoubt
 from nodepool.nats.streams import STREAM
+
+CREATED: Final = ("validator", "CWNodePoolCreated")
+ORIGINS_MAX: Final = 32
+"""How many states of a NodePool are read after an agreement, besides the newest."""
 
 
 class PoolEvents:
@@ -37,23 +45,50 @@ class PoolEvents:
         read = decode(CWNodePoolDeleted, entry.subject, entry.content, {}, entry.position)
         return Deletion(entry.position, read.data.uid if isinstance(read, Envelope) else "")
 
-    async def origin_of(self, pool: str) -> Origin:
-        """Which command a NodePool follows from, also where that did not change its spec."""
-        entry = await self.newest(VALIDATED, pool)
-        if entry is None:
-            return Origin("", 0)
-        read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
-        id = read.correlationid if isinstance(read, Envelope) else None
-        return Origin(id or "", entry.position)
+    async def origins_of(self, pool: str, agreed: int | None) -> Sequence[Origin]:
+        """Return the states of a NodePool after a position of the log, the oldest first.
+
+        That is the first of them and the newest; of a NodePool that changes often, those in between
+        are left out: a command that was sent after an agreement follows it soon.
+
+        agreed: the position; None for the creation of the NodePool.
+        """
+        if agreed is None:
+            created = await self.newest(CREATED, pool)
+            agreed = created.position if created is not None else 0
+        entries: dict[int, Entry] = {}
+        subject, position = self._subject(VALIDATED, pool), agreed
+        while len(entries) < ORIGINS_MAX:
+            entry = await api.leaders_next_message(self._connected(), STREAM, subject, position + 1)
+            if entry is None:
+                break
+            entries[entry.position] = entry
+            position = entry.position
+        newest = await self.newest(VALIDATED, pool)
+        if newest is not None:
+            entries[newest.position] = newest
+        return [origin_in(entry) for _, entry in sorted(entries.items())]
 
     async def newest(self, event: tuple[str, str], pool: str) -> Entry | None:
         """The newest event of a kind, by its service and name; None where there is none."""
+        return await api.leaders_message(self._connected(), STREAM, self._subject(event, pool))
+
+    def _subject(self, event: tuple[str, str], pool: str) -> str:
         (service, name), place = event, self._place
         path = ".".join(map(token, (place.org, place.cluster, pool)))
-        subject = f"np.evt.{service}.{path}.{name}"
-        return await api.leaders_message(self._connected(), STREAM, subject)
+        return f"np.evt.{service}.{path}.{name}"
 
     def _connected(self) -> Connection:
         if self.connection is None:
             raise InDoubt("the bus is not connected")
         return self.connection
+
+
+def origin_in(entry: Entry) -> Origin:
+    """Return what an event says of its NodePool; no more than the position if it is unreadable."""
+    read = decode(NodePoolValidated, entry.subject, entry.content, {}, entry.position)
+    if not isinstance(read, Envelope):
+        return Origin("", entry.position)
+    event = read.data
+    spec = spec_document(event.spec)
+    return Origin(read.correlationid or "", entry.position, event.uid, spec, event.labels)

@@ -189,7 +189,9 @@ class Reconciler:
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
         if wanted is not None and any(sets_back(action) for action in actions):
-            facts = replace(facts, origin=await self._bus.events.origin_of(key.name))
+            agreed = None if found is None else agreement_of(found)
+            since = agreed.version if agreed is not None and agreed.log == self._log.id else None
+            facts = replace(facts, origins=await self._bus.events.origins_of(key.name, since))
             actions = missing_for_pool(*args, facts)
         if any(is_deletion(action) for action in actions):
             item = found or facts.removed

@@ -45,6 +45,13 @@ async def read_accepted(
     stored, deleting, deleted = await asyncio.gather(
         *(last_event(event) for event in (VALIDATED, DELETING, DELETED))
     )
+    return accepted_by(stored, deleting, deleted)
+
+
+def accepted_by(
+    stored: Entry | None, deleting: Entry | None, deleted: Entry | None
+) -> Accepted | None:
+    """Return what the newest events of a NodePool say of it; None where it never existed."""
     if stored is None:
         return None
     if deleted is not None and deleted.position > stored.position:

@@ -115,6 +115,13 @@ async def leaders_message_at(client: MemberClient, stream: str, position: int) -
     return await _leaders(client, stream, {"seq": position})
 
 
+async def leaders_next_message(
+    client: MemberClient, stream: str, subject: str, position: int
+) -> Entry | None:
+    """Return the first message of a subject at or after a position; None where there is none."""
+    return await _leaders(client, stream, {"seq": position, "next_by_subj": subject})
+
+
 async def _leaders(client: MemberClient, stream: str, which: Mapping[str, object]) -> Entry | None:
     try:
         reply = await request(client, f"$JS.API.STREAM.MSG.GET.{stream}", which)

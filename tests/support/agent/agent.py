@@ -4,22 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send
-from agent.agreement import AGREED
+from agent.actions import Action, Create, Delete, Patch, RecordEvent, Send, sets_back
+from agent.agreement import AGREED, agreement_of
 from agent.bus import Attempt, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.events import event_name
+from agent.host.commander import shows_pool
+from agent.host.pool_events import origin_in
 from agent.place import Place
 from agent.pool_documents import pool_object, wanted_pool
 from agent.pool_view import NOT_DELETED, Deletion, Facts, Origin
 from agent.pools import missing_for_pool
+from nodepool.client.accepted import DELETED, DELETING, VALIDATED, Accepted, accepted_by
 from nodepool.contract.commands import ApplyNodePool
-from nodepool.contract.events import (
-    CommandAccepted,
-    CommandRefused,
-    CWNodePoolDeleted,
-    NodePoolValidated,
-)
+from nodepool.contract.events import CommandAccepted, CommandRefused, CWNodePoolDeleted
 from nodepool.contract.messages import Command
 from support.agent.api_server import ApiError, ApiServer
 from support.constants import CLUSTER, ORG, ZONE
@@ -66,26 +64,38 @@ class Sides:
                 return Deletion(position, event.uid)
         return NOT_DELETED
 
-    def origin(self, name: str) -> Origin:
-        """Where the spec and the labels of a NodePool come from, as the log says last."""
-        for envelope in reversed(self.bus.world.envelopes(NodePoolValidated)):
-            if envelope.data.path[2] == name:
-                position = self.bus.world.log.last[
-                    f"np.evt.validator.{ORG}.{CLUSTER}.{name}.NodePoolValidated"
-                ]
-                return Origin(envelope.correlationid or "", position)
-        return Origin("", 0)
+    def origins(self, name: str, agreed: int) -> list[Origin]:
+        """Return the states of a NodePool after a position of the log, the oldest first."""
+        subject = f"np.evt.validator.{ORG}.{CLUSTER}.{name}.NodePoolValidated"
+        entries = [each for each in self.bus.world.log.entries if each.subject == subject]
+        return [origin_in(each) for each in entries if each.position > agreed] or [
+            origin_in(each) for each in entries[-1:]
+        ]
+
+    def accepted(self, name: str) -> Accepted | None:
+        """Return what the log says now of a NodePool."""
+        log = self.bus.world.log
+        subjects = [
+            f"np.evt.{service}.{ORG}.{CLUSTER}.{name}.{event}"
+            for service, event in (VALIDATED, DELETING, DELETED)
+        ]
+        positions = [log.last.get(subject, 0) for subject in subjects]
+        entries = [log.entries[at - 1] if at else None for at in positions]
+        return accepted_by(*entries)
 
     def outcome(self, id: str) -> Attempt | None:
-        """What became of a command; None while it has no outcome."""
+        """What became of a command; None while it has no outcome.
+
+        As in a process, the NodePool is known to be shown later; one that was not changed is.
+        """
         for envelope in reversed(self.bus.world.envelopes(CommandAccepted, CommandRefused)):
             if envelope.correlationid != id:
                 continue
             match envelope.data:
                 case CommandRefused(reason=reason, field=where, message=message):
-                    return Attempt(id, "refused", False, reason, where, message)
-                case _:
-                    return Attempt(id, "accepted")
+                    return Attempt(id, "refused", True, reason, where, message)
+                case CommandAccepted(result=result):
+                    return Attempt(id, "accepted", is_shown=result == "unchanged")
         return None
 
 
@@ -98,7 +108,8 @@ class MemoryAgent:
     removed: the objects that were deleted while it looked, and have no successor.
     agreed: the agreement that it has seen on each object last, by the uid of that.
     seen, start: the end of the log when it read the bus last.
-    attempts: the commands that it has sent, with the end of the log at their outcome.
+    attempts: the commands that it has sent, with what the log said when it heard their outcome; of
+      a refusal, and of a command that changed nothing, `is_shown` says that it waits for no more.
     plan: what it has begun to carry out, with the name of the NodePool.
     carried_out, done: how many actions it has carried out, and the last as a text.
     """
@@ -111,7 +122,7 @@ class MemoryAgent:
     start: int = 0
     removed: dict[str, PoolObject] = field(default_factory=dict)
     agreed: dict[str, str] = field(default_factory=dict)
-    attempts: dict[str, tuple[Attempt, int]] = field(default_factory=dict)
+    attempts: dict[str, tuple[Attempt, Accepted | None]] = field(default_factory=dict)
     plan: list[tuple[str, Action]] = field(default_factory=list)
     carried_out: int = 0
     done: str = ""
@@ -130,6 +141,7 @@ class MemoryAgent:
 
     def look_at_bus(self) -> None:
         """Reads the bus."""
+        self.hear()
         self.pools, self.seen = self.sides.pools(), self.sides.end
         self.start = self.seen  # It reads all of it at once.
 
@@ -150,52 +162,40 @@ class MemoryAgent:
     def missing(self, name: str) -> list[Action]:
         """What it finds missing for a NodePool."""
         log = Log(self.sides.bus.world.log.id, self.sides.end, self.start)
-        return list(
-            self.compare(
-                name,
-                self.pools.get(name),
-                self.objects.get(name),
-                self._attempt(name),
-                log,
-                PLACE,
-                Facts(
-                    self.sides.deleted(name),
-                    self.removed.get(name),
-                    origin=self.sides.origin(name),
-                ),
-            )
-        )
+        wanted, found = self.pools.get(name), self.objects.get(name)
+        args = (name, wanted, found, self._attempt(name), log, PLACE)
+        facts = Facts(self.sides.deleted(name), self.removed.get(name))
+        actions = list(self.compare(*args, facts))
+        if wanted is not None and any(sets_back(action) for action in actions):
+            facts = replace(facts, origins=self.sides.origins(name, self._agreed(name)))
+            actions = list(self.compare(*args, facts))
+        return actions
+
+    def _agreed(self, name: str) -> int:
+        """Return the position of the agreement of an object; 0 without one."""
+        found = self.objects.get(name)
+        agreement = None if found is None else agreement_of(found)
+        return 0 if agreement is None else agreement.version
+
+    def hear(self) -> None:
+        """Hears the outcomes of what it has sent, and asks what the log says with each."""
+        for name, (attempt, _) in self.attempts.items():
+            outcome = None if attempt.outcome else self.sides.outcome(attempt.id)
+            if outcome is not None:
+                heard = replace(outcome, command=attempt.command)
+                self.attempts[name] = heard, self.sides.accepted(name)
 
     def _attempt(self, name: str) -> Attempt | None:
+        self.hear()
         if name not in self.attempts:
             return None
-        attempt, position = self.attempts[name]
-        if not attempt.outcome:
-            outcome = self.sides.outcome(attempt.id)
-            if outcome is not None:
-                attempt, position = (
-                    Attempt(
-                        outcome.id,
-                        outcome.outcome,
-                        False,
-                        outcome.reason,
-                        outcome.field,
-                        outcome.message,
-                        attempt.command,
-                    ),
-                    self.sides.end,
-                )
-                self.attempts[name] = attempt, position
-        is_shown = bool(attempt.outcome) and self.seen >= position
-        return Attempt(
-            attempt.id,
-            attempt.outcome,
-            is_shown,
-            attempt.reason,
-            attempt.field,
-            attempt.message,
-            attempt.command,
+        attempt, accepted = self.attempts[name]
+        deleted = self.sides.deleted(name).position
+        pool = self.pools.get(name)
+        is_shown = bool(attempt.outcome) and shows_pool(
+            pool, accepted, deleted, has_waited=attempt.is_shown
         )
+        return replace(attempt, is_shown=is_shown)
 
     def names(self) -> list[str]:
         """Everything that there is to compare."""
@@ -251,7 +251,7 @@ class MemoryAgent:
         before = self.sides.sent.setdefault(id, command)
         assert _intent(before) == _intent(command), f"{id} stands for {before} and {command}"
         self.sides.bus.world.send(command, id)
-        self.attempts[name] = Attempt(id, command=command), 0
+        self.attempts[name] = Attempt(id, command=command), None
 
 
 def _intent(command: Command) -> object:
