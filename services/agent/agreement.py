@@ -93,6 +93,12 @@ def agreement_of(found: PoolObject) -> Agreement | None:
     return agreement
 
 
+def agreed_position(found: PoolObject | None, log: Log) -> int | None:
+    """Return the position in this log of the agreement of an object; None without one."""
+    agreement = None if found is None else agreement_of(found)
+    return agreement.version if agreement is not None and agreement.log == log.id else None
+
+
 def _read(value: object) -> Agreement | None:
     if not isinstance(value, dict) or not isinstance(value.get("fields"), dict):
         return None

@@ -15,6 +15,7 @@ from agent.agreement import (
 from agent.bus import Attempt, Document, Log, WantedPool
 from agent.cluster import PoolObject
 from agent.place import Place
+from agent.pool_actions import apply_id, content_digest, is_of_same_base, sent_as
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import NodePoolSpec, spec_document
 
@@ -131,6 +132,31 @@ class PoolView:
         return (
             agreement is not None and self.is_ahead(agreement) and not self.is_restored(agreement)
         )
+
+    def is_behind(self, wanted: WantedPool) -> bool:
+        """Return whether the log is known to have a newer state than the read model shows."""
+        origins = self.facts.origins or ()
+        return any(version_number(wanted.version) < each.position for each in origins)
+
+    def own_state(self, wanted: WantedPool, spec: NodePoolSpec) -> Origin | None:
+        """Return the newest state on the bus that was sent of this object after the agreement.
+
+        The agent may have sent it and could not record yet that both agree on it. A restored backup
+        of the cluster may be older than the command: an object with neither a later generation nor
+        a change since the agreement is taken for that.
+        """
+        id = apply_id(self.found, spec, wanted, self.log)
+        origins = reversed(self.facts.origins or ())
+        return next((each for each in origins if self._is_own(each, wanted, spec, id)), None)
+
+    def _is_own(self, origin: Origin, wanted: WantedPool, spec: NodePoolSpec, id: str) -> bool:
+        sent = sent_as(origin.id)
+        if sent is None or origin.uid != wanted.uid or not is_of_same_base(origin.id, id):
+            return False
+        if sent.content != content_digest(origin.spec, origin.labels, self.log):
+            return False
+        is_later = self.found.generation > sent.generation
+        return sent.base == "new" or is_later or bool(self.edited(spec))
 
     def edited(self, spec: NodePoolSpec | SpecFault) -> frozenset[str]:
         """The fields that were changed in the cluster since the agreement."""

@@ -27,14 +27,12 @@ from agent.cluster import PoolObject
 from agent.place import Place
 from agent.pool_actions import (
     apply_id,
-    content_digest,
     is_of_same_base,
     next_id,
     recorded_refusal,
-    sent_as,
 )
 from agent.pool_deletion import deletion, removal
-from agent.pool_view import Facts, Origin, PoolView
+from agent.pool_view import Facts, PoolView
 from agent.status import invalid_status, shown_status, status_patches
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import FINALIZER, NodePoolSpec, spec_document
@@ -156,7 +154,7 @@ class _Comparison(PoolView):
 
     def _both(self, wanted: WantedPool) -> Iterator[Action]:
         spec = read_spec(self.found.spec)
-        if self.is_stale or self._is_behind(wanted):
+        if self.is_stale or self.is_behind(wanted):
             return  # The read model will show what the log says.
         if isinstance(spec, SpecFault):
             yield pool_actions.failure_event(self.found, f"{spec.field}: {spec.message}")
@@ -175,31 +173,6 @@ class _Comparison(PoolView):
         else:
             yield from self._status()
 
-    def _is_behind(self, wanted: WantedPool) -> bool:
-        """Return whether the log is known to have a newer state than the read model shows."""
-        origins = self.facts.origins or ()
-        return any(version_number(wanted.version) < each.position for each in origins)
-
-    def _own_state(self, wanted: WantedPool, spec: NodePoolSpec) -> Origin | None:
-        """Return the newest state on the bus that was sent of this object after the agreement.
-
-        The agent may have sent it and could not record yet that both agree on it. A restored backup
-        of the cluster may be older than the command: an object with neither a later generation nor
-        a change since the agreement is taken for that.
-        """
-        id = apply_id(self.found, spec, wanted, self.log)
-        origins = reversed(self.facts.origins or ())
-        return next((each for each in origins if self._is_own(each, wanted, spec, id)), None)
-
-    def _is_own(self, origin: Origin, wanted: WantedPool, spec: NodePoolSpec, id: str) -> bool:
-        sent = sent_as(origin.id)
-        if sent is None or origin.uid != wanted.uid or not is_of_same_base(origin.id, id):
-            return False
-        if sent.content != content_digest(origin.spec, origin.labels, self.log):
-            return False
-        is_later = self.found.generation > sent.generation
-        return sent.base == "new" or is_later or bool(self.edited(spec))
-
     def _is_unwritten(self, agreement: Agreement | None, fields: Fields) -> bool:
         """Whether the object itself does not say yet that both sides agree on these fields."""
         found = self.found
@@ -213,7 +186,7 @@ class _Comparison(PoolView):
         self, wanted: WantedPool, agreement: Agreement | None, spec: NodePoolSpec
     ) -> dict[str, str] | None:
         """What both sides had last: as agreed, or as a command sent since then was accepted."""
-        own = self._own_state(wanted, spec)
+        own = self.own_state(wanted, spec)
         if own is not None:
             return digests(fields_of(own.spec, own.labels))
         attempt = self.attempt

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ an
 https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nodepool.contract import affinity, grammar, well_known
@@ -80,9 +80,13 @@ def _malformed(manifest: ApplyNodePool) -> Iterator[Refusal]:
     for key in spec.node_labels:
         if grammar.reserved_namespace(key):
             yield Refusal(f"spec.nodeLabels[{key}]", RESERVED, "Forbidden")
-    yield from _well_known("spec.nodeLabels", spec.node_labels, well_known.LABELS)
+        if reason := well_known.refused_label(key):
+            yield Refusal(f"spec.nodeLabels[{key}]", f"remove {key}: {reason}", "Forbidden")
     yield from _annotations("spec.nodeAnnotations", spec.node_annotations)
-    yield from _well_known("spec.nodeAnnotations", spec.node_annotations, well_known.ANNOTATIONS)
+    for key in spec.node_annotations:
+        if key in well_known.ANNOTATIONS:
+            message = f"remove {key}: {well_known.SET_BY_KUBERNETES}"
+            yield Refusal(f"spec.nodeAnnotations[{key}]", message, "Forbidden")
     if reason := grammar.node_annotations_size(spec.node_annotations):
         yield Refusal("spec.nodeAnnotations", reason)
     yield from _taints(spec.node_taints)
@@ -116,13 +120,6 @@ def _annotations(field: str, annotations: Mapping[str, str]) -> Iterator[Refusal
         yield Refusal(field, reason)
 
 
-def _well_known(field: str, marks: Mapping[str, str], theirs: Collection[str]) -> Iterator[Refusal]:
-    for key in marks:
-        if key in theirs:
-            message = f"remove {key}: {well_known.SET_BY_KUBERNETES}"
-            yield Refusal(f"{field}[{key}]", message, "Forbidden")
-
-
 def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
@@ -136,9 +133,7 @@ def _taints(taints: tuple[Taint, ...]) -> Iterator[Refusal]:
         if (taint.key, taint.effect) in seen:
             yield Refusal(field, f"repeats the key {taint.key} with the effect {taint.effect}")
         if (taint.key, taint.effect) in _MANAGED:
-            message = (
-                f"remove {taint.key}:{taint.effect}: the control plane sets it where it belongs"
-            )
+            message = f"remove {taint.key}:{taint.effect}: {well_known.SET_BY_CONTROL_PLANE}"
             yield Refusal(field, message, "Forbidden")
         elif taint.key in well_known.TAINTS:
             message = f"remove {taint.key}:{taint.effect}: {well_known.SET_BY_KUBERNETES}"

@@ -14,7 +14,7 @@ from kube.plane import A100, H100, node_pool
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.model import API_VERSION, ManifestMetadata, NodePoolSpec
-from nodepool.contract.well_known import SET_BY_KUBERNETES
+from nodepool.contract.well_known import GRANTS_RIGHTS, SET_BY_CONTROL_PLANE, SET_BY_KUBERNETES
 from validator.rules import malformed
 
 RACKS = next(each.id for each in INSTANCE_TYPES.values() if each.rack_size)
@@ -128,6 +128,20 @@ SPECS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a label that Kubernetes sets": (
         {"nodeLabels": {"a": "", "beta.kubernetes.io/os": "linux"}},
         f"spec.nodeLabels: Forbidden: remove beta.kubernetes.io/os: {SET_BY_KUBERNETES}",
+    ),
+    "a label that the control plane sets": (
+        {"nodeLabels": {"a": "", "topology.kubernetes.io/zone": "here"}},
+        f"spec.nodeLabels: Forbidden: remove topology.kubernetes.io/zone: {SET_BY_CONTROL_PLANE}",
+    ),
+    "a label that grants rights": (
+        {"nodeLabels": {"a": "", "x.node-restriction.kubernetes.io/trusted": ""}},
+        "spec.nodeLabels: Forbidden: remove x.node-restriction.kubernetes.io/trusted:"
+        f" {GRANTS_RIGHTS}",
+    ),
+    "a role": (
+        {"nodeLabels": {"a": "", "node-role.kubernetes.io/control-plane": ""}},
+        "spec.nodeLabels: Forbidden: remove node-role.kubernetes.io/control-plane:"
+        f" {GRANTS_RIGHTS}",
     ),
     "an annotation that Kubernetes sets": (
         {"nodeAnnotations": {"node.alpha.kubernetes.io/ttl": "0"}},

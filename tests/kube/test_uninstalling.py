@@ -53,6 +53,13 @@ def test_what_is_declared_goes_and_comes_back_while_the_bus_keeps_its_node_pools
         cluster.kubectl("delete", "crd", DEFINITION, "--timeout=45s")
         assert uid(plane) == before
 
+        # and under the same agent, its object is back once the kind is, and can be deleted again
+        cluster.kubectl("apply", "-f", str(DECLARED / "crd.yaml"))
+        wait_until("its object is back", lambda: has_object(cluster), WITHIN_S)
+        assert uid(plane) == before
+        cluster.kubectl("delete", "crd", DEFINITION, "--timeout=45s")
+        assert uid(plane) == before
+
         # and everything else can be deleted, but the namespace that is not ours
         done = cluster.run("delete", "-k", str(DECLARED), "--ignore-not-found", "--timeout=45s")
         refused = [line for line in done.stderr.splitlines() if line.startswith("Error")]

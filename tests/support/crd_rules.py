@@ -19,7 +19,18 @@ from nodepool.contract.grammar import (
     TAINT_EFFECTS,
 )
 from nodepool.contract.model import MANAGED_TAINTS
-from nodepool.contract.well_known import ANNOTATIONS, LABELS, SET_BY_KUBERNETES, TAINTS
+from nodepool.contract.well_known import (
+    ANNOTATIONS,
+    GRANTING_DOMAINS,
+    GRANTING_LABELS,
+    GRANTS_RIGHTS,
+    LABELS,
+    OWNED_LABELS,
+    OWNED_PREFIXES,
+    SET_BY_CONTROL_PLANE,
+    SET_BY_KUBERNETES,
+    TAINTS,
+)
 from support.schemas import Json
 
 RESERVED: Final = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
@@ -90,11 +101,30 @@ _NOT_RESERVED: Final = rule(
 )
 
 
-def _not_well_known(keys: Iterable[str]) -> Json:
-    """A rule that no key of a map is one that Kubernetes sets."""
-    found = f"self.filter(k, k in {_texts(keys)})"
-    message = f"='remove ' + {found}[0] + {text(f': {SET_BY_KUBERNETES}')}"
+def _without(condition: str, why: str) -> Json:
+    """Return a rule that the condition holds for no key `k` of a map."""
+    found = f"self.filter(k, {condition})"
+    message = f"='remove ' + {found}[0] + {text(f': {why}')}"
     return rule(f"{found}.size() == 0", message, reason="FieldValueForbidden")
+
+
+def _without_keys(keys: Iterable[str]) -> Json:
+    """Return a rule that no key of a map is one that Kubernetes sets."""
+    return _without(f"k in {_texts(keys)}", SET_BY_KUBERNETES)
+
+
+_OWNED: Final = " || ".join(
+    (f"k in {_texts(OWNED_LABELS)}", *(f"k.startsWith({text(each)})" for each in OWNED_PREFIXES))
+)
+_GRANTING: Final = " || ".join(
+    (
+        f"k in {_texts(GRANTING_LABELS)}",
+        *(
+            f"k.startsWith({text(f'{each}/')}) || k.contains({text(f'.{each}/')})"
+            for each in GRANTING_DOMAINS
+        ),
+    )
+)
 
 
 _IS_A_VALUE: Final = rule(_matches(f"({_NAME})?"), LABEL_RULE)
@@ -156,7 +186,13 @@ ADDITIONS: Final[dict[str, Json]] = {
     "spec.computeClass": {"enum": ["default", "spot", "Spot"]},
     "spec.nodeLabels": {
         "maxProperties": LABELS_MAX,
-        **_rules(_keys(), _NOT_RESERVED, _not_well_known(LABELS)),
+        **_rules(
+            _keys(),
+            _NOT_RESERVED,
+            _without_keys(LABELS),
+            _without(_OWNED, SET_BY_CONTROL_PLANE),
+            _without(_GRANTING, GRANTS_RIGHTS),
+        ),
     },
     "spec.nodeLabels{}": {"maxLength": LABEL_LIMIT, **_rules(_IS_A_VALUE)},
     "spec.nodeAnnotations": {
@@ -175,7 +211,7 @@ ADDITIONS: Final[dict[str, Json]] = {
                 f"annotations take more than the {NODE_ANNOTATIONS_LIMIT_BYTES} bytes allowed of a"
                 " Node with each key twice, where one more annotation names them",
             ),
-            _not_well_known(ANNOTATIONS),
+            _without_keys(ANNOTATIONS),
         ),
     },
     "spec.nodeAnnotations{}": {"maxLength": ANNOTATIONS_LIMIT_BYTES},
@@ -188,8 +224,7 @@ ADDITIONS: Final[dict[str, Json]] = {
     "spec.nodeTaints[]": _rules(
         rule(
             f"!({_IS_MANAGED})",
-            "='remove ' + self.key + ':' + self.effect"
-            " + ': the control plane sets it where it belongs'",
+            f"='remove ' + self.key + ':' + self.effect + {text(f': {SET_BY_CONTROL_PLANE}')}",
             reason="FieldValueForbidden",
         ),
         rule(

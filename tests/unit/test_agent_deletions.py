@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from agent.cluster import PoolObject
-from agent.host.kind import PoolKind
+from agent.host.kind import KindChange, PoolKind
 from agent.host.model import BusModel
 from agent.host.pacing import Pacing
 from agent.host.view import ClusterView
@@ -86,44 +86,58 @@ HOUR = "2026-01-02T13:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("created", "deleted", "definition", "is_leaving"),
+    ("created", "deleted", "definition", "change"),
     [
-        pytest.param(LATER, HOUR, {"creationTimestamp": NOON}, False, id="deleted-by-somebody"),
         pytest.param(
-            NOON, HOUR, {"creationTimestamp": LATER}, False, id="created-by-a-clock-that-is-slow"
+            LATER, HOUR, {"creationTimestamp": NOON}, KindChange.NONE, id="deleted-by-somebody"
         ),
-        pytest.param(NOON, LATER, {"creationTimestamp": HOUR}, True, id="kind-made-anew"),
         pytest.param(
-            NOON, LATER, {"creationTimestamp": LATER}, True, id="kind-made-anew-in-that-second"
+            NOON,
+            HOUR,
+            {"creationTimestamp": LATER},
+            KindChange.NONE,
+            id="created-by-a-clock-that-is-slow",
+        ),
+        pytest.param(
+            NOON, LATER, {"creationTimestamp": HOUR}, KindChange.MADE_ANEW, id="kind-made-anew"
+        ),
+        pytest.param(
+            NOON,
+            LATER,
+            {"creationTimestamp": LATER},
+            KindChange.MADE_ANEW,
+            id="kind-made-anew-in-that-second",
         ),
         pytest.param(
             "2026-01-01T12:00:00Z",
             LATER,
             {"creationTimestamp": NOON},
-            True,
+            KindChange.MADE_ANEW,
             id="kind-made-anew-by-a-clock-that-is-slow",
         ),
-        pytest.param(NOON, "", {"creationTimestamp": LATER}, True, id="gone-at-once"),
-        pytest.param(LATER, "", {"creationTimestamp": NOON}, False, id="deleted-at-once"),
+        pytest.param(
+            NOON, "", {"creationTimestamp": LATER}, KindChange.MADE_ANEW, id="gone-at-once"
+        ),
+        pytest.param(LATER, "", {"creationTimestamp": NOON}, KindChange.NONE, id="deleted-at-once"),
         pytest.param(
             LATER,
             HOUR,
             {"creationTimestamp": NOON, "deletionTimestamp": HOUR},
-            True,
+            KindChange.LEAVING,
             id="kind-being-deleted",
         ),
-        pytest.param(LATER, HOUR, None, True, id="no-kind"),
+        pytest.param(LATER, HOUR, None, KindChange.LEAVING, id="no-kind"),
     ],
 )
 def test_an_object_goes_with_its_kind(
-    created: str, deleted: str, definition: Item | None, *, is_leaving: bool
+    created: str, deleted: str, definition: Item | None, change: KindChange
 ) -> None:
-    async def asked() -> bool:
+    async def asked() -> KindChange:
         found = PoolObject("train", "u1", 1, "5", {}, created=created, deleted=deleted)
         answer = 404, b'{"reason": "NotFound"}'
         if definition is not None:
             answer = 200, json.dumps({"metadata": definition}).encode()
         async with answered(lambda _path: answer) as api:
-            return await PoolKind(api).is_leaving(found)
+            return await PoolKind(api).since(found)
 
-    assert asyncio.run(asked()) is is_leaving
+    assert asyncio.run(asked()) is change

@@ -16,7 +16,12 @@ from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.grammar import NODE_ANNOTATIONS_LIMIT_BYTES, TAINT_EFFECTS
 from nodepool.contract.model import ManifestMetadata, NodePoolSpec
-from nodepool.contract.well_known import SET_BY_KUBERNETES, TAINTS
+from nodepool.contract.well_known import (
+    GRANTS_RIGHTS,
+    SET_BY_CONTROL_PLANE,
+    SET_BY_KUBERNETES,
+    TAINTS,
+)
 from unit.samples import affinity_to
 from validator.conflict import immutable
 from validator.rules import RESERVED, Refusal, malformed, sized
@@ -262,6 +267,38 @@ def test_a_malformed_manifest_is_refused_by_field_and_message(
     malformed_manifest: ApplyNodePool, refusal: Refusal
 ) -> None:
     assert malformed(malformed_manifest) == refusal
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("topology.kubernetes.io/zone", SET_BY_CONTROL_PLANE),
+        ("topology.kubernetes.io/rack", SET_BY_CONTROL_PLANE),
+        ("node.kubernetes.io/instance-type", SET_BY_CONTROL_PLANE),
+        ("kubernetes.io/arch", SET_BY_KUBERNETES),
+        ("kubernetes.io/hostname", SET_BY_KUBERNETES),
+        ("kubernetes.io/role", GRANTS_RIGHTS),
+        ("node-role.kubernetes.io/control-plane", GRANTS_RIGHTS),
+        ("node-restriction.kubernetes.io/trusted", GRANTS_RIGHTS),
+        ("example.node-restriction.kubernetes.io/trusted", GRANTS_RIGHTS),
+    ],
+)
+def test_no_label_can_be_asked_for_that_others_own_or_that_grants_rights(
+    key: str, reason: str
+) -> None:
+    refused = malformed(manifest(nodeLabels={"team": "a", key: "x"}))
+
+    assert refused == Refusal(f"spec.nodeLabels[{key}]", f"remove {key}: {reason}", "Forbidden")
+
+
+def test_labels_that_only_look_like_those_of_others_have_no_fault() -> None:
+    labels = {
+        "topology.example.com/zone": "a",
+        "my-node-role.kubernetes.io/a": "",
+        "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+    }
+
+    assert malformed(manifest(nodeLabels=labels)) is None
 
 
 @pytest.mark.parametrize("effect", TAINT_EFFECTS)

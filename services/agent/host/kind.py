@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum, auto
 from typing import Final
 
 from agent.cluster import SKEW_MAX, PoolObject
@@ -13,33 +14,45 @@ DEFINITIONS: Final = Resource(
 NAME: Final = "nodepools.compute.coreweave.com"
 
 
+class KindChange(Enum):
+    """What became of the kind NodePool."""
+
+    NONE = auto()
+    """It is the same."""
+    LEAVING = auto()
+    """It is being deleted, and all objects with it, or is gone."""
+    MADE_ANEW = auto()
+    """It was deleted, and is there again."""
+
+
 class PoolKind:
     """Asks the API server, since a definition changes about never and is large."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def is_leaving(self, found: PoolObject) -> bool:
-        """Whether an object goes because its kind does, and not because somebody deletes it.
+    async def since(self, found: PoolObject) -> KindChange:
+        """Return what became of the kind since an object was created that is deleted now.
 
-        It does where the definition is being deleted, is gone, or was made anew since: the object
-        is older, and was deleted before. The moments may be of API servers with different clocks.
-        Raises Failure or Unreachable where that is not known.
+        An object that goes with its kind was deleted by nobody. An object is older than a kind that
+        was made anew since, and was deleted before; the moments may be of API servers with
+        different clocks. Raises Failure or Unreachable where that is not known.
         """
         try:
             definition = await self._api.send("get", DEFINITIONS, DEFINITIONS.path(NAME))
         except Failure as failure:
             if failure.reason == "NotFound":
-                return True
+                return KindChange.LEAVING
             raise
         metadata = definition.get("metadata")
         if not isinstance(metadata, Mapping):
-            return False
+            return KindChange.NONE
         if "deletionTimestamp" in metadata:
-            return True
+            return KindChange.LEAVING
         made = str(metadata.get("creationTimestamp") or "")
         # Moments of the API server are in UTC and in whole seconds, and sort as texts.
-        return found.created < made and not _is_after(found.deleted, made)
+        is_anew = found.created < made and not _is_after(found.deleted, made)
+        return KindChange.MADE_ANEW if is_anew else KindChange.NONE
 
 
 def _is_after(deleted: str, made: str) -> bool:

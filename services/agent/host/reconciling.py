@@ -10,12 +10,13 @@ from typing import Final
 from nats.errors import Error as NatsError
 
 from agent.actions import Action, ListPods, RecordEvent, ends_pod, is_deletion, sets_back
-from agent.agreement import agreement_of
+from agent.agreement import agreed_position, agreement_of
 from agent.bus import Attempt, Log
 from agent.cluster import NodeObject, PoolObject
 from agent.host.api import Failure, Unreachable
 from agent.host.commander import Commander
 from agent.host.keys import WAITING, Key
+from agent.host.kind import KindChange
 from agent.host.performing import Performer, Result
 from agent.host.refusals import Refusals
 from agent.host.session import Bus
@@ -172,14 +173,12 @@ class Reconciler:
 
     async def _missing_for_pool(self, key: Key) -> Sequence[Action]:
         model, found = self._bus.model, self._view.pool(key.name)
-        if found is not None:
-            agreement = agreement_of(found)
-            if agreement is not None and agreement.version > self._log.end:
-                model.note_end(await self._bus.events.end())
-        wanted, deleted = model.pools.get(key.name), NOT_DELETED
-        if wanted is None and found is not None:
-            deleted = await self._bus.events.deletion_of(key.name)
-            wanted, found = model.pools.get(key.name), self._view.pool(key.name)
+        agreement = None if found is None else agreement_of(found)
+        if agreement is not None and agreement.version > self._log.end:
+            model.note_end(await self._bus.events.end())
+        is_alone = found is not None and key.name not in model.pools
+        deleted = await self._bus.events.deletion_of(key.name) if is_alone else NOT_DELETED
+        wanted, found = model.pools.get(key.name), self._view.pool(key.name)
         if wanted is None and found is None:
             self._forget(key)
             self._view.forget_pool(key.name)
@@ -189,27 +188,29 @@ class Reconciler:
         args = (key.name, wanted, found, attempt, self._log, self._place)
         actions = missing_for_pool(*args, facts)
         if wanted is not None and any(sets_back(action) for action in actions):
-            agreed = None if found is None else agreement_of(found)
-            since = agreed.version if agreed is not None and agreed.log == self._log.id else None
-            facts = replace(facts, origins=await self._bus.events.origins_of(key.name, since))
+            origins = self._bus.events.origins_of(key.name, agreed_position(found, self._log))
+            facts = replace(facts, origins=await origins)
             actions = missing_for_pool(*args, facts)
-        if any(is_deletion(action) for action in actions):
-            item = found or facts.removed
-            if item is not None and await self._is_leaving(item):
-                actions = missing_for_pool(*args, replace(facts, is_leaving=True))
-        return actions
+        item = found or facts.removed
+        if item is None or not any(is_deletion(action) for action in actions):
+            return actions
+        change = await self._change_of_kind(item)
+        if change is KindChange.MADE_ANEW and found is None:
+            # The object went with its kind, and nobody has deleted the NodePool: it gets another.
+            self._view.forget_pool(key.name)
+            return missing_for_pool(*args, replace(facts, removed=None))
+        return missing_for_pool(*args, replace(facts, is_leaving=change is not KindChange.NONE))
 
-    async def _is_leaving(self, item: PoolObject) -> bool:
-        """Whether an object goes with its kind; nothing is deleted where that cannot be read."""
+    async def _change_of_kind(self, item: PoolObject) -> KindChange:
+        """What became of the kind; nothing is deleted where that cannot be read."""
         tried = "get the kind NodePool"
         try:
-            is_leaving = await self._view.kind.is_leaving(item)
+            change = await self._view.kind.since(item)
         except Failure as failure:
-            if failure.lacks_right:
-                self.forbidden[tried] = failure.message
+            self.forbidden |= {tried: failure.message} if failure.lacks_right else {}
             raise
         self.forbidden.pop(tried, None)
-        return is_leaving
+        return change
 
     @property
     def _log(self) -> Log:

@@ -1,7 +1,7 @@
-"""The labels, annotations and taints of Nodes that kubelets and controllers of Kubernetes set.
+"""The labels, annotations and taints of Nodes that a NodePool cannot ask for.
 
-They set them back, so that nobody else can. See
-https://kubernetes.io/docs/reference/labels-annotations-taints/.
+Kubelets and controllers of Kubernetes set most of them, and set them back, so that nobody else can.
+See https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
 from typing import Final
@@ -38,3 +38,25 @@ SET_BY_KUBERNETES: Final = (
     "Kubernetes sets it itself (Kubernetes: Well-Known Labels, Annotations and Taints)"
 )
 """Why one cannot be asked for."""
+OWNED_LABELS: Final = ("node.kubernetes.io/instance-type", "node.kubernetes.io/type")
+OWNED_PREFIXES: Final = ("topology.kubernetes.io/",)
+"""The keys of the labels that the control plane sets on Nodes, and what further keys begin with."""
+SET_BY_CONTROL_PLANE: Final = "the control plane sets it where it belongs"
+GRANTING_LABELS: Final = ("kubernetes.io/role",)
+GRANTING_DOMAINS: Final = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
+"""The labels by which a cluster trusts Nodes, and the domains of such labels, subdomains included.
+
+See https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction.
+"""
+GRANTS_RIGHTS: Final = "by it a cluster trusts Nodes with rights, which a NodePool cannot grant"
+
+
+def refused_label(key: str) -> str:
+    """Return why a NodePool cannot ask for a label of its Nodes; empty if it can."""
+    if key in LABELS:
+        return SET_BY_KUBERNETES
+    if key in OWNED_LABELS or key.startswith(OWNED_PREFIXES):
+        return SET_BY_CONTROL_PLANE
+    domain = key.partition("/")[0]
+    is_granting = any(domain == each or domain.endswith(f".{each}") for each in GRANTING_DOMAINS)
+    return GRANTS_RIGHTS if is_granting or key in GRANTING_LABELS else ""
