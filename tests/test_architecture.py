@@ -128,6 +128,7 @@ FOR_PEOPLE = {
     "MachineUpdateFailed": "folded by the fleet service that says it and tries again",
     "PodUpdateFailed": "folded by the fleet service that says it and tries again",
     "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
+    "NodeReservationChanged": "the services that count Nodes hear it from their next change on",
     "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",

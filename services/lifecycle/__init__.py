@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -72,6 +73,7 @@ Says = (
     NodeTemplateChanged
     | NodeUpdated
     | NodeActivityChanged
+    | NodeReservationChanged
     | NodeKept
     | NodeLockChanged
     | AnswerAwaited

@@ -26,6 +26,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeReported,
+    NodeReservationChanged,
     NodeUpdated,
     NodeVerified,
     PreemptionInProgress,
@@ -48,6 +49,7 @@ NodeChange = (
     | NodeUpdated
     | Observed
     | NodeActivityChanged
+    | NodeReservationChanged
     | AnswerAwaited
     | CWDrainNode
     | CWNodeDeletionRequestSuccess
@@ -71,7 +73,7 @@ def is_expected(node: Node, message: MachineBooted | MachineFailed | NodeVerifie
     return node.phase is (NodePhase.REBOOTING if message.boot else NodePhase.BOOTING)
 
 
-def changed(  # noqa: C901  # It lists the messages.
+def changed(  # noqa: C901, PLR0912  # It lists the messages.
     node: Node, message: NodeChange, now: datetime
 ) -> Node:
     """The Node after a message about it that the log stored at `now`."""
@@ -92,6 +94,8 @@ def changed(  # noqa: C901  # It lists the messages.
             return _observed(node, message, now)
         case NodeActivityChanged():
             return replace(node, published=node.work)
+        case NodeReservationChanged(usable=usable):
+            return replace(node, usable=usable)
         case NodeLockChanged():
             return replace(node, lock=lock.changed(node.lock, message, now))
         case CWDrainNode(force=force):

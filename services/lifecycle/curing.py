@@ -8,7 +8,14 @@ from lifecycle.appearance import planned, updated
 from lifecycle.changes import NodeChange, changed
 from lifecycle.health import HEALTHY, Plan, is_cordon_new
 from lifecycle.node import Node
-from lifecycle.node_events import activity_changed, cordoned, draining, replaced, uncordoned
+from lifecycle.node_events import (
+    activity_changed,
+    cordoned,
+    draining,
+    replaced,
+    reservation_changed,
+    uncordoned,
+)
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
     CWDrainNode,
@@ -16,6 +23,7 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeUncordoned,
     NodeActivityChanged,
+    NodeReservationChanged,
     NodeUpdated,
 )
 from nodepool.contract.model import NodeAction, NodePhase, RemovalReason
@@ -26,6 +34,7 @@ Curing = (
     | CWNodeUncordoned
     | CWDrainNode
     | NodeActivityChanged
+    | NodeReservationChanged
     | CWNodeDeleted
 )
 """What is published of a Node on this way."""
@@ -64,6 +73,9 @@ def resting_phase(template: NodeTemplate, node: Node) -> NodePhase:
 
 def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
     plan = planned(template, node)
+    if node.usable is not node.health.is_usable:
+        yield reservation_changed(template, node)
+        return
     match node.phase:
         case NodePhase.BOOTING | NodePhase.DELETED:
             return

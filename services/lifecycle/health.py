@@ -17,7 +17,7 @@ from nodepool.contract.events import (
     NodeVerified,
 )
 from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
-from nodepool.contract.model import NodeAction
+from nodepool.contract.model import CONTROL_PLANE, NodeAction
 from nodepool.contract.node_failures import (
     ADMIN_REBOOT,
     RACK_UNAVAILABLE,
@@ -95,6 +95,11 @@ class Health:
     def is_silent(self) -> bool:
         """Whether its kubelet does not report, so that nothing is known of what runs there."""
         return any(problem.type == CAUSES["kubelet"].type for problem in self.problems)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its NodePool can use the Node, which is not reserved for the control plane."""
+        return self.reserved != CONTROL_PLANE
 
     @property
     def is_pending(self) -> bool:

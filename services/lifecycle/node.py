@@ -58,6 +58,7 @@ class Node:
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
     has_grace: whether that time includes the grace periods of the Pods that its drain ends.
+    usable: whether its NodePool can use it, as it was published last.
     lock: the lock that a Slurm job has on it, or waits for.
     health: what is known of its health, and what commands asked for it.
     """
@@ -87,6 +88,7 @@ class Node:
     ask_after: datetime | None = None
     answer_by: datetime | None = None
     has_grace: bool = False
+    usable: bool = True
     lock: Lock | None = None
     health: Health = HEALTHY
 

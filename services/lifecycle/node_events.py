@@ -20,6 +20,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeKept,
     NodeLockChanged,
+    NodeReservationChanged,
     NodeTemplateChanged,
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
@@ -101,6 +102,11 @@ def lock_changed(
     """The lock of the Node is in this state."""
     fields = node_fields(template, node)
     return NodeLockChanged(**fields, lock=state, job=lock.job, number=lock.number, message=message)
+
+
+def reservation_changed(template: NodeTemplate, node: Node) -> NodeReservationChanged:
+    """Return the event on whether the NodePool can use the Node."""
+    return NodeReservationChanged(**node_fields(template, node), usable=node.health.is_usable)
 
 
 def activity_changed(template: NodeTemplate, node: Node) -> NodeActivityChanged | None:

@@ -16,7 +16,7 @@ from nodepool.contract.commands_slurm import LockNode
 from nodepool.contract.events import RefusalReason
 from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.keys import pool_path
-from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.model import CONTROL_PLANE, NodePhase, RemovalReason
 from nodepool.contract.node_failures import ADMIN_REBOOT, RACK_UNAVAILABLE, RESERVATION_PENDING
 
 NodeCommand = CordonNode | UncordonNode | DrainNode | RebootNode | ReserveNode
@@ -25,8 +25,6 @@ PhaseCommand = NodeCommand | LockNode
 """The commands that a Node follows in some phases only."""
 REASON_MAX = 100
 """The most characters of the reason for a cordon."""
-CONTROL_PLANE = "control-plane"
-"""What a Node is reserved for that is not for its organisation."""
 RESERVED_REASONS = frozenset(
     {*map(cordon_cause, BY_TYPE), RESERVATION_PENDING, ADMIN_REBOOT, RACK_UNAVAILABLE}
 )

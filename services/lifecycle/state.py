@@ -46,6 +46,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -95,7 +96,7 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
             return _left(state, message)
         case NodeObserved() | NodeReported() | NodeConditionReported():
             return _changed(state, message, context)
-        case NodeActivityChanged() | AnswerAwaited() | CWDrainNode():
+        case NodeActivityChanged() | NodeReservationChanged() | AnswerAwaited() | CWDrainNode():
             return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)

@@ -88,3 +88,15 @@ def test_only_a_node_in_production_is_reserved_for_something_else(harness: Harne
     assert outcome.endswith("is cordoned; it can be reserved in production")
     assert harness.outcomes(done) == ["done"]
     assert marks(harness, "n1")[RESERVED] == "control-plane"
+
+
+def test_a_node_of_the_control_plane_is_unusable_until_it_is_back(harness: Harness) -> None:
+    harness.given_data_center()
+    harness.apply("train", 1)
+
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    harness.command_node("RebootNode", "train", "n1")
+    harness.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    changes = [line for line in harness.messages("train") if line.startswith("NodeReservation")]
+    assert changes == ["NodeReservationChanged n1 False", "NodeReservationChanged n1 True"]

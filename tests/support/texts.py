@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     NodeLockChanged,
     NodePoolAutoscaled,
     NodePoolValidated,
+    NodeReservationChanged,
     NodeUpdated,
     PodChanged,
     QuotaChecked,
@@ -40,6 +41,7 @@ FIELDS: Mapping[type[Message], tuple[str, ...]] = {
     NodeUpdated: ("node", "phase"),
     NodeLockChanged: ("node", "lock", "job"),
     NodeActivityChanged: ("node", "active"),
+    NodeReservationChanged: ("node", "usable"),
     PodChanged: ("name", "phase", "node", "reason"),
 }
 """The fields that follow a message's name in its line; for any other class, its Node."""

@@ -104,6 +104,7 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -851,6 +852,7 @@ SAMPLES: tuple[Message, ...] = (
         kubernetes=True,
         kubernetes_uid="c0a8d2f4-5b52-4f7e-8f33-2f1f0c0b7d11",
     ),
+    NodeReservationChanged(**OF, zone=ZONE, node=MACHINE, assignment=7, usable=False),
 )
 
 

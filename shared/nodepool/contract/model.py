@@ -116,6 +116,8 @@ LOCK: Final = "sunk.coreweave.com/lock"
 """The annotation of such a Node: `pending` while Pods are evicted for it, then `locked`."""
 RESERVED: Final = "node.coreweave.cloud/reserved"
 """The label that says for which organisation or purpose a Node is, and the key of its taint."""
+CONTROL_PLANE: Final = "control-plane"
+"""The value of this label on a Node in production that no NodePool can use."""
 MANAGED_TAINTS: Final = (
     CPU_TAINT,
     GPU_TAINT,

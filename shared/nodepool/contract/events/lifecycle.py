@@ -64,6 +64,20 @@ class NodeUpdated(Event, OfNode):
     lock: int = 0
 
 
+class NodeReservationChanged(Event, OfNode):
+    """A Node is reserved for the control plane, or for its organisation again.
+
+    It follows the `NodeUpdated` that carries the label. A Node is usable from its assignment on.
+
+    usable: whether the NodePool can use the Node, which then counts as one of its Nodes, as room
+        for Pods, and against the grant and the limit.
+    """
+
+    speaker: ClassVar[str] = "lifecycle"
+
+    usable: bool
+
+
 class NodeLockChanged(Event, OfNode):
     """The lock of a Node is in another state, or `LockNode` was sent for it once more.
 
