@@ -2,8 +2,9 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# For a new .venv only; for another Python than it has: make distclean setup PYTHON=python3.12
+# For a new environment only. A second Python gets its own: make test VENV=.venv-3.12 PYTHON=python3.12
 PYTHON ?= python3
+VENV ?= .venv
 SEEDS ?= 1000
 EXAMPLES ?= 5000
 MINUTES ?= 5
@@ -11,9 +12,9 @@ ARGS ?=
 # Many tests wait for processes most of the time.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 
-BIN := .venv/bin
+BIN := $(VENV)/bin
 # Named after its place: scripts in .venv hold their full path, so a moved tree needs a new one.
-STAMP := .venv/.setup-$(shell pwd | cksum | cut -d ' ' -f 1)
+STAMP := $(VENV)/.setup-$(shell pwd | cksum | cut -d ' ' -f 1)
 # Two setups at once take turns; the kernel gives the lock back however one of them ends.
 TAKE_TURNS := $(if $(shell command -v flock),flock .setup-lock)
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
@@ -23,7 +24,7 @@ fail = { echo "$(1)" >&2; exit 1; }
 
 IMAGE ?= nodepool
 
-.PHONY: help setup python run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
+.PHONY: help setup python pythons run run-kubernetes image test containers long lint format types bench simulation fuzz faults \
 	testbed kubernetes rules commands metrics contracts dashboards panels lock check clean distclean
 
 help: ## Show this list
@@ -34,8 +35,8 @@ setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 
 # The stamp comes last, so a setup that was cut short starts anew the next time.
 $(STAMP): requirements.lock pyproject.toml | python
-	@echo "setup: making .venv with $$($(PYTHON) --version)"
-	@$(PYTHON) -m venv --clear .venv || $(call fail,setup: could not make .venv: $(AGAIN))
+	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV) || $(call fail,setup: could not make $(VENV): $(AGAIN))
 	@$(INSTALL) --require-hashes -r requirements.lock || \
 		$(call fail,setup: could not install requirements.lock: $(AGAIN))
 	@$(INSTALL) --no-deps --no-build-isolation --editable . || \
@@ -67,6 +68,9 @@ test: setup ## Run all tests but those of containers, long and simulation (ARGS=
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 		--ignore tests/simulation --ignore tests/containers --ignore tests/kube \
 		--ignore-glob '*/long' $(ARGS)
+
+pythons: ## Run the tests on each supported Python that can be had (ARGS="3.13 -- tests/bus" for some)
+	@.ci/pythons $(ARGS)
 
 containers: setup ## Bring up the compose file, kill and replace its parts, tests/containers/long too (needs an engine)
 	@$(BIN)/python -m pytest tests/containers $(ARGS)
@@ -140,5 +144,5 @@ clean: ## Remove the data of local runs, and caches
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find shared services tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: clean ## Remove .venv as well
-	@rm -rf .venv .setup-lock
+distclean: clean ## Remove .venv and the environments of other Pythons as well
+	@rm -rf .venv .venv-* .setup-lock
