@@ -119,8 +119,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         for path in (missing, tmp_path, pipe, large, empty, two, "a\0b")
     ] == [
         ("password_file", f"cannot read {missing}: No such file or directory"),
-        ("password_file", f"{tmp_path} is no file; it must be one that can be read"),
-        ("password_file", f"{pipe} is no file; it must be one that can be read"),
+        ("password_file", f"cannot read {tmp_path}: Is a directory"),
+        ("password_file", f"cannot read {pipe}: Is a named pipe and no file"),
         ("password_file", f"{large} has more than 256 KiB; it is another file"),
         ("password_file", f"{empty} is empty; it must hold one line"),
         ("password_file", f"{two} holds more than one line; it must hold one line"),
@@ -142,8 +142,8 @@ def test_what_is_no_file_of_certificates_to_trust_is_refused(tmp_path: Path) -> 
         fault(Access(ca_file=str(path))) for path in (missing, tmp_path, pipe, text, large, "a\0b")
     ] == [
         ("ca_file", f"cannot read {missing}: No such file or directory"),
-        ("ca_file", f"{tmp_path} is no file; it must be one that can be read"),
-        ("ca_file", f"{pipe} is no file; it must be one that can be read"),
+        ("ca_file", f"cannot read {tmp_path}: Is a directory"),
+        ("ca_file", f"cannot read {pipe}: Is a named pipe and no file"),
         ("ca_file", f"{text} holds no certificates; it must be a file of them in PEM"),
         ("ca_file", f"{large} has more than 4096 KiB; it is another file"),
         ("ca_file", "it is no path of a file"),

@@ -13,6 +13,7 @@ from agent.place import Place
 from nodepool.client.errors import Refused
 from nodepool.client.names import checked
 from nodepool.host.settings import PREFIX, Settings, SettingsError, read
+from nodepool.nats.plain_files import open_file
 
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "nodepool-agent"
@@ -76,6 +77,8 @@ def _named(environment: Mapping[str, str], name: str) -> str:
 def _kubeconfig(path: str) -> SingleConfig:
     """How the API server is reached: as a file says, else with the account of the Pod."""
     try:
+        if path:
+            open_file(path).close()
         # Of several files, separated by colons, kubectl merges the contexts; an agent has one.
         config = KubeConfig.from_file(Path(path)) if path else KubeConfig.from_service_account()
         found = config.get()

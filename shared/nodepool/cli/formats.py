@@ -1,18 +1,17 @@
 """The formats of `-o`, which is parsed here, and printing objects in them."""
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nodepool.cli.documents import Document
-from nodepool.cli.layout import Table, visible
+from nodepool.cli.layout import Table
 from nodepool.cli.output import as_json, as_list, as_yaml, print_text
 from nodepool.contract.suggest import did_you_mean
+from nodepool.nats.plain_files import read_given
 
 if TYPE_CHECKING:
     from nodepool.cli.jsonpath import Path, Template
@@ -21,6 +20,8 @@ Form = Literal["", "wide", "json", "yaml", "name", "jsonpath", "custom-columns"]
 FORMATS = ("json", "yaml", "wide", "name", "jsonpath=TEMPLATE", "custom-columns=TITLE:PATH,...")
 ABSENT = "<none>"
 """What kubectl prints in a custom column for a field that is missing."""
+FILE_BYTES_MAX = 1 << 20
+"""The largest file with a template or with columns, in bytes."""
 _COMMA = re.compile(r",(?![^\[(]*[\])])")
 _EXAMPLES = {
     "jsonpath": "jsonpath='{.items[*].metadata.name}'",
@@ -65,11 +66,9 @@ class Format:
         from nodepool.cli.jsonpath import JsonPathError, rendered
 
         try:
-            text = rendered(self.template, value)
+            return rendered(self.template, value)
         except JsonPathError as error:
             raise click.UsageError(f"--output: jsonpath: {error}") from None
-        # Into a pipe go the values as they are.
-        return visible(text) if sys.stdout.isatty() else text
 
     def print_whole(self, documents: Sequence[Document], *, single: bool) -> None:
         """Prints the objects as one text; see `whole`."""
@@ -162,7 +161,12 @@ def _custom_columns(text: str) -> "list[tuple[str, Path]]":
 
 def _content(word: str, file: str) -> str:
     try:
-        return FilePath(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise click.UsageError(f"--output: {word}: {file}: {reason}") from None
+        content = read_given(file, FILE_BYTES_MAX)
+        if len(content) <= FILE_BYTES_MAX:
+            return content.decode()
+        reason = f"is larger than the {FILE_BYTES_MAX} bytes allowed"
+    except OSError as error:
+        reason = str(error.strerror)
+    except UnicodeDecodeError:
+        reason = "is not UTF-8"
+    raise click.UsageError(f"--output: {word}: {file}: {reason}")

@@ -105,7 +105,7 @@ class Table:
         """The rows as lines of text; the header precedes the first of them."""
         cells = [[_first_line(cell) for cell in row] for row in rows]
         self._reveal(cells)
-        titles = [heading.title for heading in self._headings]
+        titles = [_first_line(heading.title) for heading in self._headings]
         prints_header = self._has_header and self._prints_header
         self._prints_header = False
         measured = [titles, *cells] if self._has_header else cells

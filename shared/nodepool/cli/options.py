@@ -12,7 +12,7 @@ import click
 from nodepool.cli.arguments import OptionalValue
 from nodepool.cli.formats import FORMATS, TABLE, Format, parse_format
 from nodepool.cli.names import KINDS, NODEPOOL, Kind, Selection, listed, parse_selections
-from nodepool.cli.output import print_text
+from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.times import duration_s
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Output:
             return
         if self.format.columns:
             table = self.format.custom_table()
-            print_text("\n".join(table.lines(map(self.format.custom_cells, documents))))
+            print_lines(table.lines(map(self.format.custom_cells, documents)))
         else:
             self.format.print_whole(documents, single=True)
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import click
@@ -14,13 +14,25 @@ from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
 
 
 def print_text(text: str, *, newline: bool = True) -> None:
-    """Prints a text and a newline, at once even into a pipe.
+    """Print a text and a newline, at once even into a pipe.
 
-    Raises `CliError` where there is no output, and `OSError` where it cannot be written.
+    On a terminal, characters that control it are made visible. Raises `CliError` where there is no
+    output, and `OSError` where it cannot be written.
     """
+    is_shown = sys.stdout is not None and sys.stdout.isatty()
+    _write(visible(text) if is_shown else text, newline=newline)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print the lines of a `Table`, which makes its cells visible and may have coloured them."""
+    _write("\n".join(lines), newline=True)
+
+
+def _write(text: str, *, newline: bool) -> None:
     if sys.stdout is None:
         raise CliError("the output cannot be written: standard output is closed")
-    click.echo(text, nl=newline)
+    # In colour everywhere, because click would take parts of a value out on its way into a pipe.
+    click.echo(text, nl=newline, color=True)
 
 
 def print_note(text: str) -> None:
@@ -72,11 +84,7 @@ def as_yaml(document: Document) -> str:
     """An object as YAML, without a newline at its end or characters that control a terminal."""
     import yaml
 
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Writes a repeated value in full each time, as Kubernetes does."""
-
-        def ignore_aliases(self, _: object) -> bool:
-            return True
+    from nodepool.client.yaml_values import Dumper
 
     def dumped(*, allow_unicode: bool) -> str:
         text: str = yaml.dump(document, Dumper=Dumper, allow_unicode=allow_unicode, width=1 << 30)

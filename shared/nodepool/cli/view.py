@@ -12,7 +12,7 @@ from nodepool.cli.documents import Document, labels
 from nodepool.cli.formats import ABSENT, TABLE, Format
 from nodepool.cli.layout import Table
 from nodepool.cli.names import CAPACITY, EVENT, NODEPOOL, QUOTA, Kind
-from nodepool.cli.output import full_name, is_named, print_text
+from nodepool.cli.output import full_name, is_named, print_lines, print_text
 from nodepool.cli.selectors import check_fields, field_paths, has_fields, selects
 from nodepool.cli.sources import Item
 from nodepool.contract.suggest import did_you_mean
@@ -118,7 +118,7 @@ class View:
 
     def print_items(self, table: Table, items: Sequence[Item]) -> None:
         """Prints objects as lines of a table."""
-        print_text("\n".join(table.lines(map(self._cells, items))))
+        print_lines(table.lines(map(self._cells, items)))
 
     def _cells(self, item: Item) -> list[str]:
         document = item.document or {}

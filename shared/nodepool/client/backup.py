@@ -16,11 +16,16 @@ from nodepool.client.errors import ClientError, translated
 from nodepool.client.session import Session
 from nodepool.nats import backups
 from nodepool.nats.errors import InDoubt
+from nodepool.nats.plain_files import open_file, read_given
 from nodepool.nats.streams import STREAM, whole_stream_info
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 CONTENT = "log.snapshot"
+NUMBER_END = 1 << 63
+"""Servers count with signed numbers of 64 bits."""
+MANIFEST_BYTES_MAX = 1 << 20
+"""A larger description is damaged; one of a real log has about a kilobyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +105,46 @@ class Backups(Session):
 
 def checked(folder: Path) -> Backup:
     """The backup in a folder; raises ClientError where it is not whole."""
-    try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if content.pop("format") != FORMAT:
-            raise ClientError(f"{folder} is of a newer release; restore it with that one")
-        made = Backup(**content | {"info": _parts(content["info"])})
-    except OSError as error:
-        raise ClientError(f"{folder} is no backup: {error.strerror}: {error.filename}") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise ClientError(f"{folder / MANIFEST} is damaged; restore another backup") from None
+    made = _described(folder)
     path = folder / CONTENT
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != made.bytes:
+                text = f"{path} has {size} bytes instead of {made.bytes}; restore another backup"
+                raise ClientError(text)
             digest = hashlib.file_digest(file, "sha256")
     except OSError as error:
         raise ClientError(f"cannot read {path}: {error.strerror}") from None
-    if size != made.bytes:
-        text = f"{path} has {size} bytes instead of {made.bytes}; restore another backup"
-        raise ClientError(text)
     if digest.hexdigest() != made.sha256:
         raise ClientError(f"{path} is damaged: its checksum differs; restore another backup")
+    return made
+
+
+def _described(folder: Path) -> Backup:
+    """Return the description in a folder, which anybody may have written; raise ClientError."""
+    # Imported here, because this parser bounds how deep values are nested, and is slow to load.
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import from_json, to_json
+
+    path = folder / MANIFEST
+    try:
+        text = read_given(path, MANIFEST_BYTES_MAX)
+        if len(text) > MANIFEST_BYTES_MAX:
+            raise ValueError("too large")
+        content = from_json(text, allow_inf_nan=False)
+        if content.pop("format") != FORMAT:
+            raise ClientError(f"{folder} is of a newer release; restore it with that one")
+        described = {**content, "info": _parts(content["info"])}
+        made = TypeAdapter(Backup).validate_json(to_json(described), strict=True)
+        datetime.fromisoformat(made.made)
+        for name in ("bytes", "last_seq"):
+            if not 0 <= int(str(made.info["state"][name])) < NUMBER_END:
+                raise ValueError(f"{name} is out of range")
+    except OSError as error:
+        raise ClientError(f"{folder} is no backup: {error.strerror}: {error.filename}") from None
+    except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
+        raise ClientError(f"{path} is damaged; restore another backup") from None
     return made
 
 

@@ -2,28 +2,28 @@
 
 import json
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 
+from nodepool.client.yaml_values import Loader
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.decode import explain
 from nodepool.contract.model import API_VERSION, KIND
 from nodepool.contract.suggest import did_you_mean
-
-try:
-    from yaml import CSafeLoader as _SafeLoader
-except ImportError:  # Some platforms have no libyaml; the slower loader reads the same language.
-    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+from nodepool.nats.plain_files import read_given
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 """The files of a folder that are read, by their suffix."""
 STDIN = "-"
 SIZE_MAX = 1024 * 1024
 """The largest file or standard input that is read, in bytes."""
+FILES_MAX = 10_000
+"""How many files of one folder are read."""
 DEPTH_MAX = 64
 """How deep lists and maps may be nested; the fields of a NodePool need nine levels."""
 _FIELDS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
@@ -85,8 +85,7 @@ def _contents(name: str, *, recursive: bool) -> Iterator[tuple[str, bytes]]:
         raise ManifestError(f"{name}: {problem}")
     for path in _files(Path(name), recursive=recursive):
         try:
-            with path.open("rb") as file:
-                yield str(path), file.read(SIZE_MAX + 1)
+            yield str(path), read_given(path, SIZE_MAX)
         except OSError as error:
             raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -96,9 +95,12 @@ def _files(path: Path, *, recursive: bool) -> list[Path]:
         return [path]
     try:
         inside = path.rglob("*") if recursive else path.iterdir()
-        files = sorted(file for file in inside if file.suffix in SUFFIXES and file.is_file())
+        matching = (file for file in inside if file.suffix in SUFFIXES and file.is_file())
+        files = sorted(islice(matching, FILES_MAX + 1))
     except OSError as error:
         raise ManifestError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(files) > FILES_MAX:
+        raise ManifestError(f"{path}: holds more than {FILES_MAX} files; name smaller folders")
     if not files:
         deeper = "" if recursive else ", or use -R to read its subfolders"
         raise ManifestError(f"{path}: contains no .yaml, .yml or .json file; name another{deeper}")
@@ -198,7 +200,7 @@ def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
     """Each document that is not empty, and its place."""
     try:
         count = _check_shape(text, source)
-        for number, document in enumerate(yaml.load_all(text, _Loader), 1):
+        for number, document in enumerate(yaml.load_all(text, Loader), 1):
             place = source if count == 1 else f"{source}, document {number}"
             if document is not None:
                 yield place, document
@@ -214,7 +216,7 @@ def _documents(text: str, source: str) -> Iterator[tuple[str, object]]:
 def _check_shape(text: str, source: str) -> int:
     """The number of documents; raises for aliases and deep nesting, whose cost has no bound."""
     depth = count = 0
-    for event in yaml.parse(text, _Loader):
+    for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.AliasEvent):
             problem = f"*{event.anchor} is an alias; write the value out instead"
             raise ManifestError(f"{source}{_line(event.start_mark)}: {problem}")
@@ -234,27 +236,3 @@ def _line(mark: object) -> str:
 
 def _one_line(problem: str | None) -> str:
     return " ".join((problem or "cannot be read as YAML").split())
-
-
-class _Loader(_SafeLoader):
-    """Loads YAML as Kubernetes does: times stay text, and a key may occur only once in a map."""
-
-    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Hashable, object]:
-        """The map of a node; raises for a key that occurs twice."""
-        assert isinstance(node, yaml.MappingNode)
-        keys: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in keys:
-                problem = f'"{key.value}" is given twice; keep one'
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            keys.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
-}

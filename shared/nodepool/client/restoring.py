@@ -11,6 +11,7 @@ from nodepool.contract.buckets import BUCKETS
 from nodepool.nats import api, backups
 from nodepool.nats.errors import InDoubt, ServerRefusal
 from nodepool.nats.log_figures import storage_of
+from nodepool.nats.plain_files import open_file
 from nodepool.nats.replicas import replicas_at_work
 from nodepool.nats.streams import SNAPSHOTS, STREAM, whole_stream_info
 
@@ -89,7 +90,7 @@ class Restores(Session):
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while chunk := file.read(backups.CHUNK_BYTES):
             yield chunk
 

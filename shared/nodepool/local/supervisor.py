@@ -90,14 +90,18 @@ def ending(name: str, code: int, restarts: Restarts, error: str, errors: Path) -
 
 
 def last_line(errors: Path) -> str:
-    """The last line of an error log that says something; empty where there is none."""
+    """Return the last line of an error log that says something, without control characters.
+
+    It is empty where there is no such line.
+    """
     try:
         with errors.open("rb") as file:
             file.seek(max(errors.stat().st_size - LINE_BYTES_MAX, 0))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 async def _ready_at(environment: Mapping[str, str]) -> float:

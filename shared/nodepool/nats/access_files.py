@@ -1,7 +1,6 @@
 """Files that hold certificates, keys and passwords; no text here ever quotes what they hold."""
 
-import os
-import stat
+from nodepool.nats.plain_files import open_file
 
 BYTES_MAX = 1 << 18
 """No file of this kind is larger; what is, is another file."""
@@ -23,11 +22,8 @@ class AccessError(Exception):
 def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
     """What a file of at most so many bytes holds; raises AccessError where it cannot be read."""
     try:
-        # Opening a pipe would wait for its other end.
-        with open(path, "rb", opener=_opened) as file:
+        with open_file(path) as file:
             content = file.read(most + 1)
-    except IsADirectoryError:
-        raise AccessError(field, f"{path} is no file; it must be one that can be read") from None
     except OSError as error:
         raise AccessError(field, f"cannot read {path}: {error.strerror}") from None
     except ValueError:  # A path may hold no null byte.
@@ -35,14 +31,6 @@ def content_of(field: str, path: str, most: int = BYTES_MAX) -> bytes:
     if len(content) > most:
         raise AccessError(field, f"{path} has more than {most >> 10} KiB; it is another file")
     return content
-
-
-def _opened(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise IsADirectoryError(path)
-    return descriptor
 
 
 def one_line(field: str, path: str) -> str:

@@ -6,7 +6,7 @@ from nodepool.cli.errors import DONE
 from nodepool.cli.layout import Table
 from nodepool.cli.names import KINDS, NODE, NODEPOOL, Kind
 from nodepool.cli.options import no_headers_option
-from nodepool.cli.output import print_text
+from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.settings import Command
 
 HEADER = ("NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND")
@@ -26,7 +26,7 @@ def api_resources(form: str | None, no_headers: bool) -> int:
     if no_headers:
         table = table.without_header()
     lines = (_line(kind) + ((_verbs(kind),) if is_wide else ()) for kind in KINDS)
-    print_text("\n".join(table.lines(lines)))
+    print_lines(table.lines(lines))
     return DONE
 
 

@@ -10,7 +10,7 @@ from nodepool.cli import dead_letters, tables
 from nodepool.cli.errors import DONE, REFUSED, CliError
 from nodepool.cli.formats import Format
 from nodepool.cli.options import format_option, no_headers_option, seconds
-from nodepool.cli.output import print_error, print_note, print_text
+from nodepool.cli.output import print_error, print_lines, print_note, print_text
 from nodepool.cli.settings import Group, Settings
 from nodepool.contract.services import SERVICES
 
@@ -64,13 +64,13 @@ def _print(letters: "list[DeadLetter]", form: Format, now: datetime, *, headers:
         print_note("No dead letters found")
     elif form.columns:
         table = form.custom_table() if headers else form.custom_table().without_header()
-        print_text("\n".join(table.lines(map(form.custom_cells, documents))))
+        print_lines(table.lines(map(form.custom_cells, documents)))
     else:
         wide = form.form == "wide"
         table = tables.new_table(dead_letters.WIDE if wide else dead_letters.HEADINGS)
         table = table if headers else table.without_header()
         rows = (dead_letters.cells(letter, now, wide=wide) for letter in letters)
-        print_text("\n".join(table.lines(rows)))
+        print_lines(table.lines(rows))
 
 
 @dead.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nodepool.cli.errors import CliError
-from nodepool.cli.output import print_text
+from nodepool.cli.output import print_lines
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def demo(settings: Settings, examples: Path | None) -> int:
         else:
             await seed_once(client, examples)
         pools = [pool.document for pool in await client.list("nodepools")]
-        print_text(pools_table([document for document in pools if document is not None]))
+        print_lines([pools_table([document for document in pools if document is not None])])
 
     try:
         return settings.run(work)

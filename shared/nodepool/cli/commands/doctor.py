@@ -10,7 +10,7 @@ from nodepool.cli.errors import DONE, REFUSED
 from nodepool.cli.formats import Format
 from nodepool.cli.layout import escaped
 from nodepool.cli.options import format_option
-from nodepool.cli.output import print_text
+from nodepool.cli.output import print_lines, print_text
 from nodepool.cli.settings import Command, Settings, from_environment
 from nodepool.cli.terminal import RED, YELLOW, coloured, screen
 from nodepool.contract.services import SERVICES
@@ -91,7 +91,7 @@ def _print(finding: "Finding") -> None:
     colour = _COLOURS.get(finding.status)
     is_coloured = screen(lambda _, text: f"{text}!").paint("", "") == "!"
     shown = coloured(status, colour) if colour and is_coloured else status
-    print_text(f"{shown}  {escaped(finding.check)}: {escaped(finding.text)}")
+    print_lines([f"{shown}  {escaped(finding.check)}: {escaped(finding.text)}"])
     if finding.fix:
         print_text(f"{' ' * 9}-> {escaped(finding.fix)}")
 

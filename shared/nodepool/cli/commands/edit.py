@@ -16,6 +16,7 @@ from nodepool.cli.names import NODEPOOL, parse_required_names
 from nodepool.cli.options import Output, objects_argument, output_options
 from nodepool.cli.output import as_yaml, print_error, print_note
 from nodepool.cli.settings import Command, Settings
+from nodepool.nats.plain_files import read_given
 
 if TYPE_CHECKING:
     from nodepool.cli.documents import Document
@@ -125,6 +126,8 @@ def _new_file(name: str) -> Path:
 
 def _opened(file: Path, text: str, reason: str) -> str:
     """What is saved in the editor, without comments; raises `CliError` where it fails."""
+    from nodepool.client.manifests import SIZE_MAX
+
     refusal = f"# It was not stored:\n# * {' '.join(reason.split())}\n#\n" if reason else ""
     file.write_text(f"{HEADER}{refusal}{text}\n", encoding="utf-8")
     editor = os.environ.get("KUBE_EDITOR") or os.environ.get("EDITOR") or "vi"
@@ -142,7 +145,10 @@ def _opened(file: Path, text: str, reason: str) -> str:
     if code != 0:
         raise CliError(f"the editor {editor!r} ended with exit code {code}; see {file}")
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        content = read_given(file, SIZE_MAX)
+        if len(content) > SIZE_MAX:
+            raise CliError(f"{file} is larger than the {SIZE_MAX} bytes allowed")
+        lines = content.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{file} cannot be read: {error}") from None
     return "\n".join(line for line in lines if not line.startswith("#")).strip("\n")

@@ -14,7 +14,7 @@ from nodepool.cli.formats import Format
 from nodepool.cli.missing import check_place
 from nodepool.cli.names import EVENT, NODEPOOL, WITH_EVENTS, parse_required_names
 from nodepool.cli.options import format_option, no_headers_option, seconds
-from nodepool.cli.output import print_note, print_text
+from nodepool.cli.output import print_lines, print_note, print_text
 from nodepool.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Printer:
             else tables.row(EVENT, document, now, wide=False)
             for document in documents
         )
-        print_text("\n".join(self._table.lines(rows)))
+        print_lines(self._table.lines(rows))
 
     def print_all(self, documents: "list[Document]") -> None:
         """Prints all events there are; as one list where the format has one."""

@@ -9,7 +9,7 @@ from nodepool.cli.documents import Document
 from nodepool.cli.formats import Format
 from nodepool.cli.names import ZONE
 from nodepool.cli.options import format_option, no_headers_option
-from nodepool.cli.output import full_name, print_text
+from nodepool.cli.output import full_name, print_lines, print_text
 from nodepool.cli.settings import Command, Group, Settings
 from nodepool.cli.tables import new_table
 
@@ -76,7 +76,7 @@ def _print(found: "CapacityFound", form: Format, *, no_headers: bool) -> None:
     table = form.custom_table() if form.columns else new_table(_titles(found))
     table = table.without_header() if no_headers else table
     cells = map(form.custom_cells, documents) if form.columns else _cells(found)
-    print_text("\n".join(table.lines(cells)))
+    print_lines(table.lines(cells))
 
 
 def zone_documents(found: "CapacityFound") -> list[Document]:

@@ -1,7 +1,6 @@
 """`nodepool patch`: changes some fields of NodePools."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -66,12 +65,13 @@ def patch(
 
 
 def _content(file: str) -> str | bytes:
-    from nodepool.client.manifests import standard_input
+    from nodepool.client.manifests import SIZE_MAX, standard_input
+    from nodepool.nats.plain_files import read_given
 
     try:
         if file == "-":
             return standard_input()
-        return Path(file).read_bytes()
+        return read_given(file, SIZE_MAX)
     except OSError as error:
         raise CliError(f"{file}: cannot be read: {error.strerror}") from None
 
