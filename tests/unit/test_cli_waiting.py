@@ -19,7 +19,6 @@ from nodepool.client.accepted import (
     is_outdated,
     read_accepted,
 )
-from nodepool.client.events import CREATED, of_present_life
 from nodepool.contract.events import CWNodePoolDeleted, NodePoolDeleting, NodePoolValidated
 from nodepool.contract.log import Entry
 from nodepool.contract.messages import envelope_of
@@ -199,15 +198,6 @@ def test_the_newest_events_about_a_nodepool_say_what_was_accepted_last(
 def event(reason: str, seconds: float) -> ObjectEvent:
     time = NOW + timedelta(seconds=seconds)
     return ObjectEvent(time, "Normal", reason, "NodePool", "a", "validator", "text")
-
-
-def test_events_of_an_earlier_object_of_the_name_are_left_out() -> None:
-    earlier = [event(CREATED, -60), event("CWNodePoolDeleted", 0.2)]
-    own = [event(CREATED, 0.5), event("CWNodeAssigned", 1)]
-
-    assert of_present_life([*earlier, *own], NOW) == own
-    assert of_present_life(own[1:], NOW) == own[1:]
-    assert of_present_life(earlier[:1], NOW) == []
 
 
 @pytest.mark.parametrize("version", ["9" * 5_000, "", "7e1", None, [7]])

@@ -1,10 +1,12 @@
 """Changing part of a NodePool: read, changed, and stored unless another change came between."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cli.dry_runs import expected_outcome, resulting_document
 from nodepool.cli.errors import DONE, CliError, report
+from nodepool.cli.in_order import in_order
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import DryRun, Output
 from nodepool.cli.sending import change_line
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.contract.commands import ApplyNodePool
+    from nodepool.contract.events import NodePoolValidated
 
 ATTEMPTS = 5
 """How often a change is made anew because another one came first."""
@@ -72,14 +75,20 @@ Verb = Callable[[str, str], str]
 async def change_each(
     client: "Client", pools: Sequence[str], revise: Revise, verb: Verb, output: Output
 ) -> int:
-    """Changes NodePools one after the other and reports each; returns the exit code."""
-    code, printed = DONE, []
-    for pool in pools:
-        try:
-            printed += await _changed(client, pool, revise, verb, output)
-        except (ClientError, CliError, ManifestError) as error:
-            names_it = isinstance(error, ManifestError | NotFound)
-            code = report(error, "" if names_it else f'nodepool "{pool}"')
+    """Change NodePools, several at a time, and report each in order; return the exit code."""
+    code = DONE
+    printed: list[Document] = []
+
+    async def changed(pool: str) -> "Changed":
+        return await _changed(client, pool, revise, output)
+
+    async with aclosing(in_order(pools, changed)) as changes:
+        async for pool, finished in changes:
+            try:
+                printed += _report(pool, finished.result(), verb, output)
+            except (ClientError, CliError, ManifestError) as error:
+                names_it = isinstance(error, ManifestError | NotFound)
+                code = report(error, "" if names_it else f'nodepool "{pool}"')
     output.print_objects(printed)
     return code
 
@@ -88,21 +97,40 @@ async def change_one(
     client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
 ) -> int:
     """Changes one NodePool and reports it; raises the error of a change that is not possible."""
-    output.print_objects(await _changed(client, pool, revise, verb, output))
+    changed = await _changed(client, pool, revise, output)
+    output.print_objects(_report(pool, changed, verb, output))
     return DONE
 
 
-async def _changed(
-    client: "Client", pool: str, revise: Revise, verb: Verb, output: Output
-) -> "list[Document]":
-    """Changes a NodePool and prints the report; returns the object where that is to be printed."""
+class Changed(NamedTuple):
+    """A change that was made or tried.
+
+    result: what the control plane says of it.
+    stored: what is stored now; None where the change was only tried.
+    documents: the object, where it is shown.
+    """
+
+    result: str
+    stored: "NodePoolValidated | None"
+    documents: "Sequence[Document]"
+
+
+async def _changed(client: "Client", pool: str, revise: Revise, output: Output) -> Changed:
     command, outcome = await change(client, pool, revise, output.dry_run)
-    output.print_line(f"{NODEPOOL.full}/{pool}", change_line(pool, verb(pool, outcome.result)))
-    if output.dry_run is DryRun.NONE:
-        warn(await client.stored(pool))
-    if output.shows_objects:
-        return [await resulting_document(client, client.addressed(command), output.dry_run)]
-    return []
+    stored = await client.stored(pool) if output.dry_run is DryRun.NONE else None
+    if not output.shows_objects:
+        return Changed(outcome.result, stored, ())
+    shown = await resulting_document(client, client.addressed(command), output.dry_run)
+    return Changed(outcome.result, stored, [shown])
+
+
+def _report(pool: str, changed: Changed, verb: Verb, output: Output) -> "Sequence[Document]":
+    """Print the report of a change; return the object where it is shown."""
+    line = change_line(pool, verb(pool, changed.result))
+    output.print_line(f"{NODEPOOL.full}/{pool}", line)
+    if changed.stored is not None:
+        warn(changed.stored)
+    return changed.documents
 
 
 def _metadata(document: "Document") -> "Document":

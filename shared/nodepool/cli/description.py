@@ -10,6 +10,7 @@ from nodepool.cli.layout import aligned, escaped
 
 ANNOTATION_MAX = 140
 """An annotation with more characters is printed on lines of its own, as kubectl does."""
+EARLIER = "use --events N for more, or 'nodepool events --for TYPE/NAME' for all"
 _INDENT = "  "
 _SKIPPED = frozenset(
     f".metadata.{name}" for name in ("managedFields", "name", "namespace", "labels", "annotations")
@@ -29,20 +30,41 @@ def described(
     events: None for an object of a type that has none.
     name: what the object is called, where its metadata do not say it.
     """
+    return "\n".join(body(document, name=name) + events_part(document, events, now, name=name))
+
+
+def body(document: Document, *, name: str = "") -> list[str]:
+    """Return the lines that kubectl prints for an object before its events."""
+    return aligned(_lines(document, name))
+
+
+def events_part(
+    document: Document,
+    events: Sequence[CountedEvent] | None,
+    now: datetime,
+    *,
+    name: str = "",
+    most: int | None = None,
+) -> list[str]:
+    """Return the lines that follow those of `body`; `most` limits how many events are shown."""
+    if events is None:
+        return []
+    if not events:
+        return aligned([*_lines(document, name), ["Events:", "<none>"]])[-1:]
+    shown = events if most is None else events[len(events) - min(most, len(events)) :]
+    hidden = len(events) - len(shown)
+    return [*_events(shown, now), *([f"{_INDENT}({hidden} earlier: {EARLIER})"] if hidden else [])]
+
+
+def _lines(document: Document, name: str) -> list[list[str]]:
     shown = without_internals(document)
-    lines = [
+    return [
         ["Name:", escaped(str(field(shown, "metadata", "name") or name))],
         ["Namespace:", ""],
         *_labels(shown),
         *_annotations(shown),
         *_content(shown, 0, ""),
     ]
-    if events is None:
-        return "\n".join(aligned(lines))
-    if not events:
-        lines.append(["Events:", "<none>"])
-        return "\n".join(aligned(lines))
-    return "\n".join([*aligned(lines), *_events(events, now)])
 
 
 def without_internals(document: Document) -> Document:

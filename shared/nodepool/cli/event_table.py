@@ -8,9 +8,16 @@ from nodepool.cli.documents import Document, field, text
 from nodepool.cli.times import age, human
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nodepool.client import ObjectEvent
+    from nodepool.client.recent_events import Group
+
+
+SIMILAR_MAX = 10
+"""How many different events with one reason are shown of an object before they are combined."""
+COMBINED = "(combined from similar events): "
+"""What begins the message of such events, as in Kubernetes; the newest message follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,24 @@ def counted(events: "Iterable[ObjectEvent]") -> list[CountedEvent]:
         total = totals.pop(key, None)
         totals[key] = replace(total, last=event.last, count=total.count + 1) if total else event
     return list(totals.values())
+
+
+def combined(groups: "Iterable[tuple[Group, Sequence[ObjectEvent]]]") -> list[CountedEvent]:
+    """Return the events of one object, ordered by when each occurred last.
+
+    More than `SIMILAR_MAX` events with one reason are one event, as kubectl's server combines them.
+    """
+    events: list[CountedEvent] = []
+    for group, kept in groups:
+        different = counted(kept)
+        if len(different) <= SIMILAR_MAX and group.count == len(kept):
+            events += different
+        elif different:
+            newest = different[-1]
+            message = newest.message if len(different) == 1 else f"{COMBINED}{newest.message}"
+            total = replace(newest, message=message, count=group.count)
+            events.append(replace(total, first=group.first, last=group.last))
+    return sorted(events, key=lambda event: event.last)
 
 
 def interval(event: CountedEvent, now: datetime) -> str:

@@ -57,6 +57,23 @@ async def in_turn(names: Sequence[str], change: Change) -> int:
     return code
 
 
+async def several_at_a_time(names: Sequence[str], change: Change) -> int:
+    """Change Nodes, some at a time, and report each in order; return the code of the last error."""
+    from contextlib import aclosing
+
+    from nodepool.cli.in_order import in_order
+    from nodepool.client import ClientError
+
+    code = DONE
+    async with aclosing(in_order(names, change)) as changes:
+        async for name, finished in changes:
+            try:
+                print_text(f"{NODE.full}/{name} {finished.result()}")
+            except (ClientError, CliError) as error:
+                code = report(error, f'node "{name}"')
+    return code
+
+
 async def together(names: Sequence[str], change: Change) -> int:
     """Changes all Nodes at the same time; the exit code is that of the last error."""
     import asyncio

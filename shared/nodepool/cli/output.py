@@ -11,6 +11,7 @@ from nodepool.cli.documents import Document, text
 from nodepool.cli.errors import CliError
 from nodepool.cli.layout import escaped, visible
 from nodepool.cli.names import CAPACITY, MACHINE, QUOTA, Kind
+from nodepool.cli.waiting_line import clear
 
 
 def print_text(text: str, *, newline: bool = True) -> None:
@@ -31,6 +32,7 @@ def print_lines(lines: Iterable[str]) -> None:
 def _write(text: str, *, newline: bool) -> None:
     if sys.stdout is None:
         raise CliError("the output cannot be written: standard output is closed")
+    clear()
     # In colour everywhere, because click would take parts of a value out on its way into a pipe.
     click.echo(text, nl=newline, color=True)
 
@@ -38,6 +40,7 @@ def _write(text: str, *, newline: bool) -> None:
 def print_note(text: str) -> None:
     """Prints a text that is not output, such as that nothing was found, on standard error."""
     # There is no place left to report that standard error cannot be written.
+    clear()
     with suppress(OSError):
         click.echo(visible(text), err=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document
 from nodepool.cli.errors import DONE, report
+from nodepool.cli.in_order import in_order
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import IN_WORDS, DryRun, Output
 from nodepool.cli.output import print_error
@@ -76,8 +77,12 @@ async def _outcomes(
     if dry_run is DryRun.CLIENT:
         from nodepool.cli.dry_runs import expected_outcome
 
-        for command in commands:
-            yield command, await expected_outcome(client, command)
+        async def expected(command: "PoolCommand") -> "Outcome":
+            return await expected_outcome(client, command)
+
+        async with aclosing(in_order(commands, expected)) as results:
+            async for command, finished in results:
+                yield command, finished.result()
         return
     tried = [
         command.model_copy(update={"dry_run": dry_run is DryRun.SERVER}) for command in commands

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -84,7 +85,7 @@ class Settings:
                 )
             return await work(client)
 
-        return self._connected(ReadingClient, observed)
+        return self._connected(ReadingClient, observed, shows_wait=not patient)
 
     def check_access(self) -> None:
         """Raises a usage error where a file and the address contradict each other."""
@@ -93,10 +94,13 @@ class Settings:
         except SettingsError as error:
             raise click.UsageError(str(error)) from None
 
-    def _connected(self, kind: "type[C]", work: "Callable[[C], Awaitable[T]]") -> T:
+    def _connected(
+        self, kind: "type[C]", work: "Callable[[C], Awaitable[T]]", *, shows_wait: bool = True
+    ) -> T:
         import asyncio
 
         from nodepool.cli.tracing import traced
+        from nodepool.cli.waiting_line import shown_while
 
         self.check_access()
 
@@ -109,7 +113,16 @@ class Settings:
                 source="nodepool-cli",
                 access=self.access,
             )
-            async with client:
+
+            def waiting(seconds: float) -> str:
+                """Return what the line says that appears after a while."""
+                place = without_password(self.url)
+                return (
+                    f"waiting for {place}: {seconds:.0f} s, {client.messages_received} messages"
+                    " received; Ctrl-C stops"
+                )
+
+            async with shown_while(waiting) if shows_wait else nullcontext(), client:
                 return await work(client)
 
         with traced():

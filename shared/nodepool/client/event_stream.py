@@ -1,6 +1,6 @@
 """Reading the events of a cluster's NodePools and Nodes from the log."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from nodepool.nats.streams import STREAM
 if TYPE_CHECKING:
     from nodepool.client.events import ObjectEvent
     from nodepool.client.preemptions import Preemption
+    from nodepool.client.recent_events import RecentEvents, Regarded
 
 
 class EventStream(Session):
@@ -45,6 +46,26 @@ class EventStream(Session):
                     for event in object_events(entry):
                         if regards(event, pool, node) and (since is None or event.time >= since):
                             yield event
+
+    async def recent_events(
+        self, since: "Mapping[Regarded, datetime]", pools: Sequence[str]
+    ) -> "RecentEvents":
+        """Return the events of some objects, read in one pass over the log.
+
+        since: from when on the events of each object are read.
+        pools: the NodePools that these objects are, or are Nodes of; all where it is empty.
+        """
+        from nodepool.client.recent_events import RecentEvents
+
+        events = RecentEvents(since)
+        if not since:
+            return events
+        start = await self._position_at(min(since.values()))
+        filters = self._event_filters(pools[0] if len(pools) == 1 else "")
+        async with self._reader(STREAM, filters, start=start) as reader:
+            while reader.pending:
+                events.read(await self._read(reader, endless=False))
+        return events
 
     async def preemptions(self, *, since: datetime) -> "list[Preemption]":
         """The preemptions of the cluster's Nodes that began at or after a time, oldest first.

@@ -1,6 +1,5 @@
 """Kubernetes events: a message of the log as one event for each object that it regards."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -68,17 +67,6 @@ def object_events(entry: Entry) -> list[ObjectEvent]:
         )
         for regarded in kind.regarding
     ]
-
-
-def of_present_life(events: Sequence[ObjectEvent], created: datetime) -> list[ObjectEvent]:
-    """The events of an object that exists, without those of an earlier one of the same name.
-
-    events: in the order of the log, of this one object.
-    created: its `creationTimestamp`, in whole seconds.
-    """
-    present = [event for event in events if event.time >= created]
-    begins = [number for number, event in enumerate(present) if event.reason == CREATED]
-    return present[begins[-1] :] if begins else present
 
 
 def regards(event: ObjectEvent, pool: str, node: str) -> bool:

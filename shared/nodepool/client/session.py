@@ -98,6 +98,12 @@ class Session:
         self._connection.on_reconnect.append(back)
 
     @property
+    def messages_received(self) -> int:
+        """How many messages have come from the server; 0 before the connection."""
+        connection = self._open_connection
+        return connection.stats["in_msgs"] if connection is not None else 0
+
+    @property
     def _connection(self) -> Connection:
         assert self._open_connection is not None, "use the client in `async with`"
         return self._open_connection

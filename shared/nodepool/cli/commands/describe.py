@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.description import described
-from nodepool.cli.documents import Document, text
+from nodepool.cli.description import body, events_part
+from nodepool.cli.documents import Document, labels, text
 from nodepool.cli.errors import DONE
-from nodepool.cli.event_table import CountedEvent, counted
+from nodepool.cli.event_table import combined
 from nodepool.cli.missing import check_place, report_missing
-from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS
+from nodepool.cli.names import EVENT, KINDS, NODEPOOL, WITH_EVENTS, Kind
 from nodepool.cli.options import Files, files_options, objects_argument, selected
 from nodepool.cli.output import name_of, print_note, print_text
 from nodepool.cli.settings import Command, Settings
-from nodepool.cli.sources import EVENTS_KEPT, Item, read
+from nodepool.cli.sources import EVENTS_KEPT, read
+from nodepool.cli.tables import POOL_LABEL
 from nodepool.cli.times import moment
 from nodepool.cli.view import View
 
 if TYPE_CHECKING:
     from nodepool.client import ReadingClient
+    from nodepool.client.recent_events import RecentEvents
 
 DESCRIBED = tuple(kind for kind in KINDS if kind is not EVENT)
+EVENTS_SHOWN = 50
 SELECTOR_HELP = "Show only objects with these labels, as in `get`."
 
 
@@ -33,9 +36,23 @@ SELECTOR_HELP = "Show only objects with these labels, as in `get`."
 @click.option(
     "--show-events/--hide-events", default=True, show_default=True, help="Show the events too."
 )
+@click.option(
+    "--events",
+    "most",
+    type=click.IntRange(0),
+    default=EVENTS_SHOWN,
+    show_default=True,
+    metavar="N",
+    help="Show the newest N events of each object; similar events count as one event.",
+)
 @click.pass_obj
 def describe(
-    settings: Settings, what: tuple[str, ...], files: Files, selector: str, show_events: bool
+    settings: Settings,
+    what: tuple[str, ...],
+    files: Files,
+    selector: str,
+    show_events: bool,
+    most: int,
 ) -> int:
     """Show objects in detail.
 
@@ -46,19 +63,18 @@ def describe(
     views = [View(kind, names, selector=selector) for kind, names in selections]
     for view in views:
         view.check()
-    return settings.read(lambda client: _describe(client, views, show_events=show_events))
+    return settings.read(lambda client: _describe(client, views, most if show_events else 0))
 
 
-async def _describe(client: "ReadingClient", views: Sequence[View], *, show_events: bool) -> int:
-    texts: list[str] = []
+async def _describe(client: "ReadingClient", views: Sequence[View], most: int) -> int:
+    shown: list[tuple[Kind, Document]] = []
     missing: list[tuple[View, list[str]]] = []
     for view in views:
         existing = await read(client, view.kind, view.names)
-        for item in view.chosen(existing):
-            texts.append(await _described(client, view, item, show_events=show_events))
+        shown += [(view.kind, item.document or {}) for item in view.chosen(existing)]
         missing.append((view, view.missing([item.document or {} for item in existing])))
-    if texts:
-        print_text("\n\n\n".join(texts))
+    if shown:
+        await _print_all(client, shown, most)
     elif not any(names for _, names in missing):
         await check_place(client, views[0].kind)
         print_note("No resources found")
@@ -66,24 +82,36 @@ async def _describe(client: "ReadingClient", views: Sequence[View], *, show_even
     return max(codes, default=DONE)
 
 
-async def _described(client: "ReadingClient", view: View, item: Item, *, show_events: bool) -> str:
-    document = item.document or {}
-    name = name_of(view.kind, document)
-    events: Sequence[CountedEvent] | None = None
-    if show_events and view.kind in WITH_EVENTS:
-        events = await _recent_events(client, view, name, document)
-    return described(document, events, datetime.now(UTC), name=name)
+async def _print_all(
+    client: "ReadingClient", shown: Sequence[tuple[Kind, Document]], most: int
+) -> None:
+    """Print objects one by one; the first one is printed before any event is read."""
+    events: RecentEvents | None = None
+    for number, (kind, document) in enumerate(shown):
+        name = name_of(kind, document)
+        if number:
+            print_text("\n")
+        print_text("\n".join(body(document, name=name)))
+        if not most or kind not in WITH_EVENTS:
+            continue
+        if events is None:
+            events = await _recent_events(client, shown)
+        own = combined(events.of(kind.title, name))
+        lines = events_part(document, own, datetime.now(UTC), name=name, most=most)
+        print_text("\n".join(lines))
 
 
 async def _recent_events(
-    client: "ReadingClient", view: View, name: str, document: Document
-) -> Sequence[CountedEvent]:
-    """The events of the object itself: not those of an earlier one that had its name."""
-    from nodepool.client.events import of_present_life
-
-    now = datetime.now(UTC)
-    since = now - EVENTS_KEPT
-    pool, node = (name, "") if view.kind is NODEPOOL else ("", name)
-    events = [event async for event in client.events(pool=pool, node=node, since=since)]
-    created = moment(text(document, "metadata", "creationTimestamp"))
-    return counted(of_present_life(events, created or since))
+    client: "ReadingClient", shown: Sequence[tuple[Kind, Document]]
+) -> "RecentEvents":
+    """Read the events of the objects themselves: not those of earlier ones with their names."""
+    earliest = datetime.now(UTC) - EVENTS_KEPT
+    since: dict[tuple[str, str], datetime] = {}
+    pools: set[str] = set()
+    for kind, document in shown:
+        if kind in WITH_EVENTS:
+            name = name_of(kind, document)
+            created = moment(text(document, "metadata", "creationTimestamp"))
+            since[kind.title, name] = max(created or earliest, earliest)
+            pools.add(name if kind is NODEPOOL else labels(document).get(POOL_LABEL, ""))
+    return await client.recent_events(since, [] if "" in pools else sorted(pools))

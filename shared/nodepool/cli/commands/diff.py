@@ -1,12 +1,14 @@
 """`nodepool diff`: shows what applying manifests would change."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.errors import DONE, REFUSED, USAGE, report
+from nodepool.cli.in_order import in_order
 from nodepool.cli.names import NODEPOOL
 from nodepool.cli.options import Files, files_options
 from nodepool.cli.output import as_yaml, print_text
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from nodepool.cli.documents import Document
     from nodepool.client import Client
     from nodepool.client.manifests import Manifest
+    from nodepool.contract.commands import ApplyNodePool
+    from nodepool.contract.events import NodePoolValidated
 
 DIFFERENT = 1
 FAILED = USAGE
@@ -42,25 +46,41 @@ def diff(settings: Settings, files: Files) -> int:
 
 async def _diff(client: "Client", manifests: "Sequence[Manifest]") -> int:
     from nodepool.client import ClientError
-    from nodepool.client.stored import desired_document, stored_document
+    from nodepool.client.stored import stored_document
 
     different, failed = False, DONE
-    for manifest in manifests:
-        command = client.addressed(manifest).model_copy(update={"dry_run": True})
-        name = command.metadata.name
-        try:
-            await client.send(command)
-            stored = await client.find_stored(name)
-        except ClientError as error:
-            code = report(error, f'{manifest.place}: nodepool "{name}"')
-            failed = FAILED if code == REFUSED else code
-            continue
-        before = _comparable(stored_document(stored)) if stored is not None else []
-        lines = list(_lines(name, before, _comparable(desired_document(command))))
-        if lines:
-            different = True
-            print_text("\n".join(lines))
+    commands = [client.addressed(each).model_copy(update={"dry_run": True}) for each in manifests]
+
+    async def stored(command: "ApplyNodePool") -> "NodePoolValidated | None":
+        return await client.find_stored(command.metadata.name)
+
+    async with (
+        aclosing(client.send_each(commands)) as outcomes,
+        aclosing(in_order(commands, stored)) as befores,
+    ):
+        for manifest in manifests:
+            _, outcome = await anext(outcomes)
+            command, before = await anext(befores)
+            name = command.metadata.name
+            error = outcome if isinstance(outcome, ClientError) else before.exception()
+            if isinstance(error, ClientError):
+                code = report(error, f'{manifest.place}: nodepool "{name}"')
+                failed = FAILED if code == REFUSED else code
+                continue
+            old = before.result()
+            lines = _changes(name, stored_document(old) if old is not None else None, command)
+            if lines:
+                different = True
+                print_text("\n".join(lines))
     return failed or (DIFFERENT if different else DONE)
+
+
+def _changes(name: str, before: "Document | None", command: "ApplyNodePool") -> list[str]:
+    """Return the lines that say what a command would change; none where it changes nothing."""
+    from nodepool.client.stored import desired_document
+
+    old = _comparable(before) if before is not None else []
+    return list(_lines(name, old, _comparable(desired_document(command))))
 
 
 def _comparable(document: "Document") -> list[str]:

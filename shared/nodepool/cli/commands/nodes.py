@@ -15,6 +15,7 @@ from nodepool.cli.node_verbs import (
     nodes_argument,
     parse_nodes,
     pool_of,
+    several_at_a_time,
 )
 from nodepool.cli.options import time_limit
 from nodepool.cli.output import full_name, print_note, print_text
@@ -113,7 +114,7 @@ async def _each(client: "Client", names: Sequence[str], command: Commands, verb:
         outcome = await client.send(command(client, await pool_of(client, name), name))
         return changed(outcome, verb)
 
-    return await in_turn(names, sent)
+    return await several_at_a_time(names, sent)
 
 
 async def _drain_each(

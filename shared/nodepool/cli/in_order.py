@@ -1,0 +1,40 @@
+"""Doing something for many objects, several at a time, with the results in their order."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import TypeVar
+
+AT_A_TIME = 32
+"""How many are under way at a time."""
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+async def in_order(
+    items: Iterable[K], work: Callable[[K], Awaitable[R]]
+) -> AsyncGenerator[tuple[K, asyncio.Future[R]], None]:
+    """Yield each item with its finished work, whose `result()` returns or raises.
+
+    Close it as soon as the rest is not wanted, which cancels the work that is under way.
+    """
+    under_way: deque[tuple[K, asyncio.Future[R]]] = deque()
+    try:
+        for item in items:
+            under_way.append((item, asyncio.ensure_future(work(item))))
+            if len(under_way) >= AT_A_TIME:
+                yield await _finished(under_way)
+        while under_way:
+            yield await _finished(under_way)
+    finally:
+        for _, future in under_way:
+            future.cancel()
+        await asyncio.gather(*(future for _, future in under_way), return_exceptions=True)
+
+
+async def _finished(
+    under_way: "deque[tuple[K, asyncio.Future[R]]]",
+) -> "tuple[K, asyncio.Future[R]]":
+    await asyncio.wait((under_way[0][1],))
+    return under_way.popleft()

@@ -1,0 +1,88 @@
+"""The newest events of many objects, read in one pass; most of them are counted and not decoded."""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from nodepool.client.events import CREATED, KINDS, ObjectEvent, object_events
+from nodepool.contract.log import Entry
+from nodepool.contract.subjects import address_of
+
+KEPT: Final = 100
+"""How many events of one object and reason are kept, the newest; the others are counted."""
+
+Regarded = tuple[str, str]
+"""The kind of an object, `NodePool` or `Node`, and its name."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The events of one object with one reason.
+
+    count: how many there are.
+    first, last: when the first and the last was stored.
+    kept: the newest, as messages of the log.
+    """
+
+    first: datetime
+    last: datetime
+    count: int = 0
+    kept: deque[Entry] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, entry: Entry) -> None:
+        """Count an event and keep it."""
+        self.count += 1
+        self.last = entry.time
+        self.kept.append(entry)
+
+
+class RecentEvents:
+    """The events of some objects since a time of each."""
+
+    def __init__(self, since: Mapping[Regarded, datetime]) -> None:
+        self._since = since
+        self._groups: dict[Regarded, dict[str, Group]] = {}
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Take messages of the log, in their order."""
+        for entry in entries:
+            for name, regarded in _regarded(entry):
+                since = self._since.get(regarded)
+                if since is None or entry.time < since:
+                    continue
+                if name == CREATED:  # What came before regards an earlier object of this name.
+                    self._groups.pop(regarded, None)
+                groups = self._groups.setdefault(regarded, {})
+                groups.setdefault(name, Group(entry.time, entry.time)).add(entry)
+
+    def of(self, kind: str, name: str) -> Iterator[tuple[Group, Sequence[ObjectEvent]]]:
+        """Yield each group of events of one object, and those of its events that are kept."""
+        for group in self._groups.get((kind, name), {}).values():
+            events = (event for entry in group.kept for event in object_events(entry))
+            yield group, [event for event in events if (event.kind, event.name) == (kind, name)]
+
+
+def _regarded(entry: Entry) -> Iterator[tuple[str, Regarded]]:
+    """Yield the name of the event and each object that it regards, without decoding it."""
+    address = address_of(entry.subject)
+    kind = KINDS.get(address.name) if address is not None and address.kind == "evt" else None
+    if address is None or kind is None:
+        return
+    if "NodePool" in kind.regarding:
+        yield address.name, ("NodePool", address.path[2])
+    if "Node" in kind.regarding:
+        node = _node(entry.content)
+        if node is not None:
+            yield address.name, ("Node", node)
+
+
+def _node(content: bytes) -> str | None:
+    """Return the Node that an event names; None where the content is of another form."""
+    try:
+        node = json.loads(content)["data"]["node"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return node if isinstance(node, str) else None
