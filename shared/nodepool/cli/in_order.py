@@ -1,9 +1,11 @@
 """Doing something for many objects, several at a time, with the results in their order."""
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 AT_A_TIME = 32
 """How many are under way at a time."""
@@ -14,11 +16,13 @@ R = TypeVar("R")
 
 async def in_order(
     items: Iterable[K], work: Callable[[K], Awaitable[R]]
-) -> AsyncGenerator[tuple[K, asyncio.Future[R]], None]:
+) -> "AsyncGenerator[tuple[K, asyncio.Future[R]], None]":
     """Yield each item with its finished work, whose `result()` returns or raises.
 
     Close it as soon as the rest is not wanted, which cancels the work that is under way.
     """
+    import asyncio  # Help is printed without it.
+
     under_way: deque[tuple[K, asyncio.Future[R]]] = deque()
     try:
         for item in items:
@@ -36,5 +40,7 @@ async def in_order(
 async def _finished(
     under_way: "deque[tuple[K, asyncio.Future[R]]]",
 ) -> "tuple[K, asyncio.Future[R]]":
+    import asyncio
+
     await asyncio.wait((under_way[0][1],))
     return under_way.popleft()

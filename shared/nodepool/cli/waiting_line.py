@@ -4,7 +4,6 @@ It is shown on a terminal only, for commands that take longer than `PATIENCE_S`,
 anything else is printed.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -49,6 +48,8 @@ async def shown_while(text: Callable[[float], str]) -> AsyncIterator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
+    import asyncio  # Every command loads this module, and most of them need no asyncio for it.
+
     task = asyncio.create_task(_keep(text))
     try:
         yield
@@ -58,6 +59,8 @@ async def shown_while(text: Callable[[float], str]) -> AsyncIterator[None]:
 
 
 async def _keep(text: Callable[[float], str]) -> None:
+    import asyncio
+
     clock = asyncio.get_running_loop().time
     began = clock()
     await asyncio.sleep(PATIENCE_S)
