@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from agent.actions import Action, Delete, Evict, RecordEvent
 from agent.bus import WantedNode
 from agent.cluster import NodeObject, PodObject
 from nodepool.contract.keys import pod_parts
 from nodepool.contract.pods import PodClass
+
+SYSTEM: Final = "kube-system"
+"""The namespace of the Pods of Kubernetes itself."""
 
 
 def drained(
@@ -16,13 +20,16 @@ def drained(
     """What ends the Pods of a Node that is drained; Pods of DaemonSets stay, as with kubectl.
 
     Safely, Pods are evicted that may be interrupted, which budgets can refuse; Events say so. By
-    force, each Pod is deleted, and no budget blocks. Either way it has its own grace period.
+    force, each Pod is deleted, and no budget blocks. Either way it has its own grace period. A Pod
+    of kube-system is deleted in either case: the account of the agent may evict none there, since
+    no policy can tell on which Node the Pod of an eviction runs.
     """
     running = [each for each in pods if not (each.pod.daemon_set or each.pod.terminating)]
     for each in sorted(running, key=lambda pod: pod.pod.name):
-        if wanted.drain == "forced":
+        is_safe = wanted.drain == "safe" and each.pod.interruption is not PodClass.BLOCKING
+        if wanted.drain == "forced" or (is_safe and each.namespace == SYSTEM):
             yield Delete("Pod", _name(each), each.uid, each.namespace)
-        elif wanted.drain == "safe" and each.pod.interruption is not PodClass.BLOCKING:
+        elif is_safe:
             yield Evict(each.namespace, _name(each), each.uid)
             if each.blocked_by:
                 yield from _blocked(wanted, found, each, now)

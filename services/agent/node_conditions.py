@@ -63,7 +63,7 @@ def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -
         if side == "here":
             reported.append(here[type_])
         elif side == "there":
-            written.append(there[type_])
+            written.append(_written(there[type_]))
         last = status_of(here.get(type_)) if side == "both" else before.get(type_)
         if last:
             agreed[type_] = last
@@ -101,10 +101,16 @@ def _own(here: Mapping[str, Document], there: Mapping[str, Document]) -> Iterato
             and type_ not in _KUBELET
             and not _same(here.get(type_), condition)
         ):
-            yield condition
+            yield _written(condition)
     for type_ in OWN:
         if type_ in here and type_ not in there:
             yield {"$patch": "delete", "type": type_}
+
+
+def _written(condition: Document) -> Document:
+    """Return a condition with a heartbeat: a Node without one shows that of the year 1."""
+    since = condition.get("lastTransitionTime")
+    return {"lastHeartbeatTime": since, **condition} if since else condition
 
 
 def _same(found: Document | None, wanted: Document) -> bool:

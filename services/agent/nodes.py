@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from agent.actions import Action, Delete, ListPods, Patch, Report
+from agent.actions import Action, Delete, ListPods, Patch, RecordEvent, Report
 from agent.bus import Attempt, Document, Reported, WantedNode
 from agent.cluster import SKEW_MAX, NodeObject, PodObject
 from agent.cordons import Cordon, cordon_of
@@ -14,6 +14,7 @@ from agent.drains import drained, ended
 from agent.foreign import without_foreign
 from agent.marks import (
     MANAGED,
+    STARTUP_TAINTS,
     Managed,
     adopted,
     claim,
@@ -109,13 +110,28 @@ def _unwanted(
 ) -> Iterator[Action]:
     """What ends a Node that has left, and one of ours that never came to belong to anything."""
     if state is None:
-        is_abandoned = view.unwanted_s >= ABANDONED_S and not is_ready(found)
-        if is_abandoned and has_startup_taint(found):
+        if view.unwanted_s < ABANDONED_S or not has_startup_taint(found):
+            return
+        if is_ready(found):
+            yield _unclaimed(found)
+        else:
             yield from _removed(found, view.pods)
         return
     is_gone = view.is_gone or view.wanted is not None
     if is_gone and state.log in ("", log):
         yield from _removed(found, view.pods)
+
+
+def _unclaimed(found: NodeObject) -> RecordEvent:
+    """Tell that a Node keeps its startup taint, since no NodePool has its machine."""
+    taint = next(each for each in found.taints if each in STARTUP_TAINTS)
+    message = (
+        f"Node {found.name} is ready, and Pods are kept from it by the taint"
+        f" {taint.key}={taint.value}:{taint.effect}: no NodePool of this cluster has its machine."
+        " Find it with 'nodepool get machines', or delete the Node and stop its kubelet"
+    )
+    key = f"unclaimed.{found.uid}"
+    return RecordEvent("Node", found.name, found.uid, "Warning", "NodeNotClaimed", message, key)
 
 
 def _removed(found: NodeObject, pods: Sequence[PodObject]) -> Iterator[Action]:

@@ -109,7 +109,9 @@ class Process:
                 start_new_session=True,
             )
         self._dismiss()
-        self._guard = Guard(self._process.pid)
+        # Where this process is killed, so is what does not heed SIGTERM: an API server would await
+        # the end of watches that nobody ends.
+        self._guard = Guard(self._process.pid, group_grace_s=round(self._end_s))
 
     def stop(self) -> None:
         """Ends it with SIGTERM, and returns once it has ended: its port is free then."""

@@ -147,7 +147,7 @@ def test_the_agent_keeps_a_node_pool_its_status_and_its_finalizer(declared: Clus
 
 
 def test_the_agent_keeps_a_node_with_reserved_labels(declared: Cluster) -> None:
-    name = "node-of-the-agent"
+    name = "g0a0a01"
     labels = {"node.coreweave.cloud/state": "production", "node.coreweave.cloud/reserved": "acme"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
     condition = {"type": "CWActive", "status": "False", "reason": "Idle", "message": "idle"}

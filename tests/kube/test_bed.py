@@ -1,9 +1,13 @@
 """What the test bed can do: parts that restart, data that goes back, a network that is cut."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +22,43 @@ kind: Node
 metadata: {name: bed, annotations: {kwok.x-k8s.io/node: fake}}
 spec: {taints: [{key: bed, effect: NoSchedule}]}
 """
+
+
+STARTS = """\
+import signal, sys, time
+from pathlib import Path
+from kube.components import API_SERVER, Process
+
+script = "trap '' TERM; while true; do sleep 1; done"
+process = Process(["sh", "-c", script], Path(sys.argv[1]), API_SERVER)
+process.start()
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+"""A program with a part that does not heed SIGTERM."""
+
+
+def test_the_parts_end_with_the_process_that_started_them_however_it_ends(tmp_path: Path) -> None:
+    # given a part that waits for ever once it is to end, as an API server for its watches
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", STARTS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+
+        # when the process that has started it is killed
+        parent.kill()
+
+    # then it ends, too
+    wait_until("it has ended", lambda: not _runs(pid), WITHIN_S)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 @pytest.fixture

@@ -72,6 +72,18 @@ def test_a_safe_drain_evicts_what_may_be_interrupted(cluster: MemoryCluster) -> 
     ]
 
 
+def test_a_pod_of_kube_system_is_deleted_since_the_agent_may_evict_none_there(
+    cluster: MemoryCluster,
+) -> None:
+    cluster.pods = {"default/graceful": cluster.pods["default/graceful"]}
+    cluster.pods["default/graceful"]["metadata"]["namespace"] = "kube-system"
+
+    assert drain(cluster, "safe") == [
+        Delete("Pod", "graceful", uid(cluster, "graceful"), "kube-system")
+    ]
+    assert drain(cluster, "") == []
+
+
 def test_a_forced_drain_deletes_all_but_daemon_sets_with_their_own_grace(
     cluster: MemoryCluster,
 ) -> None:

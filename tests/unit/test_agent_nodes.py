@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from agent.actions import Action, Create, Delete, ListPods, Patch, Report
+from agent.actions import Action, Create, Delete, ListPods, Patch, RecordEvent, Report
 from agent.bus import Reported
 from agent.marks import MANAGED, POOL_UID, STARTUP_TAINT, Managed, claim, managed
+from agent.node_conditions import compared
 from agent.nodes import NodeView, missing_for_node
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import (
@@ -537,7 +538,6 @@ def test_a_node_that_the_read_model_lacks_is_not_deleted_for_that() -> None:
         (1_800.0, "Unknown", STARTUP_TAINT, True),
         (1_800.0, "Unknown", reserved_taint("onboard"), True),
         (1_799.0, "Unknown", STARTUP_TAINT, False),
-        (1_800.0, "True", STARTUP_TAINT, False),
         (1_800.0, "Unknown", reserved_taint("control-plane"), False),
         (1_800.0, "Unknown", Taint(key="foreign", effect="NoExecute"), False),
     ],
@@ -555,6 +555,37 @@ def test_a_node_that_a_kubelet_of_ours_has_registered_for_nobody_goes_in_the_end
     actions = missing_for_node(NodeView(None, found, unwanted_s=unwanted_s), PLACE, LOG, NOW)
 
     assert actions == ((Delete("Node", "n1", "uid-1"),) if goes else ())
+
+
+def test_a_ready_node_that_nobody_claims_is_told_of_and_stays() -> None:
+    found = replace(
+        FOUND,
+        annotations={},
+        taints=(STARTUP_TAINT,),
+        conditions=({"type": "Ready", "status": "True"},),
+    )
+
+    soon, later = (
+        missing_for_node(NodeView(None, found, unwanted_s=unwanted_s), PLACE, LOG, NOW)
+        for unwanted_s in (1_799.0, 1_800.0)
+    )
+
+    assert soon == ()
+    (event,) = later
+    assert isinstance(event, RecordEvent)
+    assert (event.kind, event.name, event.severity) == ("Node", "n1", "Warning")
+    assert event.reason == "NodeNotClaimed"
+    assert "node.coreweave.cloud/reserved=booting:NoSchedule" in event.message
+
+
+def test_a_condition_is_written_with_a_heartbeat() -> None:
+    since = "2026-01-01T00:00:00Z"
+    condition = {"type": "CWActive", "status": "True", "lastTransitionTime": since}
+    wanted = replace(WANTED, conditions=(condition,))
+
+    assert compared(wanted, replace(FOUND, conditions=()), {}).written == [
+        {"lastHeartbeatTime": since, **condition}
+    ]
 
 
 def test_a_foreign_node_is_not_touched() -> None:
