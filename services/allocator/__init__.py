@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
 )
@@ -51,6 +52,7 @@ Hears = (
     | CWNodeRegistered
     | CWNodeRegistrationFailed
     | NodeActivityChanged
+    | NodeUpdated
     | NodeKept
     | CWNodeCordoned
     | CWNodeUncordoned

@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
 )
@@ -52,6 +53,7 @@ MemberChanged = (
     | CWNodeCordoned
     | CWNodeUncordoned
     | NodeActivityChanged
+    | NodeUpdated
     | NodeKept
     | NodeRemovalCancelled
     | NodePreemptionRequested
@@ -136,26 +138,38 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
         case NodeKept(request=request):
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():
-            return _spared(member)
+            return _cancelled(member)
+        case NodeUpdated(removal=removal):
+            return _with_health(member, removal)
         case NodePreemptionRequested() | NodePreempted() | PreemptionPending():
-            return _preempted(pool, member)
+            return _preempted(member)
         case CWNodeDeletionRequestSuccess(removal=removal, request=request):
-            return replace(member, removal=removal, removed_in=pool.removals, requests=request)
+            return replace(
+                member,
+                removal=removal,
+                removed_in=pool.removals,
+                requests=request,
+                idle_only=event.idle_only,
+                is_cancelled=False,
+            )
         case _:
             assert_never(event)
 
 
 def left(pool: Pool, member: Member, event: Left) -> Pool:
-    """The NodePool without this Node, which counts as removed if it was part of the removal."""
+    """Return the NodePool without this Node, which counts as removed if it was a victim.
+
+    A victim counts whatever ended its stay, even if its removal was cancelled too late.
+    """
     pool = replace(pool, members=pool.members.drop(event.node))
     if isinstance(event, CWNodeRegistrationFailed) and pool.stage is Stage.ACTIVE:
         pool = replace(pool, undelivered=(*pool.undelivered, (event.node, event.message)))
     if pool.removed is None:
         return pool
-    # One that was to be kept, and was gone before that was known, was removed all the same.
+    is_chosen = member.removal is not None or member.is_cancelled
+    is_victim = is_chosen and member.removed_in == pool.removals
     too_late = isinstance(event, CWNodeDeleted) and event.removal is RemovalReason.SCALE_DOWN
-    is_part = member.removal is not None and member.removed_in == pool.removals
-    if not (is_part or too_late or pool.stage is Stage.DELETING):
+    if not (is_victim or too_late or pool.stage is Stage.DELETING):
         return pool
     return replace(pool, removed=pool.removed + 1, requested=max(0, pool.requested - 1))
 
@@ -170,15 +184,40 @@ def _reported(pool: Pool, node: str) -> Pool:
 
 
 def _spared(member: Member) -> Member:
-    """Only a scale-down is taken back: a Node that is preempted, or goes with its pool, goes."""
+    """Return the Node as lifecycle keeps it, no victim any more.
+
+    A preemption, or a deletion of the NodePool, goes on.
+    """
+    is_victim = member.removal is RemovalReason.SCALE_DOWN
+    removal = None if is_victim else member.removal
+    return replace(member, removal=removal, removed_in=0, is_cancelled=False)
+
+
+def _cancelled(member: Member) -> Member:
+    """Return the Node as one to keep; until lifecycle answers, it may leave all the same."""
     if member.removal is not RemovalReason.SCALE_DOWN:
         return member
-    return replace(member, removal=None)
+    return replace(member, removal=None, is_cancelled=True)
 
 
-def _preempted(pool: Pool, member: Member) -> Member:
-    """The Node as leaving for its preemption, which is part of a removal that is under way."""
-    if member.removal is RemovalReason.POOL_DELETED:
+def _with_health(member: Member, removal: RemovalReason | None) -> Member:
+    """Return the Node as one that lifecycle replaces as unhealthy, or does not replace any more.
+
+    A removal that the allocator asked for, and a preemption, stay what they are.
+    """
+    if member.removal is None and removal is RemovalReason.UNHEALTHY:
+        return replace(member, removal=removal, removed_in=0)
+    if member.removal is RemovalReason.UNHEALTHY and removal is None:
+        return replace(member, removal=None)
+    return member
+
+
+def _preempted(member: Member) -> Member:
+    """Return the Node as one that leaves for its preemption; a victim of a scale-down stays one."""
+    if member.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED):
         return member
-    removed_in = member.removed_in if pool.removed is None else pool.removals
-    return replace(member, removal=RemovalReason.PREEMPTED, removed_in=removed_in)
+    is_victim = member.removal is RemovalReason.SCALE_DOWN
+    removed_in = member.removed_in if is_victim else 0
+    return replace(
+        member, removal=RemovalReason.PREEMPTED, removed_in=removed_in, is_cancelled=False
+    )

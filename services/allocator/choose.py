@@ -1,44 +1,48 @@
-"""Which Nodes leave when a NodePool shrinks, and which of them are spared when it grows again."""
+"""Which Nodes leave when a NodePool shrinks, and which of them stay when it grows again."""
 
 from collections.abc import Iterable
 
 from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
+Place = tuple[int, int, str]
+"""The place of a Node among the Nodes of a NodePool that may leave; the lowest leaves first."""
+
 
 def victims(
     members: Iterable[tuple[str, Member]], count: int, strategy: ScaleDownStrategy
 ) -> tuple[str, ...]:
-    """At most `count` Nodes to remove, in the order in which they are to go.
+    """Return at most `count` Nodes to remove, in the order in which they leave.
 
-    First those that are not registered yet, then cordoned ones, then idle ones, then active ones;
-    active ones, be they cordoned or not, with PreferIdle only; among equals the newest, then by
-    name. Nodes that leave already, such as those that are preempted, count before any is chosen
-    and are not among them.
+    Nodes that leave already, such as Nodes that are preempted, count before a victim is chosen
+    and are not victims. Only `PreferIdle` removes active Nodes.
     """
-    staying = ((node, member) for node, member in members if member.removal is None)
     ranked = sorted(
-        (cost(member), -member.assignment, node)
-        for node, member in staying
-        if strategy is ScaleDownStrategy.PREFER_IDLE or not member.active
+        place(node, member)
+        for node, member in members
+        if member.removal is None
+        and (strategy is ScaleDownStrategy.PREFER_IDLE or not member.active)
     )
     return tuple(node for *_, node in ranked[:count])
 
 
 def reprieved(members: Iterable[tuple[str, Member]], count: int) -> tuple[str, ...]:
-    """At most `count` Nodes that are leaving for a scale-down and may stay, most useful first."""
+    """Return at most `count` Nodes that leave for a scale-down and may stay, most useful first."""
     leaving = (
-        (-cost(member), member.assignment, node)
+        place(node, member)
         for node, member in members
         if member.removal is RemovalReason.SCALE_DOWN
     )
-    return tuple(node for *_, node in sorted(leaving)[:count])
+    return tuple(node for *_, node in sorted(leaving, reverse=True)[:count])
+
+
+def place(node: str, member: Member) -> Place:
+    """Return the place of a Node: by what is lost with it, then the newest batch, then the name."""
+    return cost(member), -member.batch, node
 
 
 def cost(member: Member) -> int:
-    """How much is lost with a Node: nothing before it is registered, and most while it works."""
+    """Return how much is lost with a Node: nothing before it registers, most while it is active."""
     if not member.registered:
         return 0
-    if member.cordoned:
-        return 1
-    return 3 if member.active else 2
+    return 1 + 2 * member.active + (not member.cordoned)

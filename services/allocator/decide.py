@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
 )
@@ -69,6 +70,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | CWNodeRegistered()
             | CWNodeRegistrationFailed()
             | NodeActivityChanged()
+            | NodeUpdated()
             | NodeKept()
             | CWNodeCordoned()
             | CWNodeUncordoned()
@@ -106,6 +108,9 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             | CWNodeDeleted(key=key)
         ):
             return key if key in state.pools else None
+        case NodeUpdated(key=key):
+            pool = state.pools.get(key)
+            return key if pool is not None and pool.surplus else None
         case CWNodePoolDeleted() | CapacityCheckFailed() | MachineAdded() | MachineRepaired():
             return None
         case CWNodeCordoned() | CWNodeUncordoned():

@@ -9,9 +9,9 @@ too, and those have the choice. Where it comes in another order, another Node gi
 does where a Node that is to leave does not answer, or breaks while it leaves.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from heapq import nsmallest
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,6 +35,11 @@ class Victim(NamedTuple):
     pool: Pool
     node: str
     member: Member
+
+    @property
+    def org(self) -> str:
+        """The organisation that gives it up."""
+        return pool_path(self.pool.key)[0]
 
     @property
     def machine(self) -> MachineKey:
@@ -65,22 +70,17 @@ def preempted(state: State, offering: OfferingKey) -> Iterator[NodePreemptionReq
     needs = lacking(state, offering)
     if not needs:
         return
-    found: Iterable[Victim] = victims(state, offering)
-    if all(need.affinity is None for need in needs):
-        found = nsmallest(sum(need.machines for need in needs), found, _order)
-    spot = sorted(found, key=_order)
-    line = _Line([state.inventory.machines[each.machine] for each in spot])
+    choice = _Choice(state, victims(state, offering))
     for need in needs:
-        for place in line.take(need.affinity, need.machines):
-            yield _requested(spot[place], need.beneficiary)
+        for victim in choice.take(need):
+            yield _requested(victim, need.beneficiary)
 
 
 def is_short(state: State, offering: OfferingKey) -> bool:
     """Whether spot Nodes there may have to give way: some have machines, and others need them."""
     if not len(state.supply(offering).spot):
         return False
-    first = next(iter(state.waiting.get(offering, Ranking())), None)
-    waits = first is not None and not state.pools[first].is_spot
+    waits = state.waiting.get(offering, Ranking()).has_default
     return waits or state.outstanding(offering) > 0
 
 
@@ -105,11 +105,11 @@ def lacking(state: State, offering: OfferingKey) -> list[Need]:
 
 def _needs(state: State, offering: OfferingKey) -> Iterator[Need]:
     yield Need(state.outstanding(offering))
-    for key in state.waiting.get(offering, Ranking()):
+    for key, count in state.waiting.get(offering, Ranking()).turns():
         pool = state.pools[key]
         if pool.is_spot:
             return
-        yield Need(pool.claim, key, pool.spec.affinity)
+        yield Need(count, key, pool.spec.affinity)
 
 
 def _is_checked(state: State, need: Need) -> bool:
@@ -157,15 +157,25 @@ def _leaving_next(state: State, offering: OfferingKey) -> frozenset[MachineKey]:
     return frozenset(keys.difference(supply.returning))
 
 
-def _order(victim: Victim) -> tuple[bool, int, bool, int, str]:
-    """The place of a Node among those that may have to go.
+def _order(victim: Victim) -> tuple[int, int, str]:
+    """Return the place of a Node among the Nodes of all organisations that may have to go.
 
-    First those that leave already and wait for a Pod to end; then those of the NodePool with the
-    lowest priority; of equals an idle one before an active one, the newest, and by name.
+    First Nodes that have not registered; then Nodes that leave already and wait for a Pod to end;
+    then idle Nodes before active ones; among equals the newest batch, then the name.
     """
     member = victim.member
-    stays = member.removal is None
-    return stays, victim.pool.spec.priority, member.active, -member.assignment, victim.node
+    if not member.registered:
+        kind = 0
+    elif member.removal is not None:
+        kind = 1
+    else:
+        kind = 2 + member.active
+    return kind, -member.batch, victim.node
+
+
+def _order_of_own(victim: Victim) -> tuple[int, tuple[int, int, str]]:
+    """Return the place of a Node among the Nodes of its organisation that may have to go."""
+    return victim.pool.spec.priority, _order(victim)
 
 
 def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionRequested:
@@ -179,6 +189,41 @@ def _requested(victim: Victim, beneficiary: PoolKey | None) -> NodePreemptionReq
         cause="Reclaimed" if beneficiary is None else "DefaultPoolShort",
         beneficiary=beneficiary if beneficiary is not None and same else "",
     )
+
+
+class _Choice:
+    """Spot Nodes that may have to go, of which each is chosen once.
+
+    The order of all of them decides how many each organisation gives up; the order within the
+    organisation decides which. So a priority moves no preemption to another organisation.
+    """
+
+    def __init__(self, state: State, found: Iterable[Victim]) -> None:
+        machines = state.inventory.machines
+        spot = sorted(found, key=_order)
+        self._orgs = [victim.org for victim in spot]
+        self._all = _Line([machines[victim.machine] for victim in spot])
+        self._own: dict[str, list[Victim]] = defaultdict(list)
+        for victim in sorted(spot, key=_order_of_own):
+            self._own[victim.org].append(victim)
+        self._lines = {
+            org: _Line([machines[victim.machine] for victim in own])
+            for org, own in self._own.items()
+        }
+
+    def take(self, need: Need) -> Iterator[Victim]:
+        """Yield the Nodes that go for a need; fewer where no others satisfy its affinity."""
+        missing = need.machines
+        while missing and (places := self._all.take(need.affinity, missing)):
+            orgs = [self._orgs[place] for place in places]
+            chosen = {
+                org: iter(self._lines[org].take(need.affinity, count))
+                for org, count in Counter(orgs).items()
+            }
+            for org in orgs:
+                for own in islice(chosen[org], 1):
+                    missing -= 1
+                    yield self._own[org][own]
 
 
 class _Line:

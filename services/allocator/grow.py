@@ -1,5 +1,6 @@
 """How NodePools get machines: what is announced, and which machine goes to which of them."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from immutables import Map
@@ -7,7 +8,7 @@ from immutables import Map
 from allocator.pool import Pool
 from allocator.state import State
 from nodepool.contract.events import CWNodeAssigned, CWNodePoolScaledUp, CWNodeRequestQueued
-from nodepool.contract.keys import MachineKey, OfferingKey, pool_path
+from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, pool_path
 from nodepool.contract.messages import pool_fields
 from nodepool.state.inventory import FreeMachines, take_racks
 from nodepool.state.ranking import Ranking
@@ -38,28 +39,50 @@ def served(
     A request that was not announced, because its announcement failed, is announced before. What is
     for one that is being checked stays free until that is done.
     """
+    shares = _shared(state, offering, free)
     assignment = state.assignments
-    for key in state.waiting.get(offering, Ranking()):
-        if not free.left:
-            return
+    for key, machines in shares.items():
         pool = state.pools[key]
-        machines = _machines(pool, free)
         if pool.goal is None:
             continue
-        if machines:
-            yield from requested(pool)
+        yield from requested(pool)
         for machine in machines:
             assignment += 1
             yield _assigned(state, pool, machine, assignment)
 
 
-def _machines(pool: Pool, free: FreeMachines) -> list[MachineKey]:
-    """The machines of a NodePool; of a type that comes in racks, those that complete racks."""
+def _shared(
+    state: State, offering: OfferingKey, free: FreeMachines
+) -> dict[PoolKey, list[MachineKey]]:
+    """Return the machines of each NodePool that gets some, in the order of their first turns."""
+    shares: dict[PoolKey, list[MachineKey]] = {}
+    turns, taken = state.waiting.get(offering, Ranking()).turns(), None
+    while free.left:
+        try:
+            key, count = turns.send(taken)
+        except StopIteration:
+            break
+        machines = _machines(state, state.pools[key], free, count, shares.get(key, []))
+        taken = len(machines)
+        if machines:
+            shares.setdefault(key, []).extend(machines)
+    return shares
+
+
+def _machines(
+    state: State, pool: Pool, free: FreeMachines, count: int, taken: list[MachineKey]
+) -> list[MachineKey]:
+    """Return at most `count` machines for a NodePool that has taken some already.
+
+    Of a type that comes in racks, the machines complete racks, if need be of more than `count`.
+    """
     affinity, racks = pool.spec.affinity, pool.members.racks
     if racks is None:
-        return free.take(affinity, pool.claim)
-    held = Map({domain: part.held for domain, part in racks.domains.items()})
-    return take_racks(free, affinity, racks.size, pool.claimed or 0, held)
+        return free.take(affinity, count)
+    held = Counter({domain: part.held for domain, part in racks.domains.items()})
+    held.update(state.inventory.machines[key].domain for key in taken)
+    goal = min(pool.claimed or 0, held.total() - (-count // racks.size) * racks.size)
+    return take_racks(free, affinity, racks.size, goal, Map(held))
 
 
 def _assigned(state: State, pool: Pool, key: MachineKey, assignment: int) -> CWNodeAssigned:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from immutables import Map
 
@@ -24,6 +24,10 @@ class Member:
     domain: the NVLink domain of its machine; empty for one without.
     triage: whether its machine goes to triage when it leaves.
     lingers: whether what runs on it may take longer to end than a preemption.
+    batch: the position of the input that led to its assignment; Nodes with the same position are
+        equally new.
+    idle_only: whether lifecycle keeps the Node if it turns out to be active.
+    is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
     """
 
     assignment: int
@@ -37,6 +41,20 @@ class Member:
     blocked: bool = False
     triage: bool = False
     lingers: bool = False
+    batch: int = 0
+    idle_only: bool = False
+    is_cancelled: bool = False
+
+    @property
+    def is_busy_victim(self) -> bool:
+        """Whether a scale-down waits for its Pods, and nothing else ends that."""
+        is_victim = self.removal is RemovalReason.SCALE_DOWN
+        return is_victim and self.active and not self.idle_only
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it stays and no workload runs on it."""
+        return self.removal is None and not self.active
 
     @property
     def returns(self) -> bool:
@@ -67,6 +85,10 @@ class Member:
         """Whether it, or another Node instead, may have to give way that did not have to before."""
         is_missing = before.returns and not self.returns
         return is_missing or (self.may_give_way and not before.may_give_way)
+
+
+NOBODY: Final = Member(0)
+"""In the place of a Node that is not there."""
 
 
 class Domain(NamedTuple):
@@ -135,6 +157,10 @@ class Members:
     leaving: Nodes that leave, for whatever reason.
     spareable: those of them that leave for a scale-down; only these can be kept after all.
     deleted: those of them that leave because the NodePool is deleted.
+    busy_victims: Nodes that leave for a scale-down that waits for their Pods.
+    idle: Nodes that stay and on which no workload runs.
+    cancelled: Nodes whose removal was cancelled, and of which lifecycle has not said whether they
+        stay.
     racks: the racks that they form; None for a type that does not come in racks.
     """
 
@@ -142,6 +168,9 @@ class Members:
     leaving: int = 0
     spareable: int = 0
     deleted: int = 0
+    busy_victims: int = 0
+    idle: int = 0
+    cancelled: int = 0
     racks: Racks | None = None
 
     def __len__(self) -> int:
@@ -176,10 +205,14 @@ class Members:
         if racks is not None:
             racks = racks.without(before) if before is not None else racks
             racks = racks.having(after) if after is not None else racks
+        gone, new = before or NOBODY, after or NOBODY
         return Members(
             nodes,
             self.leaving + (now is not None) - (was is not None),
             self.spareable + (now is scale_down) - (was is scale_down),
             self.deleted + (now is pool_deleted) - (was is pool_deleted),
+            self.busy_victims + new.is_busy_victim - gone.is_busy_victim,
+            self.idle + (after is not None and new.is_idle) - (before is not None and gone.is_idle),
+            self.cancelled + new.is_cancelled - gone.is_cancelled,
             racks,
         )

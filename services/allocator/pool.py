@@ -1,6 +1,6 @@
 """A NodePool as the allocator knows it: what it wants, may have, has, and is giving up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,7 +9,8 @@ from allocator.members import Members
 from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
 from nodepool.contract.model import ComputeClass, NodePoolSpec
-from nodepool.state.ranking import Rank, rank
+from nodepool.state.ranking import Waiting
+from nodepool.state.waits import NO_WAIT, Wait
 
 
 class Stage(StrEnum):
@@ -53,7 +54,7 @@ class Pool:
     wants: `spec` in this `generation`, `valid` or not, and the `stage` it is in.
     may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
         back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
-    has: its `members`.
+    has: its `members`, and `wait`, since when it waits for each machine that it lacks.
     asked for: `scaled` is the target up to which it was scaled last, None before the first time;
         `requested` is how many Nodes it has announced to want, less those that it removed since.
     gives up: `removals` counts the removals of Nodes, and `removed` is how many went in the one
@@ -78,6 +79,7 @@ class Pool:
     outstanding: int | None = 0
 
     members: Members = Members()
+    wait: Wait = NO_WAIT
 
     scaled: int | None = None
     requested: int = 0
@@ -158,6 +160,11 @@ class Pool:
         return not self.valid or len(self.members) > self.target
 
     @property
+    def is_cancelling(self) -> bool:
+        """Whether Nodes leave for a scale-down, or may leave although that was cancelled."""
+        return self.members.spareable > 0 or self.members.cancelled > 0
+
+    @property
     def is_undeliverable(self) -> bool:
         """Whether its settings are to be reported; nothing is reported of a deleted NodePool."""
         return bool(self.fault) and self.stage is Stage.ACTIVE
@@ -182,8 +189,13 @@ class Pool:
         return offering_key(self.zone, self.spec.instance_type)
 
     @property
-    def rank(self) -> Rank | None:
-        """Its place among those that wait for machines; None while it waits for none."""
-        if self.check is None or not self.claim:
+    def waiting(self) -> Waiting | None:
+        """How it waits for machines; None while it waits for none."""
+        claim = self.claim
+        if self.check is None or not claim:
             return None
-        return rank(self.spec, self.check.since, self.key)
+        wait = self.wait
+        if wait.since is None:
+            wait = replace(wait, since=self.check.since)
+        assert wait.since is not None
+        return Waiting.of(self.key, self.spec, wait.since, wait.fitted(claim))

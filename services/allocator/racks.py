@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from allocator.choose import cost
+from allocator.choose import Place, cost, place
 from allocator.members import Member
 from nodepool.contract.model import RemovalReason, ScaleDownStrategy
 
@@ -67,6 +67,35 @@ def reprieved_racks(
     yield from (node for rack in racks[: max(0, missing)] for node, _ in rack)
 
 
+def exchanged_racks(
+    members: Iterable[tuple[str, Member]], size: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the Nodes of idle racks that leave, and of racks with busy victims that stay.
+
+    Only whole racks are exchanged: a rack that has lost a Node, or loses an idle one, goes on.
+    """
+    idle: list[Nodes] = []
+    busy: list[Nodes] = []
+    for nodes in _domains(members):
+        staying = [each for each in nodes if each[1].removal is None]
+        leaving = [each for each in nodes if each[1].removal is RemovalReason.SCALE_DOWN]
+        idle += [rack for rack in _chunks(staying, size) if _is_whole(rack, size, is_busy=False)]
+        busy += [rack for rack in _chunks(leaving, size) if _is_whole(rack, size, is_busy=True)]
+    count = min(len(idle), len(busy))
+    idle.sort(key=_usefulness)
+    busy.sort(key=_usefulness, reverse=True)
+    return _names(idle[:count]), _names(busy[:count])
+
+
+def _is_whole(rack: Nodes, size: int, *, is_busy: bool) -> bool:
+    """Whether a rack lacks no Node, and workloads run there or not."""
+    return len(rack) == size and any(member.active for _, member in rack) is is_busy
+
+
+def _names(racks: list[Nodes]) -> tuple[str, ...]:
+    return tuple(node for rack in racks for node, _ in rack)
+
+
 def _domains(members: Iterable[tuple[str, Member]]) -> Iterator[Nodes]:
     """The Nodes of each NVLink domain, by the names of the domains."""
     domains: defaultdict[str, Nodes] = defaultdict(list)
@@ -88,14 +117,13 @@ def _chunks(nodes: Nodes, size: int) -> Iterator[Nodes]:
     return (nodes[first : first + size] for first in range(0, len(nodes), size))
 
 
-def _worth(each: tuple[str, Member]) -> tuple[int, int, str]:
-    """The place of a Node among those that may leave, the least useful first."""
-    node, member = each
-    return cost(member), -member.assignment, node
+def _worth(each: tuple[str, Member]) -> Place:
+    """Return the place of a Node among the Nodes that may leave, the least useful first."""
+    return place(*each)
 
 
 def _usefulness(rack: Nodes) -> tuple[int, list[int], int, str]:
     """The place of a rack among those that may leave, the least useful first."""
     costs = sorted((cost(member) for _, member in rack), reverse=True)
-    newest = max(member.assignment for _, member in rack)
+    newest = max(member.batch for _, member in rack)
     return len(rack), costs, -newest, rack[0][1].domain

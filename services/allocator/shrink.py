@@ -1,11 +1,12 @@
 """How NodePools give up Nodes: those that are too many, and all of a deleted one."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from allocator.choose import reprieved, victims
-from allocator.members import Racks
+from allocator.members import Member, Racks
 from allocator.pool import Pool, Stage
-from allocator.racks import reprieved_racks, surplus_racks
+from allocator.racks import exchanged_racks, reprieved_racks, surplus_racks
 from nodepool.contract.events import (
     CWNodeDeletionRequestSuccess,
     CWNodePoolNodesRemoved,
@@ -40,8 +41,12 @@ def shrunk(pool: Pool) -> Iterator[Shrinking]:
         case Stage.DELETING:
             yield from _emptied(pool)
         case Stage.ACTIVE:
-            yield from _fitted(pool)
-            yield from _ended(pool)
+            is_cancelled = False
+            for event in chain(_fitted(pool), _chosen_again(pool)):
+                is_cancelled = is_cancelled or isinstance(event, NodeRemovalCancelled)
+                yield event
+            if not is_cancelled:
+                yield from _ended(pool)
         case Stage.EMPTIED:
             return
 
@@ -82,9 +87,41 @@ def _fitted_racks(pool: Pool, racks: Racks) -> Iterator[Shrinking]:
             yield _cancelled(pool, node)
 
 
+def _chosen_again(pool: Pool) -> Iterator[Shrinking]:
+    """Exchange victims that wait for their Pods: idle Nodes leave in the place of busy victims.
+
+    With `IdleOnly` no busy victim leaves, whether an idle Node takes its place or not.
+    """
+    if not pool.members.busy_victims or not pool.valid:
+        return
+    strategy = pool.spec.lifecycle.scale_down_strategy
+    busy = [(node, each) for node, each in pool.members if each.is_busy_victim]
+    leaving: tuple[str, ...] = ()
+    if strategy is ScaleDownStrategy.IDLE_ONLY:
+        kept = reprieved(busy, len(busy))
+    elif pool.members.racks is not None:
+        leaving, kept = exchanged_racks(pool.members, pool.members.racks.size)
+    else:
+        leaving, kept = _exchanged(pool, busy)
+    for node in leaving:
+        yield _removal(pool, node, RemovalReason.SCALE_DOWN, idle_only=False)
+    for node in kept:
+        yield _cancelled(pool, node)
+
+
+def _exchanged(
+    pool: Pool, busy: list[tuple[str, Member]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the idle Nodes that leave, and the busy victims whose place these Nodes take."""
+    if not pool.members.idle or pool.surplus:
+        return (), ()
+    count = min(len(busy), pool.members.idle)
+    return victims(pool.members, count, ScaleDownStrategy.IDLE_ONLY), reprieved(busy, count)
+
+
 def _ended(pool: Pool) -> Iterator[Shrinking]:
-    """The end of a removal: no Node is too many any more, and those still leaving are spared."""
-    if pool.has_too_many:
+    """The end of a removal: no Node is too many, and no cancelled removal may still succeed."""
+    if pool.has_too_many or pool.members.cancelled:
         return
     remaining = len(pool.members)
     if pool.removed:

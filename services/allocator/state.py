@@ -1,6 +1,7 @@
 """What the allocator knows: NodePools, machines, and the NodePools that wait for machines."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import assert_never
 
 from immutables import Map
@@ -16,9 +17,10 @@ from allocator.changes import (
     member_changed,
     specified,
 )
+from allocator.demand import offered, stored, supplied
 from allocator.members import Member
 from allocator.pool import Check, Pool, Stage
-from allocator.supply import NONE, Supplies, Supply, put
+from allocator.supply import NONE, Supplies, Supply
 from nodepool.contract.commands_spot import ReclaimCapacity, ReturnCapacity
 from nodepool.contract.events import (
     AllocationFailed,
@@ -54,6 +56,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
 )
@@ -63,6 +66,7 @@ from nodepool.state.inventory import Inventory, MachineChanged
 from nodepool.state.racks import domain_of
 from nodepool.state.ranking import Ranking
 from nodepool.state.reclaims import outstanding
+from nodepool.state.waits import exchanged
 from nodepool.state.work import WithWork
 
 
@@ -108,7 +112,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodePoolDeleting() | CWNodePoolDeleted():
             return _deleted(state, message)
         case QuotaChecked(key=key, uid=uid):
-            return _granted(state, state.pool(key, uid), message)
+            return _granted(state, state.pool(key, uid), message, context)
         case CapacityChecked(key=key, uid=uid):
             return _checked(state, state.pool(key, uid), message)
         case CapacityCheckFailed(key=key, uid=uid):
@@ -117,14 +121,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case MachineAdded() | MachineRepaired() | MachineReclaimed() | MachineReturned():
             return _machine_changed(state, message)
         case CWNodeAssigned():
-            return _assigned(state, message)
+            return _assigned(state, message, context)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
-            return _left(state, message)
+            return _left(state, message, context)
         case CWNodeRegistered() | NodeActivityChanged() | CWNodeDeletionRequestSuccess():
             return _member_changed(state, message)
         case NodeKept() | NodeRemovalCancelled() | CWNodeCordoned() | CWNodeUncordoned():
             return _member_changed(state, message)
-        case NodePreempted() | PreemptionPending() | NodePreemptionRequested():
+        case NodePreempted() | PreemptionPending() | NodePreemptionRequested() | NodeUpdated():
             return _member_changed(state, message)
         case CapacityReclaimed() | CapacityReclaimFailed():
             return _reclaim_changed(state, message, context)
@@ -143,7 +147,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
 
 
 def _specified(state: State, event: NodePoolValidated) -> State:
-    return _stored(state, specified(state.pool(event.key, event.uid), event))
+    return stored(state, specified(state.pool(event.key, event.uid), event))
 
 
 def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State:
@@ -152,21 +156,24 @@ def _deleted(state: State, event: NodePoolDeleting | CWNodePoolDeleted) -> State
     if pool is None:
         return state
     if isinstance(event, CWNodePoolDeleted):
-        state = _supplied(state, pool.offering, state.supply(pool.offering).without_pool(pool.key))
+        state = supplied(state, pool.offering, state.supply(pool.offering).without_pool(pool.key))
         return replace(state, pools=state.pools.delete(pool.key), work=state.work.drop(pool.key))
     if pool.stage is not Stage.ACTIVE:
         return state
     pool = replace(pool, stage=Stage.DELETING, grant=None, check=None, removed=None, undelivered=())
-    return _stored(state, pool)
+    return stored(state, pool)
 
 
-def _granted(state: State, pool: Pool | None, verdict: QuotaChecked) -> State:
+def _granted(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     """The state with a grant; a deleted NodePool has given back what it was granted."""
     if pool is None or pool.outstanding is None or pool.stage is not Stage.ACTIVE:
         return state
     after = granted(pool, verdict)
+    if verdict.generation == pool.generation:
+        wait = pool.wait.with_grant(verdict.granted, len(pool.members), context.time)
+        after = replace(after, wait=wait)
     is_back = pool.goal is None and after.goal is not None  # For this grant capacity was checked.
-    return _offered(_stored(state, after), pool.offering) if is_back else _stored(state, after)
+    return offered(stored(state, after), pool.offering) if is_back else stored(state, after)
 
 
 def _checked(state: State, pool: Pool | None, event: CapacityChecked | None) -> State:
@@ -174,7 +181,7 @@ def _checked(state: State, pool: Pool | None, event: CapacityChecked | None) -> 
     if pool is None or pool.stage is not Stage.ACTIVE:
         return state
     check = Check.of(event, pool.check) if event is not None else None
-    return _stored(state, replace(pool, check=check))
+    return stored(state, replace(pool, check=check))
 
 
 def _machine_changed(state: State, event: MachineChanged) -> State:
@@ -182,17 +189,31 @@ def _machine_changed(state: State, event: MachineChanged) -> State:
     inventory = state.inventory.changed(event)
     machine = inventory.machines.get(event.machine_key)
     state = replace(state, inventory=inventory)
-    return state if machine is None else _offered(state, machine.offering)
+    return state if machine is None else offered(state, machine.offering)
 
 
-def _assigned(state: State, event: CWNodeAssigned) -> State:
-    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment)
+def _assigned(state: State, event: CWNodeAssigned, context: Context) -> State:
+    pool = state.pools[event.key]
+    ranking = state.waiting.get(pool.offering, Ranking())
+    position = ranking.consumed(pool.key)
+    since = position[1] if position is not None else pool.wait.first
+    inventory = state.inventory.assign(event.machine_key, event.key, event.assignment, since)
     assignments = max(state.assignments, event.assignment)
     state = replace(state, inventory=inventory, assignments=assignments)
-    pool = state.pools[event.key]
-    member = Member(event.assignment, domain=domain_of(event.labels))
+    if position is not None and position[0] != pool.key:
+        state, pool = _exchanged(state, pool, state.pools[position[0]], position[1])
+    elif since is not None:
+        pool = replace(pool, wait=pool.wait.without_position(since))
+    domain = domain_of(event.labels)
+    member = Member(event.assignment, domain=domain, batch=context.position)
     members = pool.members.put(event.node, member)
-    return _offered(_stored(state, replace(pool, members=members)), pool.offering)
+    return offered(stored(state, replace(pool, members=members)), pool.offering)
+
+
+def _exchanged(state: State, pool: Pool, owner: Pool, since: datetime) -> tuple[State, Pool]:
+    """Return the state in which `owner` has the first position of `pool`, which takes its own."""
+    wait, other = exchanged(pool.wait, owner.wait, since)
+    return stored(state, replace(owner, wait=other)), replace(pool, wait=wait)
 
 
 def _reclaim_changed(
@@ -203,21 +224,22 @@ def _reclaim_changed(
     if isinstance(event, CapacityReclaimFailed):
         return replace(state, work=state.work.failed(offering, context.time))
     supply = replace(state.supply(offering), to_reclaim=event.count)
-    return _offered(_supplied(state, offering, supply), offering)
+    return offered(supplied(state, offering, supply), offering)
 
 
-def _supplied(state: State, offering: OfferingKey, supply: Supply) -> State:
-    return replace(state, supplies=put(state.supplies, offering, supply))
-
-
-def _left(state: State, event: Left) -> State:
+def _left(state: State, event: Left, context: Context) -> State:
+    machine = state.inventory.machines.get(event.machine_key)
     state = replace(state, inventory=state.inventory.depart(event))
     pool = state.pools.get(event.key)
     member = pool.members.get(event.node, event.assignment) if pool is not None else None
     if pool is not None and member is not None:
-        state = _stored(state, left(pool, member, event))
+        after = left(pool, member, event)
+        failed = isinstance(event, CWNodeRegistrationFailed) and machine is not None
+        since = machine.since if machine is not None and failed else None
+        wait = after.wait.after_failed_boot(len(after.members), since, context.time)
+        state = stored(state, replace(after, wait=wait))
         state = _returning(state, pool.offering, event.machine_key, returns=False)
-    return _offered(state, state.inventory.machines[event.machine_key].offering)
+    return offered(state, state.inventory.machines[event.machine_key].offering)
 
 
 def _member_changed(state: State, event: MemberChanged) -> State:
@@ -228,20 +250,20 @@ def _member_changed(state: State, event: MemberChanged) -> State:
     changed = member_changed(pool, member, event)
     if changed is member:
         return state
-    state = _stored(state, replace(pool, members=pool.members.put(event.node, changed)))
+    state = stored(state, replace(pool, members=pool.members.put(event.node, changed)))
     if changed.returns is not member.returns:
         state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
-    return _offered(state, pool.offering) if changed.is_new_supply(member) else state
+    return offered(state, pool.offering) if changed.is_new_supply(member) else state
 
 
 def _returning(state: State, offering: OfferingKey, key: MachineKey, *, returns: bool) -> State:
     supply = state.supply(offering).with_machine(key, returns=returns)
-    return _supplied(state, offering, supply)
+    return supplied(state, offering, supply)
 
 
 def _announced(state: State, event: Announced) -> State:
     pool = state.pools.get(event.key)
-    return state if pool is None else _stored(state, announced(pool, event))
+    return state if pool is None else stored(state, announced(pool, event))
 
 
 def _retried(
@@ -254,47 +276,3 @@ def _retried(
     if isinstance(event, AllocationFailed):
         return replace(state, work=state.work.failed(event.key, context.time))
     return replace(state, work=state.work.succeeded(event.key))
-
-
-def _stored(state: State, pool: Pool) -> State:
-    """The state with this NodePool, in its place among those that wait for machines."""
-    if pool.removed == 0 and not (pool.has_too_many or pool.members.spareable):
-        pool = replace(pool, removed=None)  # All its Nodes are kept: nothing was removed.
-    known = state.pools.get(pool.key)
-    if known is None and pool.is_spot:
-        state = _supplied(state, pool.offering, state.supply(pool.offering).with_pool(pool.key))
-    before, after = known.rank if known is not None else None, pool.rank
-    if known is not None and (known.surplus > 0) is not (pool.surplus > 0):
-        supply = state.supply(pool.offering)
-        shrinks = pool.surplus > 0 and pool.members.racks is None
-        state = _supplied(state, pool.offering, supply.with_shrinking(pool.key, shrinks=shrinks))
-    state = replace(state, pools=state.pools.set(pool.key, pool))
-    if before == after:
-        return state
-    offering, waiting = pool.offering, state.waiting
-    ranking = waiting.get(offering, Ranking()).moved(before, after)
-    waiting = waiting.set(offering, ranking) if len(ranking) else waiting.delete(offering)
-    state = replace(state, waiting=waiting)
-    # What was kept for it while it was checked is not any more.
-    is_free = after is None and known is not None and known.goal is None
-    return _offered(state, offering) if is_free else state
-
-
-def _offered(state: State, offering: OfferingKey) -> State:
-    """An offering is work while a machine of it may change hands.
-
-    A free one may go to a NodePool that waits, or be held back; a spot Node may have to give way.
-    """
-    is_served = len(state.waiting.get(offering, ())) > 0 and state.inventory.count(offering) > 0
-    is_work = is_served or (offering in state.supplies and _is_unsupplied(state, offering))
-    work = state.work.put(offering) if is_work else state.work.drop(offering)
-    return state if work is state.work else replace(state, work=work)
-
-
-def _is_unsupplied(state: State, offering: OfferingKey) -> bool:
-    """Whether other machines are to be held back, or spot Nodes may have to give way."""
-    supply = state.supply(offering)
-    if supply.to_reclaim != state.inventory.reclaimed_count(offering):
-        return True
-    first = next(iter(state.waiting.get(offering, ())), None)
-    return bool(supply.spot) and first is not None and not state.pools[first].is_spot

@@ -90,11 +90,12 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
     new = Said.of(
         pool.generation, pool.granted, share.reason, pool.shortfall, share.available, shown
     )
-    new = replace(new, preempted=share.preempted)
+    is_short = share.reason is not Capacity.SUFFICIENT
+    since = pool.wait.since if is_short else None
+    new = replace(new, preempted=share.preempted, since=since)
     if new != pool.said:
         yield verdict(pool, share)
-    enough = share.reason is Capacity.SUFFICIENT
-    if not enough and pool.warned != Warned(share.reason, pool.allowed):
+    if is_short and pool.warned != Warned(share.reason, pool.allowed):
         yield warning(pool, share)
 
 

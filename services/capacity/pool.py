@@ -12,7 +12,8 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
 from nodepool.state.queue import Queue
 from nodepool.state.racks import Counts
-from nodepool.state.ranking import Rank, Ranking, rank
+from nodepool.state.ranking import Ranking, Waiting
+from nodepool.state.waits import NO_WAIT, Wait
 
 RENEWALS_PER_SECOND: Final = 100
 """How many verdicts of an offering in racks are renewed in a second for a number in them."""
@@ -26,6 +27,7 @@ class Said:
     reason: the reason of the condition.
     wanted, available, preempted: the numbers in its message; 0 where it has none.
     text: its message, of a type that comes in racks, where that names more numbers.
+    since: the start of the wait; None where there are machines enough.
     """
 
     generation: int
@@ -35,6 +37,7 @@ class Said:
     available: int = 0
     text: str = ""
     preempted: int = 0
+    since: datetime | None = None
 
     @classmethod
     def of(
@@ -62,7 +65,8 @@ class Said:
             verdict.available,
             verdict.message if pool.rack_size else "",
         )
-        return replace(said, preempted=verdict.preempted)
+        since = None if verdict.reason is Capacity.SUFFICIENT else verdict.since
+        return replace(said, preempted=verdict.preempted, since=since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class Pool:
     granted: how many Nodes it may have.
     held: the Nodes that it has.
     domains: how many of them are of which NVLink domain, where the type comes in racks.
-    since: since when it has wanted the Nodes that it lacks; None before its first quota check.
+    wait: since when it waits for each of the Nodes that it lacks.
     said: the verdict that was published last; None before the first, and after a check that failed.
     warned: the last warning; None while there are machines enough.
     """
@@ -100,7 +104,7 @@ class Pool:
     granted: int = 0
     held: int = 0
     domains: Counts = Map()
-    since: datetime | None = None
+    wait: Wait = NO_WAIT
     said: Said | None = None
     warned: Warned | None = None
 
@@ -125,12 +129,14 @@ class Pool:
         return self.missing if self.may_grow else 0
 
     @property
-    def place(self) -> Rank | None:
-        """Its place among those that wait for the offering; None where it wants no more Nodes."""
-        if not self.shortfall:
+    def waiting(self) -> Waiting | None:
+        """How it waits for the offering; None where it wants no more Nodes."""
+        shortfall = self.shortfall
+        if not shortfall:
             return None
-        assert self.since is not None, f"{self.key} wants Nodes before its quota was checked"
-        return rank(self.spec, self.since, self.key)
+        since = self.wait.since
+        assert since is not None, f"{self.key} wants Nodes before its quota was checked"
+        return Waiting.of(self.key, self.spec, since, self.wait.fitted(shortfall))
 
     @property
     def restricted(self) -> bool:

@@ -6,6 +6,7 @@ from typing import assert_never
 from immutables import Map
 
 from capacity import Hears, Says
+from capacity.demand import stored, supply_changed
 from capacity.pool import Offering, Pool, Said, Warned, with_offering
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
@@ -32,7 +33,9 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_ke
 from nodepool.service import Context
 from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
 from nodepool.state.racks import counted
+from nodepool.state.ranking import Ranking
 from nodepool.state.reclaims import outstanding
+from nodepool.state.waits import exchanged
 from nodepool.state.work import WithWork
 
 Reclaimed = MachineReclaimed | MachineReturned | CapacityReclaimed
@@ -86,18 +89,15 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _specified(state, message)
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
-        case CWNodeAssigned(machine_key=machine, assignment=assignment):
-            inventory = state.inventory.assign(machine, message.key, assignment)
-            return _held(replace(state, inventory=inventory), message, machine, 1)
-        case CWNodeDeleted(machine_key=machine) | CWNodeRegistrationFailed(machine_key=machine):
-            state = _stocked(state, machine, state.inventory.depart(message))
-            state = _giving_way(state, machine, gives_way=False)
-            return _held(state, message, machine, -1)
+        case CWNodeAssigned():
+            return _assigned(state, message)
+        case CWNodeDeleted() | CWNodeRegistrationFailed():
+            return _left(state, message, context)
         case NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
         case MachineAdded(machine_key=machine, zone=zone, instance_type=instance_type):
             state = _stocked(state, machine, state.inventory.add(message))
-            return _supply_changed(state, offering_key(zone, instance_type))
+            return supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
         case MachineReclaimed() | MachineReturned() | CapacityReclaimed():
@@ -124,44 +124,76 @@ def _specified(state: State, event: NodePoolValidated) -> State:
         offering = offering_key(event.zone, spec.instance_type)
         size = spec.rack_size
         pool = Pool(event.key, event.uid, offering, event.generation, spec, rack_size=size)
-        return _stored(state, pool) if valid else state
+        return stored(state, pool) if valid else state
     pool = replace(pool, generation=event.generation, spec=spec, valid=valid)
     # Those behind it may have what it wants no more.
-    return _supply_changed(_stored(state, pool), pool.offering)
+    return supply_changed(stored(state, pool), pool.offering)
 
 
 def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: Context) -> State:
     if before is None or before.generation != verdict.generation:
         return state
-    pool = replace(before, granted=verdict.granted, checked=verdict.generation)
-    # A NodePool that wants no more than before keeps its place among those that wait.
-    if before.since is None or not before.missing or pool.missing > before.missing:
-        pool = replace(pool, since=context.time)
+    pool = replace(
+        before,
+        granted=verdict.granted,
+        checked=verdict.generation,
+        wait=before.wait.with_grant(verdict.granted, before.held, context.time),
+    )
     # Whether it wants more or fewer Nodes now, those behind it could have others than before.
-    return _supply_changed(_stored(state, pool), pool.offering)
+    return supply_changed(stored(state, pool), pool.offering)
 
 
-def _held(
-    state: State,
-    event: CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed,
-    machine: MachineKey,
-    change: int,
-) -> State:
-    pool = state.pool(event.key, event.uid)
+def _assigned(state: State, event: CWNodeAssigned) -> State:
+    """Return the state with another Node of a NodePool, which fills a position."""
+    pool, key = state.pool(event.key, event.uid), event.machine_key
+    waiting = state.offering(pool.offering).waiting if pool is not None else Ranking()
+    position = waiting.consumed(event.key)
+    since = pool.wait.first if pool is not None else None
+    since = since if position is None else position[1]
+    inventory = state.inventory.assign(key, event.key, event.assignment, since)
+    state = replace(state, inventory=inventory)
+    if pool is not None and position is not None and position[0] != pool.key:
+        owner = state.pools[position[0]]
+        wait, other = exchanged(pool.wait, owner.wait, position[1])
+        pool = replace(pool, wait=wait)
+        state = stored(state, replace(owner, wait=other))
+    elif pool is not None and since is not None:
+        pool = replace(pool, wait=pool.wait.without_position(since))
+    return _held(state, pool, key, 1)
+
+
+def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed, context: Context) -> State:
+    """Return the state without a Node, whose NodePool waits for another one from now on.
+
+    The failure of a machine that never joined changes no position.
+    """
+    key, pool = event.machine_key, state.pool(event.key, event.uid)
+    failed = isinstance(event, CWNodeRegistrationFailed)
+    since = state.inventory.machines[key].since if failed else None
+    state = _stocked(state, key, state.inventory.depart(event))
+    state = _giving_way(state, key, gives_way=False)
+    if pool is not None:
+        wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
+        pool = replace(pool, wait=wait)
+    return _held(state, pool, key, -1)
+
+
+def _held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
+    machine = state.inventory.machines[key]
     if pool is not None:
         assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
         domains = pool.domains
         if pool.rack_size:
-            domains = counted(domains, state.inventory.machines[machine].domain, change)
-        state = _stored(state, replace(pool, held=pool.held + change, domains=domains))
-    return _supply_changed(state, state.inventory.machines[machine].offering)
+            domains = counted(domains, machine.domain, change)
+        state = stored(state, replace(pool, held=pool.held + change, domains=domains))
+    return supply_changed(state, machine.offering)
 
 
 def _forgotten(state: State, pool: Pool | None) -> State:
     """The state without a NodePool that goes: it wants nothing, and no verdict can revive it."""
     if pool is None:
         return state
-    state = _stored(state, replace(pool, valid=False))
+    state = stored(state, replace(pool, valid=False))
     offering = state.offering(pool.offering)
     offering = replace(offering, short=offering.short.drop(pool.key))
     state = replace(
@@ -170,7 +202,7 @@ def _forgotten(state: State, pool: Pool | None) -> State:
         offerings=with_offering(state.offerings, pool.offering, offering),
         work=state.work.drop(pool.key),
     )
-    return _supply_changed(state, pool.offering)
+    return supply_changed(state, pool.offering)
 
 
 def _repaired(state: State, key: MachineKey) -> State:
@@ -178,7 +210,7 @@ def _repaired(state: State, key: MachineKey) -> State:
     if machine is None:
         return state
     state = _stocked(state, key, state.inventory.repair(key))
-    return _supply_changed(state, machine.offering)
+    return supply_changed(state, machine.offering)
 
 
 def _stocked(state: State, key: MachineKey, inventory: Inventory) -> State:
@@ -200,9 +232,9 @@ def _reclaimed(state: State, event: Reclaimed) -> State:
     if isinstance(event, CapacityReclaimed):
         offering = offering_key(event.zone, event.instance_type)
         to_reclaim = state.to_reclaim.set(offering, event.count)
-        return _supply_changed(replace(state, to_reclaim=to_reclaim), offering)
+        return supply_changed(replace(state, to_reclaim=to_reclaim), offering)
     state = _stocked(state, event.machine_key, state.inventory.changed(event))
-    return _supply_changed(state, state.inventory.machines[event.machine_key].offering)
+    return supply_changed(state, state.inventory.machines[event.machine_key].offering)
 
 
 def _requested(state: State, event: NodePreemptionRequested) -> State:
@@ -226,7 +258,7 @@ def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
     preempted = (
         preempted.set(machine.offering, after) if after else preempted.delete(machine.offering)
     )
-    return _supply_changed(replace(state, preempted=preempted), machine.offering)
+    return supply_changed(replace(state, preempted=preempted), machine.offering)
 
 
 def _published(
@@ -261,39 +293,3 @@ def _warned(state: State, pool: Pool | None) -> State:
         return state
     pool = replace(pool, warned=Warned(pool.said.reason, pool.allowed))
     return replace(state, pools=state.pools.set(pool.key, pool))
-
-
-def _stored(state: State, pool: Pool) -> State:
-    """The state with this NodePool, and the demand for its offering in step with it."""
-    before = state.pools.get(pool.key)
-    offering = state.offering(pool.offering)
-    offering = replace(
-        offering,
-        waiting=offering.waiting.moved(before.place if before else None, pool.place),
-        demand=offering.demand + pool.shortfall - (before.shortfall if before else 0),
-        restricted=offering.restricted + pool.restricted - (before.restricted if before else False),
-    )
-    return replace(
-        state,
-        pools=state.pools.set(pool.key, pool),
-        offerings=with_offering(state.offerings, pool.offering, offering),
-    )
-
-
-def _supply_changed(state: State, key: OfferingKey) -> State:
-    """The state with the offering in the work queue, if a verdict may change.
-
-    Machines come and go in large numbers, so verdicts follow once, at the next `Wake` or later.
-    """
-    offering = state.offering(key)
-    if offering.is_quiet:
-        return state
-    is_enough = state.free(key) >= offering.demand and not offering.restricted
-    if is_enough and not len(offering.short):
-        return state
-    due = offering.renewable_at
-    if due is None:
-        return replace(state, work=state.work.put(key))
-    if key in state.work.deadlines.moments:
-        return state
-    return replace(state, work=state.work.put_at(key, due))

@@ -1,11 +1,15 @@
 """How many of the free machines of an offering each NodePool that waits for them could have."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from immutables import Map
+
 from capacity.pool import Pool
 from capacity.state import State
+from nodepool.contract.affinity import Affinity
 from nodepool.contract.conditions import Capacity
 from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
@@ -39,73 +43,108 @@ def share_of(state: State, pool: Pool) -> Share:
 
 
 def shares(state: State, key: OfferingKey) -> Iterator[Share]:
-    """What each NodePool could have that wants machines, or wanted some that were not there.
+    """Return the share of each NodePool that wants machines, or that wanted more than there were.
 
-    Those that wait are served in their order from the free machines, after an operator. Those that
-    were short and want no more Nodes have enough.
+    NodePools that wait are served in their order from the free machines, after an operator.
+    NodePools that were short and want no more Nodes have enough.
     """
     offering = state.offering(key)
-    served = _one_by_one(state, key) if offering.restricted else _by_count(state, key)
-    yield from _preempted(state, key, served) if key in state.preempted else served
+    parts: dict[PoolKey, _Part] = {}
+    turns, taken = offering.waiting.turns(), None
+    free = _free(state, key)
+    giving_way = len(state.preempted.get(key, ()))
+    while True:
+        try:
+            pool_key, count = turns.send(taken)
+        except StopIteration:
+            break
+        pool = state.pools[pool_key]
+        part = parts.setdefault(pool_key, _Part(pool))
+        taken = part.take(free, count)
+        if pool.spec.compute_class is not ComputeClass.SPOT:
+            part.preempted += (gone := min(giving_way, max(0, count - taken)))
+            giving_way -= gone
+    yield from (part.share for part in parts.values())
     for pool_key in offering.short:
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
 
 
-def _preempted(state: State, key: OfferingKey, served: Iterator[Share]) -> Iterator[Share]:
-    """The shares with the spot Nodes that give way; they follow in the order of those that wait."""
-    left = len(state.preempted[key])
-    for share in served:
-        pool = state.pools[share.key]
-        is_spot = pool.spec.compute_class is ComputeClass.SPOT
-        count = 0 if is_spot else min(left, pool.shortfall - _taken(pool, share))
-        left -= count
-        yield share._replace(preempted=count)
+class _Counted:
+    """Free machines of which any one is as good as another."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def count(self, _affinity: Affinity | None) -> int:
+        """Return how many are left."""
+        return self.left
+
+    def take(self, _affinity: Affinity | None, count: int) -> range:
+        """Take so many machines."""
+        self.left -= count
+        return range(count)
 
 
-def _by_count(state: State, key: OfferingKey) -> Iterator[Share]:
-    free = state.free(key)
-    for pool_key in state.offering(key).waiting:
-        pool = state.pools[pool_key]
-        share = _share(pool, free, free)
-        yield share
-        free -= _taken(pool, share)
-
-
-def _one_by_one(state: State, key: OfferingKey) -> Iterator[Share]:
+def _free(state: State, key: OfferingKey) -> FreeMachines | _Counted:
+    """Return the free machines after an operator; only counted where that is enough."""
+    if not state.offering(key).restricted:
+        return _Counted(state.free(key))
     free = state.inventory.shelf(key)
     take_reclaimed(state.inventory, key, state.to_reclaim.get(key, 0), free)
-    for pool_key in state.offering(key).waiting:
-        pool = state.pools[pool_key]
-        affinity = pool.spec.affinity
-        if pool.rack_size:
-            yield _racks_share(pool, free)
-            continue
-        share = _share(pool, free.count(affinity) if free.left else 0, free.left)
-        yield share
-        free.take(affinity, _taken(pool, share))
+    return free
 
 
-def _racks_share(pool: Pool, free: FreeMachines) -> Share:
-    """What the NodePool could have in whole racks, which are taken from those that are free."""
-    affinity, size = pool.spec.affinity, pool.rack_size
-    fitting = free.by_domain(affinity)
-    without = fitting if affinity is None else free.by_domain(None)
-    most = sum(part.machines for part in deliveries(size, pool.allowed, pool.domains, without))
-    keys = take_racks(free, affinity, size, pool.allowed, pool.domains)
-    return Share(pool.key, _reason(pool, len(keys), most), len(keys), fitting)
+class _Part:
+    """What a NodePool takes in its turns.
 
+    taken: how many machines it took.
+    fitting: how many it could have taken in its last turn.
+    most: how many it could have taken without its affinity.
+    preempted: how many spot Nodes give way to it.
+    free: how many machines of each NVLink domain it could take from, of a type in racks.
+    """
 
-def _taken(pool: Pool, share: Share) -> int:
-    return min(share.available, pool.shortfall)
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.taken = self.fitting = self.most = self.preempted = 0
+        self.free: Mapping[str, int] = MappingProxyType({})
+        self._domains = pool.domains
 
+    def take(self, free: FreeMachines | _Counted, count: int) -> int:
+        """Take at most `count` machines, of a type in racks those that complete racks."""
+        affinity, size = self.pool.spec.affinity, self.pool.rack_size
+        if size and isinstance(free, FreeMachines):
+            return self._take_racks(free, size, count)
+        self.fitting = free.count(affinity) if free.left else 0
+        self.most += min(free.left, count)
+        taken = len(free.take(affinity, min(count, self.fitting)))
+        self.taken += taken
+        return taken
 
-def _share(pool: Pool, fitting: int, free: int) -> Share:
-    """What the NodePool could have of the `free` machines, of which `fitting` fit its affinity."""
-    available = min(fitting, pool.shortfall)
-    reason = _reason(pool, available, min(free, pool.shortfall))
-    return Share(pool.key, reason, fitting if reason is Capacity.SUFFICIENT else available)
+    def _take_racks(self, free: FreeMachines, size: int, count: int) -> int:
+        """Take the machines that complete racks, if need be of more than `count`."""
+        affinity, held = self.pool.spec.affinity, Counter(self._domains)
+        fitting = free.by_domain(affinity)
+        self.free = self.free or fitting
+        without = fitting if affinity is None else free.by_domain(None)
+        goal = min(self.pool.allowed, held.total() - (-count // size) * size)
+        self.most += sum(part.machines for part in deliveries(size, goal, held, without))
+        parts = tuple(deliveries(size, goal, held, fitting))
+        taken = len(take_racks(free, affinity, size, goal, self._domains))
+        held.update({part.domain: part.machines for part in parts})
+        self._domains = Map(held)
+        self.taken += taken
+        return taken
+
+    @property
+    def share(self) -> Share:
+        """What the NodePool could have in all its turns."""
+        pool, reason = self.pool, _reason(self.pool, self.taken, self.most)
+        is_enough = reason is Capacity.SUFFICIENT and not pool.rack_size
+        available = max(self.taken, self.fitting) if is_enough else self.taken
+        return Share(pool.key, reason, available, self.free, self.preempted)
 
 
 def _reason(pool: Pool, available: int, most: int) -> Capacity:

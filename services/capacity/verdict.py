@@ -14,7 +14,7 @@ DOMAINS_MAX = 3
 
 def verdict(pool: Pool, share: Share) -> CapacityChecked:
     """How many of the Nodes that the NodePool still wants could be had now."""
-    assert pool.since is not None, f"{pool.key} has a verdict before its quota was checked"
+    assert pool.wait.since is not None, f"{pool.key} has a verdict before its quota was checked"
     return CapacityChecked(
         **pool_fields(pool.key),
         uid=pool.uid,
@@ -23,7 +23,7 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         reason=share.reason,
         wanted=pool.shortfall,
         available=share.available,
-        since=pool.since,
+        since=pool.wait.since,
         message=text(pool, share),
         preempted=share.preempted,
     )

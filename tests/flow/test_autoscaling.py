@@ -105,7 +105,7 @@ def test_no_more_nodes_go_than_were_idle_for_ten_minutes(world: WorldHarness) ->
     given_autoscaled_pool(world)
     for name in ("a", "b"):
         world.create_pod("train", name, gpus=8)
-    world.pass_time(minutes=20)
+        world.pass_time(minutes=20)
 
     world.delete_pod("train", "a")
     world.pass_time(minutes=5)

@@ -115,6 +115,68 @@ def test_a_higher_priority_is_served_before_a_longer_wait(harness: Harness) -> N
     assert harness.nodes("low") == []
 
 
+def given_two_organisations(world: Harness) -> None:
+    """Two organisations in a zone without machines, each with a limit of 10 Nodes."""
+    world.given_data_center(machines=0, quota=10)
+    world.given_cluster("main", org="beta")
+    world.given_quota(10, org="beta")
+
+
+def test_a_priority_moves_no_pool_of_another_organisation(harness: Harness) -> None:
+    # given that two organisations wait, and the one that waits longer adds an urgent pool
+    given_two_organisations(harness)
+    harness.apply("low", 1)
+    harness.apply("beta/main/plain", 1)
+    harness.apply("high", 1, schedulingPriority={"value": 5})
+
+    served = []
+    for _ in range(3):
+        harness.given_machines(1)
+        pools = ("high", "low", "beta/main/plain")
+        served.append([pool for pool in pools if harness.nodes(pool)])
+
+    # then the urgent pool takes the position of the other pool, which takes the last one
+    assert served == [
+        ["high"],
+        ["high", "beta/main/plain"],
+        ["high", "low", "beta/main/plain"],
+    ]
+
+
+def test_a_replacement_does_not_overtake_a_pool_that_waits(world: WorldHarness) -> None:
+    # given an old pool with a Node, and a newer pool that has waited for an hour
+    world.given_data_center(machines=1)
+    world.apply("old", 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.apply("train", 1)
+    world.pass_time(minutes=60)
+
+    # when the Node of the old pool is lost, and then a machine comes
+    world.break_machines("n1", fault="gpu-lost")
+    world.pass_time(minutes=1)
+    lost = world.nodes("old")
+    world.given_machines(1)
+
+    assert lost == []
+    assert world.nodes("train") == ["n2"]
+
+
+def test_a_machine_that_never_joins_does_not_change_the_position_of_its_pool(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=0)
+    world.apply("first", 1)
+    world.apply("second", 1)
+    with world.paused("allocator"):
+        world.given_machines(1)
+        world.break_machines("n1", fault="boot")
+    world.pass_time(minutes=31)
+
+    world.given_machines(1)
+
+    assert world.nodes("first") == ["n2"]
+    assert world.nodes("second") == []
+
+
 def test_a_pool_that_waits_keeps_its_place_when_its_labels_change(harness: Harness) -> None:
     harness.given_data_center(machines=0)
     harness.apply("train", 1)

@@ -140,7 +140,7 @@ def test_deleting_twice_changes_nothing_more(world: WorldHarness) -> None:
 
 def test_a_name_can_be_used_again_when_its_pool_is_gone(harness: Harness) -> None:
     harness.given_data_center(machines=2)
-    harness.apply("train", 2)
+    harness.grow("train", 2)
     harness.scale("train", 1)
     harness.delete("train")
     harness.start_recording()

@@ -13,7 +13,7 @@ EVICTED = "qos.coreweave.cloud/evicted-at"
 def given_spot_pool(world: WorldHarness, nodes: int = 1, **pod: object) -> None:
     """A spot NodePool of so many Nodes, the first with a Pod of these fields; recording starts."""
     world.given_data_center(machines=nodes)
-    world.apply("cheap", nodes, computeClass="spot")
+    world.grow("cheap", nodes, computeClass="spot")
     if pod:
         world.run_pod("n1", "job", **pod)
     world.start_recording()
@@ -348,7 +348,7 @@ def test_a_booting_spot_node_goes_at_once_and_is_replaced(world: WorldHarness) -
 
 def test_a_node_that_leaves_already_just_goes(world: WorldHarness) -> None:
     world.given_data_center()
-    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.grow("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
     world.run_pod("n1", graceS=60)
     world.run_pod("n2", graceS=60)
     world.scale("cheap", 1)
@@ -383,7 +383,7 @@ def test_a_node_that_a_scale_down_deleted_is_not_said_to_be_preempted(world: Wor
 def test_a_preemption_during_a_scale_down_costs_one_node(world: WorldHarness) -> None:
     # given a scale-down of which the victim still drains
     world.given_data_center(machines=3)
-    world.apply("cheap", 3, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.grow("cheap", 3, computeClass="spot", lifecycle=PREFER_IDLE)
     for node in ("n1", "n2", "n3"):
         world.run_pod(node, graceS=60, interruption="graceful")
     world.scale("cheap", 2)
@@ -394,8 +394,8 @@ def test_a_preemption_during_a_scale_down_costs_one_node(world: WorldHarness) ->
 
     assert world.nodes("cheap") == ["n2", "n3"]
     assert world.timed_events("cheap")[-3:] == [
+        "3:00 CWNodeDeleted n1",
         "3:00 DeletedForPreemption n1",
-        "3:00 CWNodePoolNodesRemoved 1 2",
         "3:00 CWNodePoolScaledDown 3 2",
     ]
 

@@ -292,6 +292,7 @@ def test_two_pools_never_share_a_rack(harness: Harness) -> None:
 
 def test_scaling_down_removes_a_whole_rack_the_newest_first(harness: Harness) -> None:
     given_racks(harness, 2)
+    want(harness, 1)
     want(harness, 2)
     harness.start_recording()
 
@@ -355,6 +356,7 @@ def test_a_node_that_became_active_stays_behind_its_rack_until_it_is_idle(
     world: WorldHarness,
 ) -> None:
     given_racks(world, 2)
+    want(world, 1)
     want(world, 2)
     with world.paused("lifecycle"):
         want(world, 1)

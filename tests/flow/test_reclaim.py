@@ -18,7 +18,7 @@ RACK_ZONE, RACK_TYPE = "US-EAST-01A", "gb200-4x"
 def given_spot(world: Harness, nodes: int, machines: int) -> None:
     """A spot NodePool of so many Nodes in a data center of so many machines; recording starts."""
     world.given_data_center(machines=machines)
-    world.apply("cheap", nodes, computeClass="spot")
+    world.grow("cheap", nodes, computeClass="spot")
     world.start_recording()
 
 

@@ -9,7 +9,7 @@ from support.world_harness import WorldHarness
 
 def test_scaling_down_removes_the_newest_idle_nodes(harness: Harness) -> None:
     harness.given_data_center()
-    harness.apply("train", 4)
+    harness.grow("train", 4)
     harness.start_recording()
 
     harness.scale("train", 2)
@@ -34,7 +34,7 @@ def test_nodes_that_are_still_booting_leave_first_without_a_drain(world: WorldHa
     world.given_quota(10)
     world.given_machines(1)
     world.given_machines(2, boot_s=600)
-    world.apply("train", 3)
+    world.grow("train", 3)
     world.start_recording()
 
     world.scale("train", 1)
@@ -78,7 +78,7 @@ def test_idle_only_keeps_an_active_node_until_it_is_idle(harness: Harness) -> No
 
 def test_prefer_idle_removes_idle_nodes_first_and_active_nodes_next(harness: Harness) -> None:
     harness.given_data_center()
-    harness.apply("train", 3, lifecycle=PREFER_IDLE)
+    harness.grow("train", 3, lifecycle=PREFER_IDLE)
     harness.run_pod("n2", interruption="interruptable")
     harness.run_pod("n3", interruption="interruptable")
     harness.start_recording()
@@ -96,6 +96,72 @@ def test_prefer_idle_removes_idle_nodes_first_and_active_nodes_next(harness: Har
         "CWNodePoolNodesRemoved 2 1",
         "CWNodePoolScaledDown 3 1",
     ]
+
+
+def test_prefer_idle_takes_an_idle_node_before_a_busy_cordoned_one(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.grow("train", 2, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.command_node("CordonNode", "train", "n1")
+    world.start_recording()
+
+    world.scale("train", 1)
+
+    assert "CWNodeDeleted n2" in world.events("train")
+    assert world.nodes("train") == ["n1"]
+
+
+def test_an_idle_node_takes_the_place_of_a_victim_that_waits_for_its_pods(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center()
+    world.grow("train", 2, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", "first")
+    world.run_pod("n2", "second")
+    world.scale("train", 1)
+    world.start_recording()
+
+    world.stop_pod("n1", "first")
+
+    assert world.events("train") == [
+        "CWNodeDeletionRequestSuccess n1",
+        "CWDrainNode n1",
+        "CWNodeDeleted n1",
+        "CWNodePoolNodesRemoved 1 1",
+        "CWNodePoolScaledDown 2 1",
+    ]
+    assert "unschedulable" not in world.node("n2")["spec"]
+
+
+def test_a_change_to_idle_only_keeps_busy_victims(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1")
+    world.scale("train", 0)
+    cordoned = world.node("n1")["spec"].get("unschedulable")
+
+    world.apply("train", 0, lifecycle={"scaleDownStrategy": "IdleOnly"})
+
+    assert cordoned is True
+    assert "unschedulable" not in world.node("n1")["spec"]
+    assert world.conditions("train")["AtTarget"] == "OverTarget"
+
+
+def test_an_unhealthy_node_that_leaves_counts_in_a_scale_down(world: WorldHarness) -> None:
+    # given an unhealthy Node that is replaced once its Pod has ended
+    world.given_data_center()
+    world.grow("train", 3, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.run_pod("n1")
+    world.break_machines("n1", fault="gpu-lost")
+    world.start_recording()
+
+    world.scale("train", 2)
+    chosen = world.events("train")
+    world.stop_pod("n1")
+
+    assert chosen == []
+    assert world.nodes("train") == ["n2", "n3"]
+    assert world.events("train")[-1] == "CWNodePoolScaledDown 3 2"
 
 
 def test_a_blocking_pod_delays_the_deletion_of_its_node(harness: Harness) -> None:
@@ -170,7 +236,7 @@ def test_a_target_raised_again_keeps_the_nodes_that_are_still_there(
     world: WorldHarness,
 ) -> None:
     world.given_data_center()
-    world.apply("train", 2, lifecycle=PREFER_IDLE)
+    world.grow("train", 2, lifecycle=PREFER_IDLE)
     world.run_pod("n1")
     world.run_pod("n2")
     world.scale("train", 0)
@@ -195,18 +261,19 @@ def test_a_target_raised_again_keeps_the_nodes_that_are_still_there(
 
 def test_a_target_raised_again_replaces_the_nodes_that_are_gone(world: WorldHarness) -> None:
     world.given_data_center()
-    world.apply("train", 3, lifecycle=PREFER_IDLE)
+    world.grow("train", 3, lifecycle=PREFER_IDLE)
     world.run_pod("n1")
     world.scale("train", 0)
     world.start_recording()
 
     world.scale("train", 2)
 
+    # then the totals wait until it is certain that the first Node stays
     assert world.events("train") == [
-        "CWNodePoolNodesRemoved 2 1",
-        "CWNodePoolScaledDown 3 2",
         "CWNodeRequestQueued 1",
         "CWNodeAssigned n4",
+        "CWNodePoolNodesRemoved 2 2",
+        "CWNodePoolScaledDown 3 2",
         "CWNodeRegistered n4",
     ]
     assert world.nodes("train") == ["n1", "n4"]
@@ -217,7 +284,7 @@ def test_a_scale_down_that_is_taken_back_counts_what_is_gone_and_asks_for_it_ane
 ) -> None:
     # given five Nodes, of which two are gone and one still drains
     world.given_data_center()
-    world.apply("train", 5, lifecycle=PREFER_IDLE)
+    world.grow("train", 5, lifecycle=PREFER_IDLE)
     for node in ("n1", "n2", "n3"):
         world.run_pod(node)
     world.scale("train", 2)
@@ -226,10 +293,10 @@ def test_a_scale_down_that_is_taken_back_counts_what_is_gone_and_asks_for_it_ane
     world.scale("train", 5)
 
     assert world.events("train") == [
-        "CWNodePoolNodesRemoved 2 3",
         "CWNodeRequestQueued 2",
         "CWNodeAssigned n6",
         "CWNodeAssigned n7",
+        "CWNodePoolNodesRemoved 2 5",
         "CWNodeRegistered n6",
         "CWNodeRegistered n7",
     ]
@@ -240,7 +307,7 @@ def test_a_node_whose_machine_does_not_answer_is_deleted_and_its_machine_is_not_
     world: WorldHarness,
 ) -> None:
     world.given_data_center(machines=2)
-    world.apply("train", 2)
+    world.grow("train", 2)
     world.break_machines("n2", fault="hang")
     world.start_recording()
 
@@ -293,7 +360,7 @@ def test_a_pod_that_blocks_a_scale_down_is_no_machine_that_does_not_answer(
 
 def test_a_pool_that_shrinks_gives_its_machines_to_others(harness: Harness) -> None:
     harness.given_data_center(machines=2)
-    harness.apply("train", 2)
+    harness.grow("train", 2)
     harness.apply("serve", 1)
     harness.start_recording()
 

@@ -11,7 +11,7 @@ from support.world_harness import WorldHarness
 def given_spot(world: Harness, nodes: int = 3, machines: int = 0) -> None:
     """A spot NodePool of so many Nodes in a data center of so many machines; recording starts."""
     world.given_data_center(machines=machines or nodes)
-    world.apply("cheap", nodes, computeClass="spot")
+    world.grow("cheap", nodes, computeClass="spot")
     world.start_recording()
 
 
@@ -75,6 +75,21 @@ def test_nodes_of_the_pool_with_the_lowest_priority_go_first(world: WorldHarness
     assert preempted(world, "cheap") == ["n2"]
 
 
+def test_a_priority_moves_no_preemption_to_another_organisation(world: WorldHarness) -> None:
+    # given a newer spot Node of an organisation that gives it a high priority
+    world.given_data_center(machines=2)
+    world.given_cluster("main", org="beta")
+    world.given_quota(10, org="beta")
+    world.apply("cheap", 1, computeClass="spot")
+    world.apply("beta/main/dear", 1, computeClass="spot", schedulingPriority={"value": 5})
+    world.start_recording()
+
+    world.apply("train", 1)
+
+    assert preempted(world, "cheap") == []
+    assert preempted(world, "beta/main/dear") == ["n2"]
+
+
 def test_several_pools_at_once_are_served_in_the_order_in_which_they_wait(
     world: WorldHarness,
 ) -> None:
@@ -120,7 +135,7 @@ def test_a_node_that_leaves_a_default_pool_counts(world: WorldHarness) -> None:
 def test_a_spot_node_whose_removal_waits_for_a_pod_goes_first(world: WorldHarness) -> None:
     # given a scale-down that a Pod blocks
     world.given_data_center(machines=2)
-    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.grow("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
     world.run_pod("n1", graceS=60)
     world.run_pod("n2", graceS=60)
     world.scale("cheap", 1)
@@ -188,7 +203,7 @@ def test_a_spot_pool_that_is_short_takes_nothing_from_another(world: WorldHarnes
 
 def test_a_pool_beyond_its_quota_takes_only_what_it_is_granted(world: WorldHarness) -> None:
     world.given_data_center(machines=3, quota=4)
-    world.apply("cheap", 3, computeClass="spot")
+    world.grow("cheap", 3, computeClass="spot")
     world.start_recording()
 
     world.apply("train", 1)
@@ -321,7 +336,7 @@ def test_a_pod_that_is_not_awaited_does_not_make_a_node_late(world: WorldHarness
 def test_a_spot_node_that_takes_long_to_leave_goes_first(world: WorldHarness) -> None:
     # given a scale-down for which a Pod may take an hour to end
     world.given_data_center(machines=2)
-    world.apply("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.grow("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
     world.run_pod("n1", interruption="graceful", graceS=3_600)
     world.run_pod("n2", interruption="graceful", graceS=3_600)
     world.scale("cheap", 1)

@@ -1,7 +1,8 @@
 """The simulation finds each fault that is put into a service for NodePools on purpose."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import Any
 
 from immutables import Map
 
@@ -25,7 +26,7 @@ from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey
 from nodepool.contract.messages import Message, path_fields
 from nodepool.contract.model import RemovalReason
 from nodepool.service import AnyService, Context
-from nodepool.state.ranking import Rank, Ranking
+from nodepool.state.ranking import Ranking, Turn
 from quota.decide import SERVICE as QUOTA
 from quota.state import State as QuotaState
 from support.simulation.faults import first_violation, with_events, without_reconciler
@@ -132,10 +133,20 @@ def test_a_machine_that_is_assigned_twice_is_found() -> None:
     assert " holds" in violation or "not of its offering" in violation
 
 
-def _backwards(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
-    """The places of each class in the reverse order."""
-    classes = [[rank for rank in ranks if rank[0] is is_spot] for is_spot in (False, True)]
-    return tuple(rank for of_class in classes for rank in reversed(of_class))
+class Backwards(Ranking):
+    """A ranking whose NodePools of each class are served in the reverse order."""
+
+    def turns(self) -> Generator[Turn, int | None, None]:
+        """Yield the turns from the last to the first; spot still comes last."""
+        turns = list(super().turns())
+        spot = [turn for turn in turns if self.waiting[turn.key].is_spot]
+        default = [turn for turn in turns if turn not in spot]
+        yield from (*reversed(default), *reversed(spot))
+
+
+def fields_of(ranking: Ranking) -> tuple[Any, ...]:
+    """Return the fields of a ranking."""
+    return ranking.waiting, ranking.places, ranking.orders
 
 
 def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
@@ -145,11 +156,8 @@ def test_an_allocator_that_serves_the_lowest_rank_first_is_found() -> None:
     def reconcile(
         state: AllocatorState, key: OfferingKey | PoolKey, context: Context
     ) -> Iterator[allocator.Says]:
-        # Where spot came first, it would give way again to those that come after it, without end.
-        reversed_ = Map(
-            (name, Ranking(_backwards(each.ranks))) for name, each in state.waiting.items()
-        )
-        yield from reconciler.reconcile(replace(state, waiting=reversed_), key, context)
+        waiting = Map((name, Backwards(*fields_of(each))) for name, each in state.waiting.items())
+        yield from reconciler.reconcile(replace(state, waiting=waiting), key, context)
 
     violation = first_violation(
         replace(ALLOCATOR, reconciler=replace(reconciler, reconcile=reconcile)),

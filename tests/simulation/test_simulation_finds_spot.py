@@ -16,8 +16,8 @@ order, held_back = give_way._order, reclaim.held_back
 
 def newest_last(victim: Any) -> Any:
     """The place of a Node among those that may have to go, the most useful one first."""
-    stays, priority, active, age, _ = order(victim)
-    return stays, -priority, not active, -age
+    kind, batch, node = order(victim)
+    return -kind, -batch, node
 
 
 def none_outstanding(*_args: Any) -> int:

@@ -156,6 +156,11 @@ class Harness(EventLog, ReadModel):
         }
         return self.send("ApplyNodePool", pool_path(pool), content, id)
 
+    def grow(self, pool: str, target: int, *args: str, step: int = 1, **spec: object) -> None:
+        """Applies a manifest with a few Nodes more each time, which are newer than those before."""
+        for nodes in range(step, target + 1, step):
+            self.apply(pool, nodes, *args, **spec)  # type: ignore[arg-type]  # Fields of a spec.
+
     def scale(self, pool: str, target: int) -> str:
         """Changes the target of a NodePool."""
         return self.send("ScaleNodePool", pool_path(pool), {"targetNodes": target})

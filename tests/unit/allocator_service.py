@@ -30,12 +30,18 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalCancelled,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
 )
 from nodepool.contract.keys import pool_key
 from nodepool.contract.messages import PoolFields, pool_fields
-from nodepool.contract.model import NodePoolSpec, RemovalReason
+from nodepool.contract.model import (
+    Lifecycle,
+    NodePoolSpec,
+    RemovalReason,
+    ScaleDownStrategy,
+)
 from nodepool.contract.outcomes import CommandOutcome
 from support.single import SingleService
 from unit.samples import KIND, ZONE, sample
@@ -44,6 +50,7 @@ POOL = pool_key("acme", "prod", "train")
 OF: PoolFields = pool_fields(POOL)
 POOL_DELETED = RemovalReason.POOL_DELETED
 SCALE_DOWN = RemovalReason.SCALE_DOWN
+IDLE_ONLY, PREFER_IDLE = ScaleDownStrategy.IDLE_ONLY, ScaleDownStrategy.PREFER_IDLE
 UID = "train.1"
 RACK_KIND = next(kind.id for kind in INSTANCE_TYPES.values() if kind.rack_size and kind.zones)
 RACK_ZONE = INSTANCE_TYPES[RACK_KIND].zones[0]
@@ -70,20 +77,23 @@ class AllocatorService(SingleService[State, Hears, Says]):
         assert self.hears(*(machine_added(number) for number in range(1, count + 1))) == []
 
     def given_nodes(self, count: int) -> None:
-        """The NodePool with so many registered Nodes, all idle."""
-        self.given_machines(count)
+        """The NodePool with so many registered Nodes, all idle, each newer than the one before."""
         self.scale(count)
+        for number in range(1, count + 1):
+            assert self.hears(machine_added(number)) == [assigned(number)]
         assert self.hears(*(registered(number) for number in range(1, count + 1))) == []
 
-    def specify(self, target: int) -> NodePoolValidated:
+    def specify(self, target: int, strategy: ScaleDownStrategy = IDLE_ONLY) -> NodePoolValidated:
         """The next generation of the NodePool, with this target."""
         self.generation += 1
-        return specified(self.generation, target)
+        lifecycle = Lifecycle(scale_down_strategy=strategy)
+        spec = NodePoolSpec(instance_type=KIND, target_nodes=target, lifecycle=lifecycle)
+        return specified(self.generation, target, spec=spec)
 
-    def scale(self, target: int) -> Outputs:
+    def scale(self, target: int, strategy: ScaleDownStrategy = IDLE_ONLY) -> Outputs:
         """The outputs when the NodePool has a new target, and every check of it passes."""
         return self.hears(
-            self.specify(target),
+            self.specify(target, strategy),
             granted(self.generation, target),
             capacity_checked(self.generation, target),
         )
@@ -207,6 +217,11 @@ def active(number: int, active: bool = True) -> NodeActivityChanged:
     return sample(NodeActivityChanged, **of_node(number), active=active)
 
 
+def replacing(number: int, removal: RemovalReason | None = RemovalReason.UNHEALTHY) -> NodeUpdated:
+    """An unhealthy Node waits until nothing blocks its removal, or does not leave any more."""
+    return sample(NodeUpdated, **of_node(number), removal=removal)
+
+
 def kept(number: int, request: int) -> NodeKept:
     """A Node stays, although this request was to delete it."""
     return sample(NodeKept, **of_node(number), request=request)
@@ -266,13 +281,17 @@ def removing(count: int, before: int, cause: str = "IdleOnly") -> CWNodePoolRemo
 
 
 def requested(
-    number: int, removal: RemovalReason = RemovalReason.SCALE_DOWN, request: int = 1
+    number: int,
+    removal: RemovalReason = RemovalReason.SCALE_DOWN,
+    request: int = 1,
+    *,
+    idle_only: bool = True,
 ) -> CWNodeDeletionRequestSuccess:
     """A Node is to be deleted; for a scale-down only if it is idle."""
     return CWNodeDeletionRequestSuccess(
         **of_node(number),
         removal=removal,
-        idle_only=removal is RemovalReason.SCALE_DOWN,
+        idle_only=idle_only and removal is RemovalReason.SCALE_DOWN,
         request=request,
         message=f"deletion of Node g{number} requested",
     )

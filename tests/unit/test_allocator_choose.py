@@ -1,6 +1,7 @@
 """Which Nodes leave in a scale-down, and which may stay when the target rises again."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,8 @@ members = st.dictionaries(
         assignment=st.integers(1, 5),
         registered=st.booleans(),
         active=st.booleans(),
+        cordoned=st.booleans(),
+        batch=st.integers(1, 3),
         removal=st.none() | st.sampled_from(RemovalReason),
     ),
 )
@@ -27,25 +30,47 @@ strategies = st.sampled_from(ScaleDownStrategy)
 counts = st.integers(0, 12)
 
 
-def booting(assignment: int) -> Member:
-    """A Node that has not registered yet."""
-    return Member(assignment)
+def booting(batch: int) -> Member:
+    """Return a Node that has not registered yet."""
+    return Member(1, batch=batch)
 
 
-def idle(assignment: int, removal: RemovalReason | None = None) -> Member:
-    """A registered Node on which nothing runs."""
-    return Member(assignment, registered=True, removal=removal)
+def idle(batch: int, removal: RemovalReason | None = None, *, cordoned: bool = False) -> Member:
+    """Return a registered Node on which nothing runs."""
+    return Member(1, registered=True, removal=removal, batch=batch, cordoned=cordoned)
 
 
-def active(assignment: int, removal: RemovalReason | None = None) -> Member:
-    """A registered Node on which workloads run."""
-    return Member(assignment, registered=True, active=True, removal=removal)
+def active(batch: int, removal: RemovalReason | None = None, *, cordoned: bool = False) -> Member:
+    """Return a registered Node on which workloads run."""
+    return replace(idle(batch, removal, cordoned=cordoned), active=True)
 
 
 def test_unregistered_nodes_leave_first_then_idle_ones_then_active_ones() -> None:
     nodes = {"a": active(9), "i": idle(8), "b": booting(1)}
 
     assert victims(nodes.items(), 3, PREFER_IDLE) == ("b", "i", "a")
+
+
+def test_an_active_node_leaves_after_every_idle_one_even_if_it_is_cordoned() -> None:
+    nodes = {
+        "active": active(9),
+        "cordoned active": active(8, cordoned=True),
+        "idle": idle(7),
+        "cordoned idle": idle(1, cordoned=True),
+    }
+
+    leaving = victims(nodes.items(), 4, PREFER_IDLE)
+
+    assert leaving == ("cordoned idle", "idle", "cordoned active", "active")
+
+
+def test_nodes_of_one_batch_leave_by_name_whatever_the_numbers_of_their_assignments() -> None:
+    nodes = {
+        name: Member(number, registered=True, batch=1)
+        for number, name in ((3, "a"), (2, "b"), (1, "c"))
+    }
+
+    assert victims(nodes.items(), 2, IDLE_ONLY) == ("a", "b")
 
 
 def test_idle_only_never_removes_an_active_node() -> None:
@@ -81,9 +106,15 @@ def test_an_empty_pool_has_no_victims() -> None:
 # Laws of the order.
 
 
-def rank(name: str, member: Member) -> tuple[bool, bool, int, str]:
-    """A Node's place in the order of removal: unregistered, idle, active; each newest first."""
-    return member.registered, member.registered and member.active, -member.assignment, name
+def rank(name: str, member: Member) -> tuple[bool, bool, bool, int, str]:
+    """Return the place of a Node in the order of removal.
+
+    Unregistered Nodes come first, then idle, then active ones; in each of the last two groups
+    cordoned Nodes come first; among equals the newest batch, then the name.
+    """
+    registered = member.registered
+    usable = registered and not member.cordoned
+    return registered, registered and member.active, usable, -member.batch, name
 
 
 @given(members, counts, strategies)
@@ -155,6 +186,6 @@ def test_nodes_that_may_stay_are_the_victims_of_the_scale_down_in_reverse_order(
 
     staying = reprieved(nodes.items(), count)
 
-    ranks = [rank(name, leaving[name])[:3] for name in staying]
+    ranks = [rank(name, leaving[name]) for name in staying]
     assert len(staying) == min(count, len(leaving))
     assert ranks == sorted(ranks, reverse=True)

@@ -151,7 +151,7 @@ def test_a_deleted_pool_gives_back_its_grant_at_once_and_takes_no_late_verdict()
         removing(1, before=1, cause="deletion of the NodePool"),
     ]
     assert late == again == []
-    assert allocator.pool.rank is None
+    assert allocator.pool.waiting is None
 
 
 def test_a_deleted_pool_is_not_warned_of_a_machine_that_fails() -> None:

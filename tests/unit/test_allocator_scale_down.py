@@ -5,6 +5,8 @@ from nodepool.contract.events import NodePreempted
 from nodepool.contract.model import RemovalReason
 from nodepool.engine.bounds import OUTPUTS_MAX
 from unit.allocator_service import (
+    IDLE_ONLY,
+    PREFER_IDLE,
     SCALE_DOWN,
     AllocatorService,
     acknowledged,
@@ -21,6 +23,7 @@ from unit.allocator_service import (
     queued,
     registration_failed,
     removing,
+    replacing,
     requested,
     scaled_down,
     scaled_up,
@@ -66,10 +69,10 @@ def test_a_leaving_node_that_fails_to_register_counts_as_removed() -> None:
     allocator.scale(3)
     allocator.scale(2)
 
-    outputs = allocator.hears(registration_failed(3, "no link"))
+    outputs = allocator.hears(registration_failed(1, "no link"))
 
     assert outputs == [
-        deliver_fail("not delivered: no link", node="g3"),
+        deliver_fail("not delivered: no link", node="g1"),
         nodes_removed(1, remaining=2),
         scaled_down(3, 2),
     ]
@@ -82,13 +85,12 @@ def test_a_leaving_node_stays_in_place_of_another_that_fails_to_register() -> No
     allocator.scale(3)
     allocator.scale(2)
 
-    outputs = allocator.hears(registration_failed(1, "no link"))
+    outputs = allocator.hears(registration_failed(3, "no link"))
 
-    assert outputs == [
-        deliver_fail("not delivered: no link", node="g1"),
-        cancelled(3),
-        scaled_down(3, 2),
-    ]
+    stays = allocator.hears(kept(1, request=1))
+
+    assert outputs == [deliver_fail("not delivered: no link", node="g3"), cancelled(1)]
+    assert stays == [scaled_down(3, 2)]
     assert allocator.pool.removed is None
 
 
@@ -135,8 +137,10 @@ def test_a_target_that_rises_to_where_it_was_takes_the_whole_scale_down_back() -
     allocator.scale(1)
 
     outputs = allocator.scale(3)
+    stay = allocator.hears(kept(2, request=1), kept(3, request=1))
 
     assert outputs == [cancelled(2), cancelled(3)]
+    assert stay == []
     assert allocator.pool.scaled == 3
     assert allocator.pool.removed is None
 
@@ -146,7 +150,7 @@ def test_a_target_that_rises_in_part_takes_back_as_many_removals() -> None:
     allocator.scale(0)
 
     higher = allocator.scale(2)
-    gone = allocator.hears(node_deleted(3))
+    gone = allocator.hears(kept(1, request=1), kept(2, request=1), node_deleted(3))
 
     assert higher == [cancelled(1), cancelled(2)]
     assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
@@ -180,15 +184,17 @@ def test_a_target_that_rises_again_counts_the_nodes_that_are_gone_and_asks_for_t
 
     # when the target is five again
     outputs = allocator.scale(5)
+    stays = allocator.hears(kept(3, request=1))
 
-    # then the third is spared, the removal is over, and the two are requested and assigned
+    # then the third is spared, and two are requested and assigned; the removal ends once it is
+    # certain that the third stays
     assert outputs == [
         cancelled(3),
-        nodes_removed(2, remaining=3),
         queued(2, granted=5),
         assigned(5, assignment=6),
         assigned(4, assignment=7),
     ]
+    assert stays == [nodes_removed(2, remaining=5)]
 
 
 def test_a_removal_that_was_taken_back_is_no_part_of_the_next() -> None:
@@ -197,6 +203,7 @@ def test_a_removal_that_was_taken_back_is_no_part_of_the_next() -> None:
     allocator.scale(2)
     allocator.hears(node_deleted(5), node_deleted(4))
     allocator.scale(3)
+    allocator.hears(kept(3, request=1))
 
     smaller = allocator.scale(2)
     gone = allocator.hears(node_deleted(3))
@@ -206,7 +213,7 @@ def test_a_removal_that_was_taken_back_is_no_part_of_the_next() -> None:
 
 
 def test_a_node_that_was_gone_before_it_could_be_kept_counts_as_removed() -> None:
-    # given that one of three Nodes that leave may stay after all
+    # given that the first of three Nodes that leave may stay after all
     allocator = allocator_with_nodes(3)
     allocator.scale(0)
     allocator.scale(1)
@@ -214,12 +221,77 @@ def test_a_node_that_was_gone_before_it_could_be_kept_counts_as_removed() -> Non
     # when it was gone already
     gone = allocator.hears(node_deleted(1, SCALE_DOWN))
     between = allocator.pool.removed
-    rest = allocator.hears(node_deleted(3))
+    rest = allocator.hears(kept(2, request=1), node_deleted(3))
 
     # then another is spared, and both that are gone are counted
     assert gone == [cancelled(2)]
     assert between == 1
     assert rest == [nodes_removed(2, remaining=1), scaled_down(3, 1)]
+
+
+def test_a_scale_down_ends_once_every_cancelled_removal_is_answered() -> None:
+    # given a scale-down from six Nodes to two, of which two removals were cancelled
+    allocator = allocator_with_nodes(6)
+    allocator.scale(2)
+    allocator.scale(4)
+
+    # when both cancellations came too late
+    first = allocator.hears(node_deleted(6), node_deleted(5))
+    replaced = allocator.hears(node_deleted(4, SCALE_DOWN))
+    late = allocator.hears(node_deleted(3, SCALE_DOWN))
+
+    # then the totals count all four victims
+    assert first == []
+    assert replaced == [queued(1, granted=4), assigned(6, assignment=7)]
+    assert late[:2] == [nodes_removed(4, remaining=3), scaled_down(6, 4)]
+
+
+# Choices that are made again.
+
+
+def test_an_idle_node_takes_the_place_of_a_victim_that_waits_for_its_pods() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.hears(active(1), active(2))
+    allocator.scale(1, PREFER_IDLE)
+
+    outputs = allocator.hears(active(1, False))
+
+    assert outputs == [requested(1, idle_only=False), cancelled(2)]
+
+
+def test_a_change_to_idle_only_keeps_the_victims_that_wait_for_their_pods() -> None:
+    allocator = allocator_with_nodes(2)
+    allocator.hears(active(1), active(2))
+    allocator.scale(1, PREFER_IDLE)
+
+    outputs = allocator.scale(1, IDLE_ONLY)
+    stays = allocator.hears(kept(2, request=1))
+
+    assert outputs == [cancelled(2)]
+    assert stays == []
+    assert allocator.pool.has_too_many
+
+
+def test_an_unhealthy_node_that_leaves_already_counts_towards_a_scale_down() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.hears(replacing(1))
+
+    smaller = allocator.scale(2)
+    gone = allocator.hears(node_deleted(1))
+
+    assert smaller == [acknowledged(2, 2)]
+    assert gone == [scaled_down(3, 2)]
+
+
+def test_a_victim_is_kept_if_another_node_turns_out_to_be_unhealthy_and_leaves() -> None:
+    allocator = allocator_with_nodes(3)
+    allocator.scale(2)
+
+    unhealthy = allocator.hears(replacing(1))
+    healthy = allocator.hears(kept(3, request=1), replacing(1, None))
+
+    assert unhealthy == [cancelled(3)]
+    assert healthy == [requested(3, request=2)]
 
 
 # A preemption during a scale-down.
@@ -230,10 +302,13 @@ def test_a_preemption_during_a_scale_down_spares_another_node() -> None:
     allocator.scale(2)
 
     preempted = allocator.hears(preemption_pending(1))
+    stays = allocator.hears(kept(3, request=1))
     gone = allocator.hears(node_deleted(1))
 
+    # then the Node that was preempted was no victim, and does not count as removed
     assert preempted == [cancelled(3)]
-    assert gone == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
+    assert stays == []
+    assert gone == [scaled_down(3, 2)]
 
 
 def test_a_preemption_of_the_victim_spares_no_other_node() -> None:
@@ -268,6 +343,7 @@ def test_a_node_that_was_preempted_before_the_scale_down_counts_towards_it() -> 
     smaller = allocator.scale(1)
     gone = allocator.hears(node_deleted(1), node_deleted(3))
 
+    # then the victim counts as removed, and the Node that was preempted does not
     assert smaller == [removing(1, before=3), requested(3), acknowledged(2, 1)]
     assert gone == [nodes_removed(1, remaining=1), scaled_down(3, 1)]
 
@@ -282,7 +358,7 @@ def test_a_preemption_is_enough_for_a_scale_down_that_waits_for_an_idle_node() -
     gone = allocator.hears(node_deleted(1))
 
     assert preempted == idle == []
-    assert gone == [nodes_removed(1, remaining=1), scaled_down(2, 1)]
+    assert gone == [scaled_down(2, 1)]
 
 
 def test_a_node_that_is_preempted_without_a_timetable_leaves_like_any_other() -> None:
@@ -331,6 +407,7 @@ def test_a_removal_that_is_taken_back_before_it_went_on_cancels_what_was_request
     # when the target is what it was before the wake that would request the others
     outputs = allocator.process(allocator.specify(count))
     rest = allocator.wake_until_idle()
+    allocator.hears(*(kept(number, request=1) for number in range(102, count + 1)))
 
     # then these 899 are cancelled, oldest first, and nothing else is requested
     assert outputs == [cancelled(number) for number in range(102, count + 1)]
@@ -356,6 +433,7 @@ def test_more_cancellations_than_a_step_holds_go_on_at_the_next_wake() -> None:
     assert leaving == 100
     assert rest == oldest_first[OUTPUTS_MAX:]
     assert not allocator.has_work
+    allocator.hears(*(kept(number, request=1) for number in range(1, count + 1)))
     assert allocator.pool.scaled == count
     assert allocator.pool.removed is None
 
@@ -372,6 +450,7 @@ def test_a_target_that_falls_again_before_all_is_cancelled_is_met_by_what_is_sti
     # when the target is 100 less before the wake that would cancel the others
     outputs = [*allocator.process(allocator.specify(count - 100)), *allocator.wake_until_idle()]
     leaving = allocator.pool.members.leaving
+    allocator.hears(*(kept(number, request=1) for number in range(1, OUTPUTS_MAX + 1)))
     gone = allocator.hears(*(node_deleted(number) for number in range(OUTPUTS_MAX + 1, count + 1)))
 
     # then nothing is cancelled any more, nor requested; with the 100 Nodes the scale-down is done

@@ -47,6 +47,7 @@ from nodepool.engine.world import World
 from nodepool.service import Context, Failure, Reconciler
 from nodepool.state.inventory import TRIAGE, Inventory
 from nodepool.state.racks import NVLINK_DOMAIN
+from nodepool.state.waits import Wait
 from nodepool.state.work import WorkQueue
 from support.publishing import publish
 from support.single import NOON, SingleService
@@ -434,11 +435,11 @@ def test_a_pool_that_wants_no_more_than_before_keeps_its_place() -> None:
     story = Story()
     story.want("first", 2)
     story.want("second", 2)
-    since = story.state.pools[key("first")].since
+    since = story.state.pools[key("first")].wait.since
 
     story.want("first", 1)
 
-    assert story.state.pools[key("first")].since == since
+    assert story.state.pools[key("first")].wait.since == since
     assert list(story.state.offerings[OFFERING].waiting) == [key("first"), key("second")]
 
 
@@ -458,7 +459,7 @@ def test_a_pool_waits_since_no_moment_before_its_quota_was_checked() -> None:
 
     pool = story.state.pools[key("train")]
 
-    assert (pool.since, pool.place, pool.shortfall) == (None, None, 0)
+    assert (pool.wait.since, pool.waiting, pool.shortfall) == (None, None, 0)
 
 
 def test_a_changed_spec_wants_nothing_until_its_quota_is_checked() -> None:
@@ -931,7 +932,7 @@ def test_a_verdict_and_its_warning_say_the_same() -> None:
         spec=NodePoolSpec(instance_type=H100, target_nodes=3),
         checked=1,
         granted=3,
-        since=NOON,
+        wait=Wait(since=NOON),
     )
     share = Share(pool.key, Capacity.PARTIAL, 1)
 
@@ -1134,7 +1135,10 @@ def test_demand_verdicts_and_what_is_kept_follow_from_the_pools_that_stay(
     # and the last verdict on each names the numbers of now
     for share in shares(state, OFFERING):
         pool = state.pools[share.key]
-        now = Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available)
+        now = replace(
+            Said.of(pool.generation, pool.granted, share.reason, pool.shortfall, share.available),
+            since=pool.wait.since,
+        )
         assert share.reason is Capacity.SUFFICIENT or pool.said == now
 
     # and once all of them go, nothing is kept

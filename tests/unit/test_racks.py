@@ -67,7 +67,7 @@ def test_nothing_is_lacking_but_the_rest_of_a_rack(held: Counts) -> None:
     assert all(0 < machines < SIZE for machines in parts.values())
 
 
-# Which racks leave. A Node is `domain` and a number; its number is its assignment.
+# Which racks leave. A Node is `domain` and a number; its number is its assignment and its batch.
 
 
 def nodes(*names: str, active: str = "", leaving: str = "") -> list[tuple[str, Member]]:
@@ -81,6 +81,7 @@ def nodes(*names: str, active: str = "", leaving: str = "") -> list[tuple[str, M
                 active=name in active.split(),
                 removal=SCALE_DOWN if name in leaving.split() else None,
                 domain=name[0],
+                batch=int(name[1:]),
             ),
         )
         for name in names

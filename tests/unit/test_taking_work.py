@@ -1,12 +1,9 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.contract.keys import PoolKey
-from nodepool.state.ranking import Ranking
 from nodepool.state.work import WorkQueue
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -86,14 +83,3 @@ def test_a_work_queue_behaves_as_a_list_and_a_dictionary(history: list[Change], 
     assert dict(rest.deadlines.moments) == {
         key: moment for key, moment in moments.items() if key not in keys or moment > NOON
     }
-
-
-# A ranking.
-
-
-@pytest.mark.parametrize("other", ["a", "z"])
-def test_a_nodepool_that_does_not_wait_cannot_leave_a_ranking(other: str) -> None:
-    ranking = Ranking().moved(None, (False, 0, NOON, PoolKey("m")))
-
-    with pytest.raises(AssertionError, match=f"{other} does not wait at its rank"):
-        ranking.moved((False, 0, NOON, PoolKey(other)), None)

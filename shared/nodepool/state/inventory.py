@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, assert_never
@@ -36,7 +37,7 @@ RECLAIMED = "reclaimed"
 class Machine:
     """A machine; `holder` is a NodePool's key, `TRIAGE`, `RECLAIMED`, or empty for a free one.
 
-    `assignment` is the number of its last stay in a NodePool.
+    `assignment` is the number of its last stay in a NodePool, `since` the start of the wait for it.
     """
 
     zone: str
@@ -45,6 +46,7 @@ class Machine:
     labels: Mapping[str, str]
     holder: str = ""
     assignment: int = 0
+    since: datetime | None = None
 
     @property
     def offering(self) -> OfferingKey:
@@ -75,7 +77,6 @@ class Inventory:
     """All machines; and the free ones of each offering, in the order in which they became free.
 
     reclaimed: those that are held back, in the order in which they were reclaimed.
-
     Those of a type that comes in racks are also kept by their NVLink domain, in `racks`.
 
     It remembers what was computed of its free machines, so an affinity is evaluated once for as
@@ -108,11 +109,13 @@ class Inventory:
         machine = Machine(event.zone, event.machine, event.instance_type, event.labels)
         return self._with(event.machine_key, machine)
 
-    def assign(self, key: MachineKey, holder: str, assignment: int) -> "Inventory":
-        """The inventory with this free machine held by a NodePool."""
+    def assign(
+        self, key: MachineKey, holder: str, assignment: int, since: datetime | None = None
+    ) -> "Inventory":
+        """Return the inventory with this free machine held by a NodePool that waited for it."""
         machine = self.machines[key]
         assert not machine.holder, f"{key} is held by {machine.holder}, not free for {holder}"
-        return self._with(key, replace(machine, holder=holder, assignment=assignment))
+        return self._with(key, replace(machine, holder=holder, assignment=assignment, since=since))
 
     def depart(self, event: CWNodeDeleted | CWNodeRegistrationFailed) -> "Inventory":
         """The inventory without this Node: its machine is free, or out of service where it failed.

@@ -1,43 +1,215 @@
-"""The order in which NodePools that wait for machines are served."""
+"""The order in which NodePools that wait for machines of an offering are served.
+
+Each Node that a NodePool lacks is one position. Over all organisations, positions are served by
+class and then by the start of the wait. Within one organisation, its NodePools fill its positions
+by priority. A NodePool that takes the position of another one leaves a later position to it.
+"""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple, TypeVar
 
-from nodepool.contract.keys import PoolKey
+from immutables import Map
+
+from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.state.waits import Run
 
-Rank = tuple[bool, int, datetime, PoolKey]
-"""Whether its class is `spot`, its priority negated, since when it waits, and its key."""
+Place = tuple[bool, datetime, PoolKey]
+"""Whether its class is `spot`, the start of the wait, and the NodePool that has these positions."""
+Order = tuple[int, datetime, PoolKey]
+"""The priority negated, the start of the wait, and the NodePool; the lowest order fills first."""
+T = TypeVar("T", Place, Order)
 
 
-def rank(spec: NodePoolSpec, since: datetime, key: PoolKey) -> Rank:
-    """The rank of a NodePool: by class, then priority, then time; the smallest is served first."""
-    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, key
+class Waiting(NamedTuple):
+    """A NodePool that waits.
+
+    since: the start of its wait.
+    runs: its positions, earliest first.
+    """
+
+    key: PoolKey
+    is_spot: bool
+    priority: int
+    since: datetime
+    runs: tuple[Run, ...]
+
+    @classmethod
+    def of(
+        cls, key: PoolKey, spec: NodePoolSpec, since: datetime, runs: tuple[Run, ...]
+    ) -> "Waiting":
+        """Return the NodePool with this spec as it waits."""
+        return cls(key, spec.compute_class is ComputeClass.SPOT, spec.priority, since, runs)
+
+    @property
+    def group(self) -> str:
+        """The NodePools among which its priority counts: of its organisation and its class."""
+        return f"{pool_path(self.key)[0]}{'/spot' if self.is_spot else ''}"
+
+    @property
+    def order(self) -> Order:
+        """Its place among the NodePools of its group."""
+        return -self.priority, self.since, self.key
+
+    @property
+    def places(self) -> list[Place]:
+        """The place of each of its runs among all positions."""
+        return [(self.is_spot, run.since, self.key) for run in self.runs]
+
+
+class Turn(NamedTuple):
+    """A NodePool that takes at most so many machines now."""
+
+    key: PoolKey
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The NodePools that wait, in the order in which they are served; a change makes a new one."""
+    """The NodePools that wait for an offering; a change makes a new ranking.
 
-    ranks: tuple[Rank, ...] = ()
+    waiting: every NodePool that waits.
+    places: the places of all positions, in the order in which they are served.
+    orders: the order of the NodePools of each group.
+    """
+
+    waiting: Map[PoolKey, Waiting] = Map()
+    places: tuple[Place, ...] = ()
+    orders: Map[str, tuple[Order, ...]] = Map()
 
     def __len__(self) -> int:
-        return len(self.ranks)
+        return len(self.waiting)
 
     def __iter__(self) -> Iterator[PoolKey]:
-        return (key for *_, key in self.ranks)
+        """Yield each NodePool that waits, in the order in which they are served first."""
+        return iter(dict.fromkeys(turn.key for turn in self.turns()))
 
-    def moved(self, before: Rank | None, after: Rank | None) -> "Ranking":
-        """The ranking with one NodePool moved from one rank to another; None is no rank."""
+    @property
+    def has_default(self) -> bool:
+        """Whether a NodePool of class `default` waits."""
+        return bool(self.places) and not self.places[0][0]
+
+    def moved(self, before: Waiting | None, after: Waiting | None) -> "Ranking":
+        """Return the ranking with another state of a NodePool; None stands for no wait."""
         if before == after:
             return self
-        ranks = list(self.ranks)
-        if before is not None:
-            place = bisect_left(ranks, before)
-            assert ranks[place : place + 1] == [before], f"{before[-1]} does not wait at its rank"
-            del ranks[place]
-        if after is not None:
-            insort(ranks, after)
-        return Ranking(tuple(ranks))
+        known = before or after
+        assert known is not None
+        waiting = self.waiting
+        waiting = waiting.set(known.key, after) if after else waiting.delete(known.key)
+        places, orders = self.places, self.orders
+        old, new = before.places if before else [], after.places if after else []
+        if old != new:
+            places = _changed(places, old, new)
+        if before is None or after is None or before[:4] != after[:4]:
+            orders = _reordered(_reordered(orders, before, is_new=False), after, is_new=True)
+        return Ranking(waiting, places, orders)
+
+    def turns(self) -> Generator[Turn, int | None, None]:
+        """Yield the turns of the NodePools.
+
+        The caller may send how many machines the NodePool took. A NodePool that took fewer than it
+        was offered has no more turns: no machine fits it. Without an answer it took all of them.
+        """
+        walk = _Walk(self)
+        for _, since, key in self.places:
+            count = next(run.nodes for run in self.waiting[key].runs if run.since == since)
+            yield from walk.filled(key, count)
+
+    def consumed(self, key: PoolKey) -> tuple[PoolKey, datetime] | None:
+        """Return the position that a NodePool fills with its next machine; None if it waits not.
+
+        It is the earliest position of a NodePool of its group that comes after it there, or of
+        itself: its owner, and the start of the wait.
+        """
+        pool = self.waiting.get(key)
+        if pool is None:
+            return None
+        own = pool.runs[0].since
+        order = self.orders[pool.group]
+        if own == pool.since and order[-1][0] == -pool.priority:
+            return key, own
+        first = bisect_left(order, pool.order)
+        return min(
+            ((self.waiting[other].runs[0].since, other) for *_, other in order[first:]),
+            default=(own, key),
+        )[::-1]
+
+
+class _Walk:
+    """The positions of a ranking while they are filled.
+
+    left: how many machines each NodePool that had a turn still takes.
+    heads: the NodePools of each group that may still have a turn.
+    debts: per NodePool, the NodePools whose positions it took; they own its next positions.
+    """
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking = ranking
+        self._left: dict[PoolKey, int] = {}
+        self._heads: dict[str, deque[Order]] = {}
+        self._debts: dict[PoolKey, deque[tuple[PoolKey, int]]] = {}
+
+    def filled(self, key: PoolKey, count: int) -> Generator[Turn, int | None, None]:
+        """Fill positions of a NodePool; the NodePools whose positions it took own the first."""
+        owners = [(key, count)]
+        while owners:
+            owner, count = owners.pop()
+            debts = self._debts.get(owner)
+            if not debts:
+                yield from self._fill(owner, count)
+                continue
+            creditor, owed = debts.popleft()
+            if owed > count:
+                debts.appendleft((creditor, owed - count))
+            elif owed < count:
+                owners.append((owner, count - owed))
+            owners.append((creditor, min(owed, count)))
+
+    def _fill(self, owner: PoolKey, count: int) -> Generator[Turn, int | None, None]:
+        waiting = self._ranking.waiting
+        pool = waiting[owner]
+        if pool.group not in self._heads:
+            self._heads[pool.group] = deque(self._ranking.orders[pool.group])
+        heads = self._heads[pool.group]
+        while count > 0 and heads and heads[0] <= pool.order:
+            key = heads[0][-1]
+            left = self._left.get(key)
+            left = sum(run.nodes for run in waiting[key].runs) if left is None else left
+            most = min(count, left)
+            taken = yield Turn(key, most)
+            taken = most if taken is None else taken
+            self._left[key] = left - taken
+            if key != owner and taken:
+                self._debts.setdefault(key, deque()).append((owner, min(taken, count)))
+            if taken < most or left <= taken:
+                heads.popleft()
+            count -= taken
+
+
+def _reordered(
+    orders: Map[str, tuple[Order, ...]], pool: Waiting | None, *, is_new: bool
+) -> Map[str, tuple[Order, ...]]:
+    """Return the orders with a NodePool that is new there, or without it."""
+    if pool is None:
+        return orders
+    group, own = pool.group, [pool.order]
+    order = orders.get(group, ())
+    order = _changed(order, [], own) if is_new else _changed(order, own, [])
+    return orders.set(group, order) if order else orders.delete(group)
+
+
+def _changed(ranks: tuple[T, ...], before: list[T], after: list[T]) -> tuple[T, ...]:
+    """Return sorted ranks without some of them, and with others."""
+    changed = list(ranks)
+    for rank in before:
+        place = bisect_left(changed, rank)
+        assert changed[place : place + 1] == [rank], f"{rank[-1]} does not wait at its rank"
+        del changed[place]
+    for rank in after:
+        insort(changed, rank)
+    return tuple(changed)

@@ -1,21 +1,19 @@
-"""Rules for capacity and assignment: free machines that fit, in order of rank, within grants."""
+"""Rules for capacity and assignment: free machines that fit, within grants.
+
+Which NodePool is served first is a rule of the reference model.
+"""
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from nodepool.contract.affinity import machine_labels
 from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import CapacityChecked, CapacityCheckFailed, CWNodeAssigned
 from nodepool.contract.messages import Message
-from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.model import NodePoolSpec
 from support.affinity import matches
 from support.audit.facts import Facts, Machine, Origin, Pool, Stay, Violation, machine_key
 from support.audit.quota import check_limit
-from support.reference.racks import DOMAIN
-
-Rank = tuple[bool, int, datetime, str]
-"""The place of a NodePool among those that wait; the lowest is served first."""
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
@@ -29,11 +27,6 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
                 pool.checks.add(origin.position, None)
         case CWNodeAssigned():
             _assigned(facts, message, origin)
-
-
-def rank(spec: NodePoolSpec, since: datetime, key: str) -> Rank:
-    """By compute class, then priority, then how long it has waited."""
-    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, key
 
 
 def fits(spec: NodePoolSpec, machine: Machine) -> bool:
@@ -52,14 +45,16 @@ def _assigned(facts: Facts, message: CWNodeAssigned, origin: Origin) -> None:
         raise Violation(f"{pool.key} is given {name}, which {machine.holder} holds")
     if message.assignment <= max(facts.stays, default=0):
         raise Violation(f"the assignment {message.assignment} is not a new one")
+    if pool.checks.as_of(origin.cause) is None:
+        raise Violation(f"{pool.key} is given a Node before its capacity was checked")
     spec = _granted_spec(pool, origin.cause)
     if not fits(spec, machine):
         raise Violation(f"{pool.key} is given {name}, which its affinity does not accept")
-    _check_turn(facts, pool, spec, machine, origin.cause)
     before = facts.reserved(pool.ledger)
     machine.holder = pool.uid
     pool.assigned += 1
-    stay = Stay(pool, name, facts.times[origin.position], number=message.assignment)
+    now, number = facts.times[origin.position], message.assignment
+    stay = Stay(pool, name, now, number=number, batch=origin.cause)
     facts.stays[message.assignment] = stay
     check_limit(facts, pool, before, f"{pool.key} is given {name}")
 
@@ -79,25 +74,6 @@ def _granted_spec(pool: Pool, cause: int) -> NodePoolSpec:
     return version.spec
 
 
-def _check_turn(facts: Facts, pool: Pool, spec: NodePoolSpec, machine: Machine, cause: int) -> None:
-    """Checks that no other NodePool of higher rank waits for this machine.
-
-    One of a rack may be of no use to it; the reference model says to which NodePool a rack goes.
-    """
-    capacity = pool.checks.as_of(cause)
-    if capacity is None:
-        raise Violation(f"{pool.key} is given a Node before its capacity was checked")
-    own = rank(spec, capacity.since, pool.key)
-    for other in facts.existing_pools():
-        if other is pool or other.offering != pool.offering:
-            continue
-        waiting = _waiting(other, cause)
-        if waiting is None or not fits(waiting[0], machine) or DOMAIN in machine.labels:
-            continue
-        if rank(*waiting, other.key) < own:
-            raise Violation(f"{pool.key} is served before {other.key}, which has a higher rank")
-
-
 def claimed(pool: Pool, cause: int) -> Iterator[tuple[NodePoolSpec, int]]:
     """The spec of a NodePool and how many machines are its own as they come free; nothing for none.
 
@@ -111,18 +87,3 @@ def claimed(pool: Pool, cause: int) -> Iterator[tuple[NodePoolSpec, int]]:
     missing = allowed - pool.held_as_of(cause)
     if version.reason is Validated.VALID and missing > 0:
         yield version.spec, missing
-
-
-def _waiting(pool: Pool, cause: int) -> tuple[NodePoolSpec, datetime] | None:
-    """What a NodePool waits for, and since when; None for one that may have no more Nodes now."""
-    version, grant = pool.versions.as_of(cause), pool.grants.as_of(cause)
-    capacity = pool.checks.as_of(cause)
-    if version is None or grant is None or capacity is None or pool.is_deleting(cause):
-        return None
-    if version.reason is not Validated.VALID:
-        return None
-    if not grant.generation == capacity.generation == version.generation:
-        return None
-    if capacity.granted != grant.granted or pool.held_as_of(cause) >= grant.granted:
-        return None
-    return version.spec, capacity.since

@@ -223,6 +223,8 @@ class Stay:
     lock_ended: where the last lock that was held was released.
     ended: the position at which it was deleted; 0 while it is not.
     number: the number of the assignment.
+    batch: the input that led to the assignment; Nodes with the same one are equally new.
+    joined: where it was registered; 0 before that.
     left: the position at which it left, for whatever reason; 0 before that.
     """
 
@@ -253,6 +255,8 @@ class Stay:
     lock_ended: Origin | None = None
     ended: int = 0
     number: int = 0
+    batch: int = 0
+    joined: int = 0
     left: int = 0
 
     def has_left(self, position: int) -> bool:
@@ -290,6 +294,7 @@ class Facts:
     times: when each entry was stored, by position.
     to_reclaim: how many machines of an offering are to be held back.
     giving_way: the Nodes that have to give way, by assignment, those that have left included.
+    chosen: the Nodes that have to give way by one decision, by the position of its cause.
     activity: whether each Node was active, by assignment.
     sick: whether the machine of each Node goes to triage, by assignment.
     acknowledgements: where the commands lie that acknowledge preemptions.
@@ -308,6 +313,7 @@ class Facts:
         self.times: dict[int, datetime] = {}
         self.to_reclaim: dict[Offering, int] = {}
         self.giving_way: dict[int, Stay] = {}
+        self.chosen: dict[int, list[Stay]] = {}
         self.activity: dict[int, History[bool]] = {}
         self.sick: dict[int, History[bool]] = {}
         self.acknowledgements: set[int] = set()

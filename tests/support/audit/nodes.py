@@ -37,7 +37,9 @@ def check(  # noqa: C901  # It lists the messages.
             facts.stay(message).removals.add(origin.position, False)
         case CWNodeRegistered():
             _registered(facts, message, origin)
-            facts.stay(message).restarting_since = facts.times[origin.position]
+            stay = facts.stay(message)
+            stay.restarting_since = facts.times[origin.position]
+            stay.joined = origin.position
         case CWNodeRegistrationFailed():
             _registration_failed(facts, facts.current_stay(message), origin)
         case NodeUpdated():

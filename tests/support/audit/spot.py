@@ -5,6 +5,9 @@ a node affinity, which Nodes give way to it depends on which of several machines
 then order and number are not compared.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+
 from nodepool.contract.events import (
     CapacityReclaimed,
     CWNodeCordoned,
@@ -89,21 +92,50 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
 
 
 def _check_order(facts: Facts, stay: Stay, cause: int) -> None:
-    """Checks that no Node of less worth stays; those that are to leave already are not compared."""
+    """Check that each organisation gives up what it has to, and that its least useful Nodes go.
+
+    While a Node that leaves already may have to give way, the numbers are not compared.
+    """
     if stay.is_leaving(cause) or not stay.removals.is_empty:
         return
-    worth = _worth(facts, stay, cause)
+    rivals = list(_rivals(facts, stay, cause))
+    for other in rivals:
+        is_own = _org(other) == _org(stay)
+        if is_own and _worth(facts, other, cause) < _worth(facts, stay, cause):
+            raise Violation(f"{stay.machine} has to give way before {other.machine}")
+    chosen = facts.chosen.setdefault(cause, [])
+    chosen.append(stay)
+    if any(_is_on_its_way(each, stay, cause) for each in facts.stays.values()):
+        return
+    by_worth = sorted((*rivals, *chosen), key=lambda each: _worth(facts, each, cause)[1:])
+    expected = Counter(_org(each) for each in by_worth[: len(chosen)])
+    given_up = Counter(_org(each) for each in chosen)
+    if expected != given_up:
+        text = f"{dict(given_up)} have to give way, not {dict(expected)}"
+        raise Violation(f"{stay.machine} has to give way before others: {text}")
+
+
+def _org(stay: Stay) -> str:
+    return stay.pool.key.partition("/")[0]
+
+
+def _is_on_its_way(other: Stay, stay: Stay, cause: int) -> bool:
+    """Whether another spot Node of the type and zone was chosen to leave and is still there."""
+    is_rival = other.pool.offering == stay.pool.offering and not other.has_left(cause)
+    return is_rival and not other.removals.is_empty
+
+
+def _rivals(facts: Facts, stay: Stay, cause: int) -> Iterator[Stay]:
+    """The other spot Nodes of its type and zone that stay."""
     for assignment, other in facts.stays.items():
-        is_same = other.pool.offering == stay.pool.offering
+        is_same = other.pool.offering == stay.pool.offering and other is not stay
         is_spot = other.pool.spec.compute_class is ComputeClass.SPOT
         if not is_same or not is_spot or assignment in facts.giving_way:
             continue
         if other.has_left(cause) or other.is_leaving(cause) or not other.removals.is_empty:
             continue
-        if other.pool.is_deleting(cause) or _is_sick(facts, assignment, cause):
-            continue
-        if _worth(facts, other, cause) < worth:
-            raise Violation(f"{stay.machine} has to give way before {other.machine}")
+        if not (other.pool.is_deleting(cause) or _is_sick(facts, assignment, cause)):
+            yield other
 
 
 def _is_sick(facts: Facts, assignment: int, cause: int) -> bool:
@@ -112,10 +144,14 @@ def _is_sick(facts: Facts, assignment: int, cause: int) -> bool:
     return sick is not None and bool(sick.as_of(cause))
 
 
-def _worth(facts: Facts, stay: Stay, cause: int) -> tuple[int, bool, int]:
-    """The place of a Node among those that may have to give way; the lowest goes first."""
+def _worth(facts: Facts, stay: Stay, cause: int) -> tuple[int, bool, bool, int, str]:
+    """The place of a Node among those of its organisation that may have to give way.
+
+    Without the priority, which comes first, it is the place among those of all organisations.
+    """
     version = stay.pool.versions.as_of(cause)
     activity = facts.activity.get(stay.number)
     active = activity is not None and bool(activity.as_of(cause))
     priority = version.spec.priority if version is not None else 0
-    return priority, active, -stay.number
+    joined = 0 < stay.joined <= cause
+    return priority, joined, active, -stay.batch, stay.machine

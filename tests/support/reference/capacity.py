@@ -3,9 +3,9 @@
 * A NodePool wants what it was granted, at most its target, without what it holds. One that is
   invalid, is being deleted, or whose generation has no verdict on its quota yet wants nothing.
 * The free machines of its type and zone that its affinity accepts are had in order, after an
-  operator who is still to have some: class
-  `default` before `spot`, then by priority, then by how long they have waited: since the verdict on
-  their quota that left them wanting Nodes, or more Nodes than before.
+  operator who is still to have some. `positions` says which order.
+* A wait starts with the verdict on quota that leaves a NodePool wanting Nodes, or more Nodes than
+  before, or with the loss of a Node.
 * In the end, no machine is free that a NodePool wants.
 
 From the log: which machines there are and which NodePool holds each. Which of several machines a
@@ -15,7 +15,7 @@ NodePool of the offering has one.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from nodepool.contract.affinity import machine_labels
@@ -45,6 +45,7 @@ from nodepool.contract.model import ComputeClass, NodePoolSpec
 from support.affinity import matches
 from support.reference import racks
 from support.reference.history import History, Stored
+from support.reference.positions import Queued, Rival, fill, fill_own, shares
 
 TRIAGE = "triage"
 RECLAIMED = "reclaimed"
@@ -71,14 +72,14 @@ class Machine:
 
 @dataclass
 class Demand:
-    """What a NodePool wants; `since` is when it began to wait."""
+    """What a NodePool wants, and how it waits for that."""
 
     version: NodePoolValidated
     deleting: bool = False
     granted: int = 0
     checked: int = 0
     held: int = 0
-    since: datetime | None = None
+    queued: Queued = field(default_factory=Queued)
 
     @property
     def key(self) -> str:
@@ -99,6 +100,11 @@ class Demand:
     def goal(self) -> int:
         """How many Nodes it may have in all."""
         return min(self.granted, self.spec.target)
+
+    @property
+    def rival(self) -> Rival:
+        """The NodePool as one that waits."""
+        return Rival(self.key, self.spec, self.queued, self.wanted)
 
     @property
     def missing(self) -> int:
@@ -225,15 +231,21 @@ class CapacityModel:
             case CapacityReclaimed(zone=zone, instance_type=kind, count=count):
                 self.to_reclaim[zone, kind] = count
             case _:
-                self._held(message)
+                self._held(message, stored.time)
 
-    def _held(self, message: Message) -> None:
+    def _held(self, message: Message, now: datetime) -> None:
         match message:
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
                 self.machines[key].stay = message.assignment
                 self.machines[key].sick = False
-                self.demands[message.uid].held += 1
+                demand = self.demands[message.uid]
+                if demand.wanted:
+                    rivals = [each.rival for each in self._rivals(demand)]
+                    fill(demand.rival, rivals, message.assignment)
+                else:
+                    fill_own(demand.queued, message.assignment)
+                demand.held += 1
             case CWNodeCordoned(machine_key=key, triage=triage):
                 self.machines[key].sick = triage
             case CWNodeUncordoned(machine_key=key):
@@ -244,7 +256,11 @@ class CapacityModel:
                 self.machines[key].holder = TRIAGE if is_dead else ""
                 self.machines[key].gives_way = False
                 if message.uid in self.demands:
-                    self.demands[message.uid].held -= 1
+                    demand = self.demands[message.uid]
+                    demand.held -= 1
+                    failed = isinstance(message, CWNodeRegistrationFailed)
+                    lacks = max(0, demand.granted - demand.held)
+                    demand.queued.lose(message.assignment, lacks, now, never_joined=failed)
             case _:
                 pass
 
@@ -252,10 +268,16 @@ class CapacityModel:
         """A verdict on an older version of a NodePool changes nothing."""
         if verdict.generation != demand.version.generation:
             return
-        before = demand.missing
         demand.granted, demand.checked = verdict.granted, verdict.generation
-        if demand.since is None or not before or demand.missing > before:
-            demand.since = stored.time
+        demand.queued.grant(max(0, verdict.granted - demand.held), stored.time)
+
+    def _rivals(self, demand: Demand) -> list[Demand]:
+        """The NodePools that wait for the same machines, this one included."""
+        return [
+            each
+            for each in self.demands.values()
+            if each.offering == demand.offering and each.wanted
+        ]
 
     def _giving_way(self, demand: Demand) -> int:
         """How many Nodes give way to such NodePools of its type and zone; none to one of spot."""
@@ -270,26 +292,30 @@ class CapacityModel:
         if demand is None or demand.deleting or demand.version.reason is not Validated.VALID:
             self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
-        if demand.since != verdict.since:
+        start = demand.queued.start
+        if start != verdict.since:
             self.faults.append(
                 f"{demand.key} waits since {verdict.since} at {stored.position}, and has to wait "
-                f"since {demand.since}"
+                f"since {start}"
             )
-        rivals = [
-            each
-            for each in self.demands.values()
-            if each.offering == demand.offering and (each.wanted or each is demand)
-        ]
-        if any(each.spec.affinity is not None or each.since is None for each in rivals):
+        rivals = self._rivals(demand)
+        if any(each.spec.affinity is not None for each in (*rivals, demand)):
             return
-        free, giving_way = self._left_for(demand, sorted(rivals, key=rank))
-        available = free.total()
         size = racks.size_of(demand.spec.instance_type)
-        if size and demand.wanted:
-            available = racks.given(size, demand.goal, self.held_in(demand), free).total()
+        if size and not _is_plain(rivals):
+            return
+        free = self._free(demand)
+        if size:
+            free = self._left_for(demand, rivals, free)
+            available, count = free.total(), 0
+            if demand.wanted:
+                available = racks.given(size, demand.goal, self.held_in(demand), free).total()
+        else:
+            waiting = [each.rival for each in rivals]
+            available = shares(waiting, free.total()).get(demand.key, (free.total(), 0))[0]
+            count = self._promised(demand, waiting, free.total())
         reason = self.reason(demand, available, available)
         text = self.message(demand, reason, available, free)
-        count = min(giving_way, demand.wanted - min(available, demand.wanted))
         if count and reason is not Capacity.SUFFICIENT:
             verb = " is" if count == 1 else "s are"
             text += f"; {count} spot Node{verb} being preempted for it"
@@ -299,25 +325,27 @@ class CapacityModel:
                 f"{stored.position}, and has to be {reason} ({text})"
             )
 
-    def _left_for(self, demand: Demand, rivals: list[Demand]) -> tuple[Counter[str], int]:
-        """What those leave it that are served before it.
+    def _promised(self, demand: Demand, waiting: list[Rival], free: int) -> int:
+        """Return how many spot Nodes give way to it, after NodePools that are served before."""
+        if demand.spec.compute_class is ComputeClass.SPOT or not demand.wanted:
+            return 0
+        default = [each for each in waiting if not each.is_spot]
+        with_coming = shares(default, free + self._giving_way(demand))
+        return with_coming[demand.key][0] - shares(default, free)[demand.key][0]
 
-        How many machines of each domain, and how many that spot Nodes give way for.
-        """
+    def _free(self, demand: Demand) -> Counter[str]:
+        """The free machines of its type and zone, by domain, after an operator."""
         free = racks.by_domain(each.labels for each in self.free(demand, fitting=False))
-        free = self._without_reclaimed(demand, free)
-        giving_way = self._giving_way(demand)
-        for ahead in rivals:
+        return self._without_reclaimed(demand, free)
+
+    def _left_for(self, demand: Demand, rivals: list[Demand], free: Counter[str]) -> Counter[str]:
+        """The machines of a type in racks, by domain, that earlier NodePools leave it."""
+        size = racks.size_of(demand.spec.instance_type)
+        for ahead in sorted(rivals, key=rank):
             if ahead is demand:
                 break
-            size = racks.size_of(ahead.spec.instance_type)
-            if size:
-                free -= racks.given(size, ahead.goal, self.held_in(ahead), free)
-                continue
-            taken = min(free.total(), ahead.wanted)
-            free = Counter({"": free.total() - taken})
-            giving_way -= min(giving_way, ahead.wanted - taken)
-        return free, giving_way
+            free = free - racks.given(size, ahead.goal, self.held_in(ahead), free)
+        return free
 
     def _without_reclaimed(self, demand: Demand, free: Counter[str]) -> Counter[str]:
         """Those of the free machines that no operator is still to have."""
@@ -334,11 +362,15 @@ class CapacityModel:
         return Counter({"": max(0, free.total() - goal + held.total())})
 
 
-def rank(demand: Demand) -> tuple[bool, int, datetime, str]:
-    """The place of a NodePool among those that wait for machines; the lowest is served first."""
-    spec, since = demand.spec, demand.since
-    assert since is not None
-    return spec.compute_class is ComputeClass.SPOT, -spec.priority, since, demand.key
+def rank(demand: Demand) -> tuple[bool, datetime, str]:
+    """The place of a NodePool among those that wait for racks; the lowest is served first."""
+    return demand.spec.compute_class is ComputeClass.SPOT, demand.rival.moments[0], demand.key
+
+
+def _is_plain(rivals: list[Demand]) -> bool:
+    """Whether each NodePool takes all its racks in one turn, in the order of its start."""
+    is_single = all(len(set(each.rival.moments)) == 1 for each in rivals)
+    return is_single and len({each.spec.priority for each in rivals}) <= 1
 
 
 def accepts(spec: NodePoolSpec, machine: Machine) -> bool:

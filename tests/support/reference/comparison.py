@@ -15,6 +15,7 @@ from support.reference import (
     pods,
     quota,
     remains,
+    turns,
 )
 from support.reference.history import History
 from support.reference.pools import expected
@@ -29,6 +30,7 @@ def differences(world: World, history: History, facts: Facts) -> Iterator[str]:
     yield from quota.faults(quotas)
     yield from capacity.faults(machines)
     yield from nodes.faults(nodes.NodesModel(history))
+    yield from turns.TurnsModel(history).faults
     yield from pods.faults(world, history)
     yield from idle.faults(world)
     yield from remains.faults(world, wanted, facts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolValidated
-from nodepool.contract.model import NodePoolSpec, RemovalReason
+from nodepool.contract.model import NodePoolSpec, RemovalReason, ScaleDownStrategy
 from support.reference import racks
 
 
@@ -17,6 +17,10 @@ class Member:
     chosen: why it was chosen to leave; None while it was not.
     cordoned: whether it is cordoned and stays.
     counted: whether it counts in the removal under way if it leaves.
+    batch: the input that led to its assignment.
+    idle_only: whether it is kept if it turns out to be active.
+    unanswered: whether its removal was cancelled, and it is not known whether it stays.
+    is_unhealthy: whether it leaves because it is unhealthy.
     awaited: whether it was asked to give way, and its preemption has not begun yet.
     labels: the topology labels of its machine.
     """
@@ -30,13 +34,17 @@ class Member:
     request: int = 0
     preempted: bool = False
     counted: bool = False
+    batch: int = 0
+    idle_only: bool = False
+    unanswered: bool = False
+    is_unhealthy: bool = False
     awaited: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stays(self) -> bool:
         """Whether it is not leaving."""
-        return self.chosen is None and not self.preempted
+        return self.chosen is None and not self.preempted and not self.is_unhealthy
 
     @property
     def domain(self) -> str:
@@ -46,8 +54,14 @@ class Member:
     @property
     def cost(self) -> tuple[int, int, str]:
         """Its place among those that may leave, cheapest first."""
-        useful = 1 if self.cordoned else 2 + self.active
-        return useful if self.registered else 0, -self.assignment, self.node
+        useful = 1 + 2 * self.active + (not self.cordoned)
+        return useful if self.registered else 0, -self.batch, self.node
+
+    @property
+    def is_busy_victim(self) -> bool:
+        """Whether it leaves for a scale-down that waits for its Pods."""
+        is_victim = self.chosen is RemovalReason.SCALE_DOWN and not self.preempted
+        return is_victim and self.registered and self.active and not self.idle_only
 
 
 @dataclass
@@ -141,7 +155,24 @@ class Group:
     @property
     def is_silent(self) -> bool:
         """Whether a scale-down is over in which Nodes have left, which was not said."""
-        return bool(self.removed) and not self.failing and self.is_down
+        is_over = self.is_down and not self.unanswered
+        return bool(self.removed) and not self.failing and is_over
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a Node may still leave although its removal was cancelled."""
+        return any(member.unanswered for member in self.members.values())
+
+    @property
+    def waits_for_pods(self) -> bool:
+        """Whether a scale-down waits for Pods though it may not, or though an idle Node stays."""
+        if self.failing or self.deleting or not self.valid or self.rack_size:
+            return False
+        if not any(member.is_busy_victim for member in self.members.values()):
+            return False
+        strategy = self.spec.lifecycle.scale_down_strategy
+        idle = any(member.stays and not member.active for member in self.members.values())
+        return strategy is ScaleDownStrategy.IDLE_ONLY or idle
 
     @property
     def victims(self) -> list[Member]:

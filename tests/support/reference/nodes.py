@@ -1,12 +1,14 @@
 """Nodes as a second specification: which are removed, which are spared, and what is counted.
 
 * A scale-down asks for a Node only while more stay than are wanted; a Node that is leaving for
-  whatever reason, a preemption included, does not stay. Those that cost least go first: Nodes that
-  have not joined, then cordoned ones, then idle ones, then active ones; the newest
-  first, and active ones with PreferIdle only.
+  whatever reason, a preemption or its health included, does not stay. Those that cost least go
+  first: Nodes that have not joined, then idle ones, then active ones, of each the cordoned ones
+  before the others; the newest batch first, then by name, and active ones with PreferIdle only.
+* No victim is waited for while an idle Node stays, nor with IdleOnly.
 * While fewer stay than are wanted, a Node that leaves for a scale-down alone is spared, at once;
   where one is missing that gives way, when the preemption of that one has begun.
-* A removal is announced, counts the Nodes that left in it, and ends.
+* A removal is announced, counts the victims that left in it, and ends once it is certain which
+  cancelled victims stay.
 * A Node is assigned because it was requested, or because another one was lost.
 * A NodePool that is being deleted gives back its grant at once, and asks for nothing.
 
@@ -39,6 +41,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeUpdated,
     PreemptionPending,
     QuotaChecked,
     Wake,
@@ -82,11 +85,13 @@ class NodesModel:
         for group in self.groups.values():
             self._in_racks(group)
             group.grown, group.shrunk = set(), None
-            if group.is_down and not group.removed and not group.victims:
+            if group.is_down and not (group.removed or group.victims or group.unanswered):
                 group.removed = None
             if group.key == about and group.is_silent and not group.unfinished:
                 self._fault(group, f"has removed Nodes at {step.position}, and does not say so")
                 group.removed = None
+            if group.key == about and group.waits_for_pods and not group.unfinished:
+                self._fault(group, f"waits for Pods at {step.position}, though it need not")
             if group.key == about and group.owes and not group.unfinished:
                 self._fault(group, f"needs {len(group.spareable)} leaving Nodes at {step.position}")
 
@@ -161,11 +166,14 @@ class NodesModel:
             case CWNodeCordoned() | CWNodeUncordoned():
                 member.cordoned = isinstance(message, CWNodeCordoned)
             case NodeKept(request=request) if request == member.request:
-                member.chosen = None
+                member.chosen, member.unanswered = None, False
+            case NodeUpdated(removal=removal):
+                member.is_unhealthy = removal is RemovalReason.UNHEALTHY
             case NodePreemptionRequested() | PreemptionPending() | NodePreempted():
                 member.preempted = True
                 member.awaited = isinstance(message, NodePreemptionRequested)
-                member.counted = member.counted or group.removed is not None
+                member.counted = member.counted and member.chosen is not None
+                member.unanswered = False
             case _:
                 pass
 
@@ -177,7 +185,8 @@ class NodesModel:
             if member is None:
                 continue
             group.places -= member.chosen is not None and not member.preempted
-            counts = member.counted and not member.stays
+            is_chosen = member.chosen is not None or member.unanswered
+            counts = member.counted and is_chosen
             if group.removed is not None and (counts or too_late or group.deleting):
                 group.removed += 1
 
@@ -185,7 +194,7 @@ class NodesModel:
         message = stored.message
         match message:
             case CWNodeAssigned(uid=uid) if uid in self.groups:
-                self._assigned(self.groups[uid], message)
+                self._assigned(self.groups[uid], message, stored.cause)
             case CWNodeDeletionRequestSuccess():
                 self._requested(message)
             case NodePreemptionRequested():
@@ -193,7 +202,7 @@ class NodesModel:
             case NodeRemovalCancelled():
                 _, member = self._member(message)
                 if member is not None:
-                    member.chosen = None
+                    member.chosen, member.unanswered = None, True
             case OfPool():
                 for group in self.groups.values():
                     if group.key == message.key:
@@ -201,8 +210,8 @@ class NodesModel:
             case _:
                 pass
 
-    def _assigned(self, group: Group, message: CWNodeAssigned) -> None:
-        member = Member(message.node, message.assignment, labels=message.labels)
+    def _assigned(self, group: Group, message: CWNodeAssigned, cause: int) -> None:
+        member = Member(message.node, message.assignment, labels=message.labels, batch=cause)
         group.members[message.assignment] = member
         group.grown.add(member.domain)
         count = len(group.members)
@@ -218,7 +227,8 @@ class NodesModel:
             if group.rack_size and group.shrunk is None:
                 group.shrunk = group.staying_in
             is_down = not group.rack_size and len(staying) <= target
-            if is_down or not group.valid:
+            is_exchanged = len(staying) == target and group.waits_for_pods
+            if (is_down and not is_exchanged) or not group.valid:
                 self._fault(group, f"removes {member.node} and keeps {len(staying)} of {target}")
             idle_only = group.spec.lifecycle.scale_down_strategy is ScaleDownStrategy.IDLE_ONLY
             if member.registered and member.active and idle_only:
@@ -227,6 +237,7 @@ class NodesModel:
             if not group.rack_size and any(other.cost < member.cost for other in may_go):
                 self._fault(group, f"removes {member.node}, and others cost less")
         member.chosen, member.request, member.counted = message.removal, message.request, True
+        member.idle_only, member.unanswered = message.idle_only, False
 
     def _announced(self, group: Group, message: OfPool) -> None:
         match message:

@@ -1,0 +1,104 @@
+"""Since when a NodePool waits for each of the machines that it lacks."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, NamedTuple
+
+
+class Run(NamedTuple):
+    """Positions of a NodePool whose wait started at the same moment."""
+
+    since: datetime
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The wait of one NodePool.
+
+    granted: how many Nodes quota granted for its newest version.
+    since: the start of its wait, which stays known after its end; None before the first grant.
+    runs: a position for each Node that it lacks of its grant, earliest first.
+    """
+
+    granted: int = 0
+    since: datetime | None = None
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def lacks(self) -> int:
+        """How many positions it has."""
+        return sum(run.nodes for run in self.runs)
+
+    @property
+    def first(self) -> datetime | None:
+        """The start of its earliest position; None where it has none."""
+        return self.runs[0].since if self.runs else None
+
+    def with_grant(self, granted: int, held: int, now: datetime) -> "Wait":
+        """Return the wait after a grant; a grant that raises the shortfall starts it again."""
+        lacks = max(0, granted - held)
+        if lacks > self.lacks:
+            return Wait(granted, now, (Run(now, lacks),))
+        return replace(self, granted=granted, since=self.since or now).trimmed(lacks)
+
+    def after_loss(self, held: int, now: datetime) -> "Wait":
+        """Return the wait after the loss of a Node; a NodePool that waits keeps its start."""
+        if self.granted - held <= self.lacks:
+            return self
+        if not self.runs:
+            return replace(self, since=now, runs=(Run(now, 1),))
+        return self.with_position(self.runs[0].since)
+
+    def after_failed_boot(self, held: int, since: datetime | None, now: datetime) -> "Wait":
+        """Return the wait with the position again that a machine filled that never joined."""
+        if since is None:
+            return self.after_loss(held, now)
+        if self.granted - held <= self.lacks:
+            return self
+        start = self.since if self.runs and self.since is not None else since
+        return replace(self, since=min(start, since)).with_position(since)
+
+    def with_position(self, since: datetime) -> "Wait":
+        """Return the wait with one position more."""
+        counts = {run.since: run.nodes for run in self.runs}
+        counts[since] = counts.get(since, 0) + 1
+        return replace(self, runs=tuple(Run(*each) for each in sorted(counts.items())))
+
+    def without_position(self, since: datetime) -> "Wait":
+        """Return the wait with one position less, where it has one of this moment."""
+        runs = (run._replace(nodes=run.nodes - (run.since == since)) for run in self.runs)
+        return replace(self, runs=tuple(run for run in runs if run.nodes))
+
+    def trimmed(self, lacks: int) -> "Wait":
+        """Return the wait with at most so many positions, the earliest."""
+        if self.lacks <= lacks:
+            return self
+        runs: list[Run] = []
+        for run in self.runs:
+            if lacks > 0:
+                runs.append(run._replace(nodes=min(run.nodes, lacks)))
+            lacks -= run.nodes
+        return replace(self, runs=tuple(runs))
+
+    def fitted(self, lacks: int) -> tuple[Run, ...]:
+        """Return positions for exactly so many Nodes; the last start counts for what is missing."""
+        runs = self.trimmed(lacks).runs
+        missing = lacks - sum(run.nodes for run in runs)
+        if not missing or self.since is None:
+            return runs
+        if not runs:
+            return (Run(self.since, missing),)
+        return (*runs[:-1], runs[-1]._replace(nodes=runs[-1].nodes + missing))
+
+
+NO_WAIT: Final = Wait()
+
+
+def exchanged(wait: Wait, owner: Wait, since: datetime) -> tuple[Wait, Wait]:
+    """Return two waits after one NodePool filled the position of another one.
+
+    The owner of that position gets the first position of the NodePool that filled it.
+    """
+    first = wait.runs[0].since if wait.runs else since
+    return wait.without_position(first), owner.without_position(since).with_position(first)

@@ -1,0 +1,47 @@
+"""The simulation finds each fault that is put into turns and into victims on purpose."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from allocator import changes
+from nodepool.state.waits import Wait
+from support.simulation.faults import Plant, violation_of
+from support.simulation.planted import SHRUNK
+from support.simulation.profile import GIVING_WAY
+
+PROFILE = replace(GIVING_WAY, steps=3_000)
+after_loss, cancelled = Wait.after_loss, changes._cancelled
+
+
+def from_the_start(wait: Wait, held: int, now: Any) -> Wait:
+    """Return the wait after a loss as if the NodePool had waited ever since its last grant."""
+    return after_loss(wait, held, wait.since or now)
+
+
+def kept_at_once(member: Any) -> Any:
+    """Return a Node whose removal was cancelled as one that stays for certain."""
+    return replace(cancelled(member), is_cancelled=False)
+
+
+PLANTS = {
+    "priorities count across organisations": Plant(
+        "has a higher rank", PROFILE, functions={"nodepool.state.ranking.Waiting.group": "all"}
+    ),
+    "a replacement overtakes": Plant(
+        "has to wait since",
+        PROFILE,
+        functions={"nodepool.state.waits.Wait.after_loss": from_the_start},
+    ),
+    "a cancellation that comes too late is not counted": Plant(
+        "removed", SHRUNK, functions={"allocator.changes._cancelled": kept_at_once}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_of_turns_or_victims_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    assert plant.text in violation_of(plant, monkeypatch)

@@ -1,0 +1,167 @@
+"""Turns as a second specification: which NodePool gets a machine that several wait for.
+
+* A machine goes to a NodePool of class `default` before one of class `spot`.
+* Over all organisations, it goes to the organisation with the earliest position.
+* Within the organisation, it goes to the NodePool with the highest priority.
+
+A NodePool whose affinity does not accept the machine is passed over. Of types in racks, the model
+of racks says which NodePool is given a rack.
+
+From the log: what the allocator had read when it assigned a machine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nodepool.contract.affinity import machine_labels
+from nodepool.contract.catalog import INSTANCE_TYPES, ZONES
+from nodepool.contract.conditions import Validated
+from nodepool.contract.events import (
+    CapacityChecked,
+    CapacityCheckFailed,
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodePoolDeleted,
+    CWNodeRegistrationFailed,
+    NodePoolDeleting,
+    NodePoolValidated,
+    QuotaChecked,
+)
+from nodepool.contract.model import ComputeClass, NodePoolSpec
+from support.affinity import matches
+from support.reference import racks
+from support.reference.history import History, Stored
+from support.reference.positions import Queued, Rival, fill, fill_own, position_of
+
+
+@dataclass
+class Wanting:
+    """A NodePool as the allocator knows it; `held` is the assignments of its Nodes."""
+
+    version: NodePoolValidated
+    deleting: bool = False
+    grant: QuotaChecked | None = None
+    granted: int = 0
+    check: CapacityChecked | None = None
+    held: set[int] = field(default_factory=set)
+    queued: Queued = field(default_factory=Queued)
+
+    @property
+    def spec(self) -> NodePoolSpec:
+        """Its spec."""
+        return self.version.spec
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether every check of its newest version has passed."""
+        grant, check, generation = self.grant, self.check, self.version.generation
+        if grant is None or check is None:
+            return False
+        is_newest = grant.generation == check.generation == generation
+        return is_newest and grant.granted == check.granted
+
+    @property
+    def lacks(self) -> int:
+        """How many machines are its own as they come free."""
+        grant, check = self.grant, self.check
+        if grant is None or check is None or self.deleting:
+            return 0
+        is_spot = self.spec.compute_class is ComputeClass.SPOT
+        if self.version.reason is not Validated.VALID or (is_spot and not self.is_checked):
+            return 0
+        allowed = min(grant.granted, check.granted, self.spec.target)
+        return max(0, allowed - len(self.held))
+
+    def fits(self, event: CWNodeAssigned) -> bool:
+        """Whether it could have the machine instead."""
+        kind, zone = INSTANCE_TYPES[event.instance_type], ZONES[event.zone]
+        labels = {**machine_labels(kind, zone), **event.labels}
+        return matches(self.spec.affinity, {**labels, "kubernetes.io/hostname": event.node})
+
+
+class TurnsModel:
+    """The NodePools that wait, after a log; `faults` is what the allocator did wrong."""
+
+    def __init__(self, history: History) -> None:
+        self.pools: dict[str, Wanting] = {}
+        self.faults: list[str] = []
+        for stored in history.seen_by("allocator"):
+            self._take(stored)
+
+    def _take(self, stored: Stored) -> None:
+        message = stored.message
+        match message:
+            case NodePoolValidated(uid=uid):
+                self.pools.setdefault(uid, Wanting(message)).version = message
+            case NodePoolDeleting(uid=uid) if uid in self.pools:
+                self.pools[uid].deleting = True
+            case CWNodePoolDeleted(uid=uid):
+                self.pools.pop(uid, None)
+            case QuotaChecked(uid=uid) if uid in self.pools:
+                self._granted(self.pools[uid], message, stored)
+            case CapacityChecked(uid=uid) if uid in self.pools:
+                self.pools[uid].check = message
+            case CapacityCheckFailed(uid=uid) if uid in self.pools:
+                self.pools[uid].check = None
+            case CWNodeAssigned(uid=uid) if uid in self.pools:
+                self._assigned(self.pools[uid], message, stored)
+            case CWNodeDeleted(uid=uid) | CWNodeRegistrationFailed(uid=uid) if uid in self.pools:
+                self._left(self.pools[uid], message, stored)
+            case _:
+                pass
+
+    def _granted(self, pool: Wanting, verdict: QuotaChecked, stored: Stored) -> None:
+        pool.grant = verdict
+        if verdict.generation == pool.version.generation and not pool.deleting:
+            pool.granted = verdict.granted
+            pool.queued.grant(max(0, verdict.granted - len(pool.held)), stored.time)
+
+    def _left(
+        self, pool: Wanting, event: CWNodeDeleted | CWNodeRegistrationFailed, stored: Stored
+    ) -> None:
+        if event.assignment not in pool.held:
+            return
+        pool.held.discard(event.assignment)
+        lacks = max(0, pool.granted - len(pool.held))
+        failed = isinstance(event, CWNodeRegistrationFailed)
+        pool.queued.lose(event.assignment, lacks, stored.time, never_joined=failed)
+
+    def _rivals(self, pool: Wanting) -> Iterator[tuple[Wanting, Rival]]:
+        """The NodePools that wait for the same machines, this one included."""
+        offering = pool.version.zone, pool.spec.instance_type
+        for each in self.pools.values():
+            is_same = (each.version.zone, each.spec.instance_type) == offering
+            if is_same and each.lacks and each.queued.start is not None:
+                yield each, Rival(each.version.key, each.spec, each.queued, each.lacks)
+
+    def _assigned(self, pool: Wanting, event: CWNodeAssigned, stored: Stored) -> None:
+        pairs = list(self._rivals(pool))
+        rivals = [rival for _, rival in pairs]
+        own = next((rival for each, rival in pairs if each is pool), None)
+        if own is not None:
+            if not racks.size_of(event.instance_type):
+                waiting = [
+                    rival
+                    for each, rival in pairs
+                    if each is not pool and each.is_checked and each.fits(event)
+                ]
+                self._check(own, rivals, waiting, stored)
+            fill(own, rivals, event.assignment)
+        else:
+            fill_own(pool.queued, event.assignment)
+        pool.held.add(event.assignment)
+
+    def _check(self, own: Rival, rivals: list[Rival], waiting: list[Rival], stored: Stored) -> None:
+        position, _ = position_of(own, rivals)
+        for other in waiting:
+            if other.is_spot is not own.is_spot:
+                is_ahead = own.is_spot
+            elif other.org == own.org:
+                is_ahead = other.order < own.order
+            else:
+                is_ahead = (other.moments[0], other.key) < position
+            if is_ahead:
+                self.faults.append(
+                    f"{own.key} is served at {stored.position} before {other.key}, "
+                    "which has a higher rank"
+                )
