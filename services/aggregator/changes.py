@@ -280,10 +280,12 @@ def _granted(state: State, event: QuotaChecked, context: Context) -> State:
     if pool is None or pool.uid != event.uid:
         return state
     after = pools.checked(pool, event, context)
-    grants = granted(figures.grants.get(event.key, NO_GRANTS), event)
+    grants = figures.grants.get(event.key, NO_GRANTS)
+    if not pool.is_invalid:  # Else the allocator knows already that it may use no grant.
+        grants = granted(grants, event)
     figures = figures.changed(pool, after, context, grants)
     pools_ = state.pools if after is pool else state.pools.set(pool.key, after)
     state_ = replace(state, pools=pools_, pool_figures=figures)
-    if not limit_passed(state.pool_figures.reserved, figures.reserved, event):
+    if not limit_passed(state, figures.reserved, event):
         return state_
     return replace(state_, violations=state.violations.add(LIMIT_PASSED, context.position))

@@ -95,7 +95,7 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
             for condition in status.conditions(pool, show_deprecated=show_deprecated)
         ],
         "currentNodes": pool.current,
-        "grantedNodes": pool.granted,
+        "grantedNodes": pool.grant,
         "inProgress": pool.in_progress,
         **_racks(pool),
         **({"awaitedSpotNodes": pool.spot_awaited} if pool.spot_awaited else {}),

@@ -42,11 +42,17 @@ def granted(known: Grants, event: QuotaChecked) -> Grants:
 
 
 def acknowledged(known: Grants, event: GrantAcknowledged) -> Grants:
-    """The grants without those before the one that the allocator has acknowledged."""
+    """The grants without those before the one that the allocator has acknowledged.
+
+    That one allows no more than the allocator has acknowledged: an invalid NodePool gets nothing.
+    """
     if event.final:
         return FINAL
     places = [place for place, (number, _) in enumerate(known.grants) if number == event.number]
-    return _grants(known.grants[places[-1] :]) if places else known
+    if not places:
+        return known
+    (number, nodes), *later = known.grants[places[-1] :]
+    return _grants(((number, min(nodes, event.granted)), *later))
 
 
 def _grants(grants: tuple[tuple[int, int], ...]) -> Grants:

@@ -116,12 +116,19 @@ _CHECKED: Final = frozenset(
 """To ask for the class itself takes a tenth of the time that to match each of them does."""
 
 
-def limit_passed(
-    before: Mapping[LedgerKey, int], after: Mapping[LedgerKey, int], event: QuotaChecked
-) -> bool:
-    """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none."""
+def limit_passed(state: State, after: Mapping[LedgerKey, int], event: QuotaChecked) -> bool:
+    """Whether a grant has made what is reserved grow beyond the limit; a lower limit is none.
+
+    A grant covers the Nodes that its NodePool had as far as the quota service had read, and some of
+    them may have left since; the quota service then published no less before.
+
+    state: before the event.
+    after: how many Nodes the NodePools under each limit may come to hold after the event.
+    """
     key = ledger_key(event.org, event.zone, event.instance_type)
-    return after.get(key, 0) > max(event.limit or 0, before.get(key, 0))
+    published = state.quotas.get(key)
+    known = state.pool_figures.reserved.get(key, 0), published.used if published else 0
+    return after.get(key, 0) > max(event.limit or 0, *known)
 
 
 def _assigned(state: State, event: CWNodeAssigned) -> Rule | Literal[""]:

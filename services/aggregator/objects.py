@@ -8,7 +8,7 @@ from typing import NamedTuple
 from immutables import Map
 
 from nodepool.contract.commands import MachineFault
-from nodepool.contract.conditions import AtTarget, Condition
+from nodepool.contract.conditions import AtTarget, Condition, Validated
 from nodepool.contract.events import SpecFault
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import (
@@ -79,6 +79,17 @@ class NodePoolObject:
     def held(self) -> int:
         """How many Nodes it has, those on their way to it included."""
         return self.current + self.in_progress
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether its spec is invalid, so that it is granted nothing beyond its Nodes."""
+        condition = self.conditions.get(Validated.__name__)
+        return condition is not None and condition.reason == Validated.INVALID
+
+    @property
+    def grant(self) -> int:
+        """How many Nodes its grant is: what its quota allows it, and no fewer than it has."""
+        return max(self.granted, self.held)
 
     @property
     def at_target(self) -> AtTarget:

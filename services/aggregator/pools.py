@@ -11,6 +11,7 @@ from nodepool.contract.conditions import (
     NodesRemoved,
     Quota,
     Reason,
+    Validated,
     accepted,
     changed,
 )
@@ -57,6 +58,7 @@ def specified(
         annotations=event.annotations,
         spec=event.spec,
         fault=event.fault,
+        granted=0 if event.reason is Validated.INVALID else before.granted,
         autoscaled=_autoscaled(before, event, context),
     )
     return _counted(_with_condition(pool, event.reason, event.message, context), context)
@@ -84,13 +86,15 @@ def checked(
 ) -> NodePoolObject:
     """The NodePool after a verdict.
 
-    One on another generation of it changes nothing, nor does one that came too late for a NodePool
-    that is being deleted: nothing is checked for it any more.
+    A verdict on another generation changes nothing but the grant, and a verdict that comes too late
+    for a NodePool that is being deleted changes nothing: the NodePool is not checked any more.
     """
-    if (event.uid, event.generation) != (pool.uid, pool.generation) or pool.deleting is not None:
+    if event.uid != pool.uid or pool.deleting is not None:
         return pool
-    if isinstance(event, QuotaChecked) and event.granted != pool.granted:
+    if isinstance(event, QuotaChecked) and event.granted != pool.granted and not pool.is_invalid:
         pool = replace(pool, granted=event.granted, version=context.position)
+    if event.generation != pool.generation:
+        return pool
     if isinstance(event, CapacityChecked) and event.preempted != pool.spot_awaited:
         pool = replace(pool, spot_awaited=event.preempted, version=context.position)
     return _with_condition(pool, event.reason, event.message, context)

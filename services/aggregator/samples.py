@@ -66,10 +66,10 @@ def _pool(item: NodePoolObject) -> Iterator[Sample]:
     instance_type = spec.instance_type if spec.instance_type in INSTANCE_TYPES else UNKNOWN
     yield Sample(INFO, (*path, item.zone, instance_type, spec.compute_class.value), 1)
     yield Sample(TARGET_NODES, path, spec.target)
-    yield Sample(GRANTED_NODES, path, item.granted)
+    yield Sample(GRANTED_NODES, path, item.grant)
     yield Sample(CURRENT_NODES, path, item.current)
     yield Sample(IN_PROGRESS_NODES, path, item.in_progress)
-    yield Sample(QUEUED_NODES, path, max(0, item.granted - item.held))
+    yield Sample(QUEUED_NODES, path, item.grant - item.held)
     for condition in item.conditions.values():
         verdict = condition.type, condition.status, condition.reason
         yield Sample(STATUS_CONDITION, path + verdict, 1)

@@ -76,20 +76,33 @@ def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
         known = Pool(
             event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
         )
+    grant = known.grant
+    if grant is not None and event.reason is Validated.INVALID:
+        # An invalid NodePool has no grant beyond its Nodes: what it was granted is given back.
+        grant = grant._replace(nodes=0)
     return replace(
         known,
         generation=event.generation,
         spec=event.spec,
+        grant=grant,
         valid=valid,
+        invalid=event.reason is Validated.INVALID,
         fault=fault,
         reported=known.reported if fault else "",
     )
 
 
 def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
-    """The NodePool with a grant; one for an older generation is not used, but is given back."""
-    grant = Grant(verdict.generation, verdict.granted, verdict.number)
-    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding or 0, grant.nodes))
+    """The NodePool with a grant; one for an older generation is not used, but is given back.
+
+    So is any grant of an invalid NodePool, which has given back a grant of the same number already.
+    """
+    known = pool.grant
+    if pool.invalid and known is not None and known.number == verdict.number:
+        return pool
+    nodes = 0 if pool.invalid else verdict.granted
+    grant = Grant(verdict.generation, nodes, verdict.number)
+    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding or 0, verdict.granted))
     if grant.generation == pool.generation and pool.scaled is None and not pool.target:
         return replace(pool, scaled=0)
     return pool

@@ -51,7 +51,8 @@ class Check(NamedTuple):
 class Pool:
     """The facts about a NodePool, from which everything else follows.
 
-    wants: `spec` in this `generation`, `valid` or not, and the `stage` it is in.
+    wants: `spec` in this `generation`, `valid` or not, and the `stage` it is in. It is neither
+        `valid` nor `invalid` while its validation fails.
     may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
         back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
     has: its `members`, and `wait`, since when it waits for each machine that it lacks.
@@ -73,6 +74,7 @@ class Pool:
     spec: NodePoolSpec
     valid: bool
     stage: Stage = Stage.ACTIVE
+    invalid: bool = False
 
     grant: Grant | None = None
     check: Check | None = None

@@ -41,6 +41,8 @@ def renewed(state: State, key: PoolKey) -> tuple[Check, ...]:
     pool = state.pools[key]
     events = checked_safely(state, key)
     match events[0]:
+        case QuotaChecked(reason=Quota.UNDER) if pool.unvalidated:
+            return ()  # It gets nothing more before its newest version is validated.
         case QuotaChecked(reason=reason, granted=granted, message=text):
             last = pool.reason, pool.granted, pool.message
             is_new = bool(pool.fault) or last != (reason, granted, text)

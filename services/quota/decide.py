@@ -68,7 +68,8 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             | CWNodeRegistrationFailed(key=key)
         ):
             pool = state.pools.get(key)
-            return key if pool is not None and pool.is_releasable else None
+            is_due = pool is not None and (pool.is_releasable or pool.is_uncovered)
+            return key if is_due else None
         case CWNodeAssigned():
             return None
         case _:

@@ -1,5 +1,6 @@
 """One limit, what is reserved under it, and the NodePools that it is for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +22,7 @@ class Ledger:
     limit: the most Nodes; None where none is set.
     used: what all NodePools together have reserved.
     holders: how many NodePools have something reserved.
-    pools: the NodePools that may be granted Nodes, in the order in which they came.
+    pools: the NodePools that may be granted Nodes.
     waiting: those that may not have all they want, longest waiting first; and those to be checked.
     unchecked: those without a verdict since their newest version, or since the limit was unset.
     exceeding: those whose grant is still to shrink to what they hold, since the limit was lowered
@@ -54,15 +55,19 @@ class Ledger:
         fits = None if self.limit is None else self.waiting.first(self.limit - self.used)
         return fits or self.exceeding.head or self.unchecked.head
 
-    def limited(self, limit: int | None) -> "Ledger":
+    def limited(self, limit: int | None, by_creation: Callable[[], Queue[PoolKey]]) -> "Ledger":
         """The ledger with this limit; if it was lowered below what is reserved, grants shrink.
 
         No limit reserves as little as one of 0, and is another reason, also where nobody waits.
+
+        by_creation: returns all its NodePools in the order in which they are then checked.
         """
         most = limit or 0
         is_lowered = most < (self.limit or 0)
-        exceeding = self.pools if is_lowered and most < self.used else self.exceeding
-        unchecked = self.pools if limit is None else self.unchecked
+        is_exceeded = is_lowered and most < self.used
+        pools = by_creation() if is_exceeded or limit is None else NO_POOLS
+        exceeding = pools if is_exceeded else self.exceeding
+        unchecked = pools if limit is None else self.unchecked
         return replace(self, limit=limit, exceeding=exceeding, unchecked=unchecked)
 
     def with_pool(self, before: int, pool: Pool) -> "Ledger":

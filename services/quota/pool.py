@@ -1,18 +1,22 @@
 """A NodePool as far as a limit depends on it: what it wants, may have, has, and was told."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import LedgerKey, PoolKey
 
+ALWAYS_FITS: Final = -(1 << 48)
+"""What a NodePool lacks that has all the Nodes that it wants: less than any room."""
+
 
 class Grant(NamedTuple):
     """How many Nodes a NodePool may have, and the number of the grant among those of the NodePool.
 
-    Where nothing is reserved for an invalid NodePool it is forgotten, and numbers begin again: the
-    allocator has acknowledged by then every grant that it could ever acknowledge.
+    The service forgets an invalid NodePool for which nothing is reserved, and its numbers begin
+    again: the allocator has acknowledged by then every grant that it could ever acknowledge.
     """
 
     number: int
@@ -45,6 +49,10 @@ class Pool:
         the limit was lowered below what is reserved.
     former: the other limit that an earlier NodePool of this name counted against; None once it is
         published that nothing does any more, which may have failed before.
+    created: when it was created.
+    withdrawn: whether it has become invalid since its last grant, which it does not have any more.
+    unvalidated: whether its newest version could not be validated; all else is of the last one
+        that could be, and its place in line and its grant stay what they are.
     """
 
     key: PoolKey
@@ -64,11 +72,22 @@ class Pool:
     shrinks: bool = False
     former: LedgerKey | None = None
     racks: int | None = None
+    created: datetime | None = None
+    withdrawn: bool = False
+    unvalidated: bool = False
 
     @property
     def granted(self) -> int:
         """How many Nodes it may have, as it was published last."""
-        return self.grants[-1].nodes if self.grants else 0
+        return self.grants[-1].nodes if self.grants and not self.withdrawn else 0
+
+    @property
+    def kept(self) -> int:
+        """Return the grant that it keeps while its target does not fit.
+
+        That is what it has been granted, or has, and never more than its target.
+        """
+        return min(max(self.granted, self.held), self.target)
 
     @property
     def number(self) -> int:
@@ -84,16 +103,36 @@ class Pool:
     def is_releasable(self) -> bool:
         """Whether it has more reserved than it needs, or may not get anything and needs nothing.
 
-        Or whether an earlier one of its name has not given back what it had.
+        Or whether an earlier one of its name has not given back what it had. A NodePool that gets
+        no verdict publishes in the same way that it needs more, for a Node that counts again.
         """
         if self.former is not None:
             return True
-        return self.needed < self.reserved or not (self.needed or self.eligible)
+        if self.eligible:
+            return self.needed < self.reserved
+        return self.needed != self.reserved or not self.needed
+
+    @property
+    def is_uncovered(self) -> bool:
+        """Whether it has Nodes that its grant does not cover, though it wants to keep them.
+
+        The allocator may have assigned them by an earlier grant until it acknowledged a smaller
+        one; or they count again.
+        """
+        if not self.eligible:
+            return False
+        is_settled = len(self.grants) <= 1
+        return self.held > self.reserved or (is_settled and self.granted < self.kept)
 
     @property
     def lacks(self) -> int | None:
-        """How many Nodes more have to be reserved for its target; None while its check fails."""
-        return None if self.fault else self.target - self.reserved
+        """How many Nodes more have to be reserved for its target; None while it cannot be checked.
+
+        A target that is not above the Nodes that it has always fits.
+        """
+        if self.fault or self.unvalidated:
+            return None
+        return self.target - self.reserved if self.target > self.held else ALWAYS_FITS
 
     def checked(self, verdict: QuotaChecked) -> "Pool":
         """The NodePool with a verdict on it."""
@@ -107,15 +146,21 @@ class Pool:
             warned=None if verdict.reason is Quota.UNDER else self.warned,
             fault="",
             shrinks=False,
+            withdrawn=False,
         )
         return replace(pool, reserved=max(pool.reserved, pool.needed))
 
-    def acknowledged(self, number: int, *, final: bool) -> "Pool":
+    def acknowledged(self, number: int, nodes: int, *, final: bool) -> "Pool":
         """The NodePool once the allocator works to the grant of this number, or to none any more.
 
-        It has used all that it will ever use of the grants before that one.
+        It has used all that it will ever use of the grants before that one, and assigns no Node
+        beyond `nodes` by that one: an invalid NodePool may get nothing.
         """
-        grants = () if final else tuple(each for each in self.grants if each.number >= number)
+        grants = tuple(
+            Grant(each.number, min(each.nodes, nodes)) if each.number == number else each
+            for each in self.grants
+            if each.number >= number and not final
+        )
         return replace(self, grants=_usable(grants))
 
 

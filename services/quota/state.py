@@ -26,13 +26,16 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
+from nodepool.state.queue import Queue
 from nodepool.state.work import WithWork
 from quota import Hears, Says
-from quota.ledger import Ledger
+from quota.ledger import NO_POOLS, Ledger
 from quota.pool import Pool, Warned
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Later than any moment at which something is due."""
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+"""Earlier than any NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
     is_valid = event.reason is Validated.VALID
     if known is None and not is_valid:
         return state
+    if known is not None and event.reason is Validated.INTERNAL_ERROR:
+        return _stored(state, replace(known, unvalidated=True), context)
     key = ledger_key(event.org, event.zone, event.spec.instance_type)
     state, former = (state, None) if known else _without_former(state, event.key, key, context)
     before = known or Pool(event.key, event.uid, key, former=former)
@@ -105,12 +110,15 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
         racks=event.spec.target_racks,
         eligible=is_valid and not before.deleting,
         fault="",
+        created=event.created,
+        withdrawn=before.withdrawn or not is_valid,
+        unvalidated=False,
     )
     state = _stored(state, pool, context)
     if not pool.eligible:
         return state
-    is_smaller = before.eligible and target < before.target
-    ledger = state.ledger(pool.ledger).joined(pool, keeps_place=is_smaller)
+    is_larger = target > before.target
+    ledger = state.ledger(pool.ledger).joined(pool, keeps_place=not is_larger)
     return _with_ledger(state, pool.ledger, ledger, context)
 
 
@@ -146,7 +154,17 @@ def _held(state: State, pool: Pool | None, change: int, context: Context) -> Sta
     if pool is None:
         return state
     assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-    return _stored(state, replace(pool, held=pool.held + change), context)
+    return _covered(state, replace(pool, held=pool.held + change), context)
+
+
+def _covered(state: State, pool: Pool, context: Context) -> State:
+    """The state with a NodePool due to be checked if its grant does not cover what it has."""
+    state = _stored(state, pool, context)
+    if not pool.is_uncovered:
+        return state
+    ledger = state.ledger(pool.ledger)
+    ledger = replace(ledger, unchecked=ledger.unchecked.put(pool.key))
+    return _with_ledger(state, pool.ledger, ledger, context)
 
 
 def _acknowledged(
@@ -154,7 +172,8 @@ def _acknowledged(
 ) -> State:
     if pool is None:
         return state
-    return _stored(state, pool.acknowledged(event.number, final=event.final), context)
+    pool = pool.acknowledged(event.number, event.granted, final=event.final)
+    return _covered(state, pool, context)
 
 
 def _checked(state: State, pool: Pool | None, verdict: QuotaChecked, context: Context) -> State:
@@ -184,8 +203,18 @@ def _limited(
     state: State, event: QuotaSet | QuotaDeleted, limit: int | None, context: Context
 ) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
-    ledger = state.ledger(key).limited(limit)
+    before = state.ledger(key)
+    ledger = before.limited(limit, lambda: _by_creation(state, before))
     return _served(_with_ledger(state, key, ledger, context), key)
+
+
+def _by_creation(state: State, ledger: Ledger) -> Queue[PoolKey]:
+    """Return the NodePools of a ledger that may be granted Nodes, the oldest one first."""
+    keys = sorted(ledger.pools, key=lambda key: state.pools[key].created or EARLIEST)
+    queue = NO_POOLS
+    for key in keys:
+        queue = queue.put(key)
+    return queue
 
 
 def _warned(state: State, pool: Pool | None) -> State:

@@ -9,15 +9,19 @@ from quota.pool import Pool
 
 
 def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
-    """The whole target if it fits beside what others have reserved, else what it had before.
+    """Return the whole target if it fits beside what others have reserved, else what it keeps.
 
-    If the limit was lowered below what is reserved, it is no more than the NodePool holds.
+    If the limit was lowered below what is reserved, that is no more than the NodePool holds. A
+    target that is not above the Nodes that it holds fits any limit.
     """
     others = ledger.used - pool.reserved
-    fits = ledger.limit is not None and others + pool.target <= ledger.limit
-    granted = pool.target if fits else min(pool.granted, pool.target)
+    fits = ledger.limit is not None and (
+        pool.target <= pool.held or others + pool.target <= ledger.limit
+    )
+    granted = pool.target if fits else pool.kept
     if not fits and (pool.shrinks or pool.key in ledger.exceeding):
         granted = min(granted, pool.held)
+    is_same = bool(pool.grants) and granted == pool.granted and not pool.withdrawn
     _, zone, instance_type = ledger_parts(pool.ledger)
     return QuotaChecked(
         **pool_fields(pool.key),
@@ -28,9 +32,9 @@ def verdict(pool: Pool, ledger: Ledger) -> QuotaChecked:
         zone=zone,
         instance_type=instance_type,
         limit=ledger.limit,
-        used=others + max(pool.reserved, granted),
+        used=others + max(pool.reserved, pool.held, granted),
         message=HEALTHY[Quota.UNDER] if fits else _over(pool, ledger, others),
-        number=pool.number if pool.grants and granted == pool.granted else pool.number + 1,
+        number=pool.number if is_same else pool.number + 1,
     )
 
 

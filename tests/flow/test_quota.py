@@ -1,5 +1,8 @@
 """Quota: limits of organisations, grants to NodePools, and NodePools that wait for a grant."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from nodepool.contract.events import QuotaChecked
@@ -11,6 +14,8 @@ from support.constants import A100, H100, ORG, ZONE
 from support.harness import Harness
 from support.paths import org_path
 from support.world_harness import WorldHarness
+
+EVICTING = {"disableUnhealthyNodeEviction": False}
 
 
 def test_a_target_above_the_limit_is_over_quota_and_gets_no_node(harness: Harness) -> None:
@@ -155,25 +160,120 @@ def test_a_limit_lowered_below_its_use_removes_no_node_and_grants_none(harness: 
     lowered = harness.conditions("train")["Quota"], harness.conditions("serve")["Quota"]
     harness.scale("train", 4)
 
-    assert lowered == ("Over", "Over")
-    assert harness.events("train") == ["CWOverQuota", "CWOverQuota"]
+    assert lowered == ("Under", "Under")
     assert harness.event_messages("train", "CWOverQuota") == [
-        "targetNodes 3 exceeds quota 4 for gd-8xh100ib-i128 (2 used by 1 other pool)",
         "targetNodes 4 exceeds quota 4 for gd-8xh100ib-i128 (2 used by 1 other pool)",
     ]
+    assert harness.events("serve") == []
     assert harness.nodes("train") == ["n1", "n2", "n3"]
     assert harness.nodes("serve") == ["n4", "n5"]
 
 
+def test_a_pool_without_nodes_is_never_over_a_limit(world: WorldHarness) -> None:
+    world.given_data_center(quota=5)
+    world.apply("train", 4)
+    world.apply("serve", 1)
+    world.start_recording()
+
+    world.given_quota(2)
+    world.apply("empty", 0)
+    with world.paused("lifecycle"):
+        world.scale("serve", 0)
+        leaving = world.condition("serve", "Quota")
+
+    under = "True Under: NodePool is within instance type quota."
+    assert [world.condition(pool, "Quota") for pool in ("train", "empty")] == [under, under]
+    assert leaving == under
+    assert world.event_messages("empty", "CWOverQuota") == []
+    assert world.event_messages("serve", "CWOverQuota") == []
+    assert world.event_messages("train", "CWOverQuota") == []
+
+
+def test_a_pool_that_is_to_keep_nodes_after_all_keeps_its_grant_for_them(
+    world: WorldHarness,
+) -> None:
+    # given a pool of five Nodes that is to have one, of which two have left
+    world.given_data_center(quota=5)
+    world.apply("train", 5, lifecycle=EVICTING)
+    for node in ("n1", "n2", "n3"):
+        world.run_pod(node)
+    world.scale("train", 1)
+    world.apply("serve", 2)
+    shrinking = world.granted_nodes("train")
+
+    # when it is to have five again, and loses a Node
+    world.scale("train", 5)
+    world.break_machines("n1", fault="gpu-lost")
+    world.stop_pod("n1")
+
+    # then it keeps the three that are left, and the lost Node is replaced
+    assert shrinking == 3
+    assert world.granted_nodes("train") == 3
+    assert world.node_counts("train") == (5, 0, 3)
+    assert world.conditions("serve")["Quota"] == "Under"
+
+
+def test_an_invalid_pool_has_no_grant_beyond_its_nodes(world: WorldHarness) -> None:
+    # given a pool with a grant of five and two Nodes, and another pool that waits
+    world.given_data_center(machines=2, quota=5)
+    world.apply("train", 5, lifecycle=EVICTING)
+    world.apply("serve", 3)
+    before = world.granted_nodes("train"), world.conditions("serve")["Quota"]
+
+    # when it becomes invalid, and a Node of it is lost
+    world.apply("train", 5, lifecycle=EVICTING, region="US-WEST-04A")
+    after = world.granted_nodes("train"), world.conditions("serve")["Quota"]
+    world.break_machines("n1", fault="gpu-lost")
+
+    # then its grant is what it has
+    assert before == (5, "Over")
+    assert after == (2, "Under")
+    assert world.granted_nodes("train") == 1
+
+
+def test_an_invalid_pool_without_nodes_leaves_no_trace_in_quota(world: WorldHarness) -> None:
+    world.given_data_center(machines=0, quota=5)
+    before = world.world.state("quota")
+
+    world.apply("train", 5)
+    world.apply("train", 5, region="US-WEST-04A")
+
+    assert world.world.state("quota") == before
+    assert world.granted_nodes("train") == 0
+
+
+def test_pools_that_one_lowered_limit_makes_wait_are_served_by_creation(
+    world: WorldHarness,
+) -> None:
+    # given two pools without Nodes, of which the older one was invalid for a while
+    world.given_data_center(machines=0, quota=6)
+    world.apply("older", 3)
+    world.pass_time(seconds=1)
+    world.apply("newer", 3)
+    world.apply("older", 3, region="US-WEST-04A")
+    world.apply("older", 3)
+
+    # when the limit is lowered below both, and raised for one of them
+    world.given_quota(0)
+    world.given_quota(3)
+
+    assert world.conditions("older")["Quota"] == "Under"
+    assert world.conditions("newer")["Quota"] == "Over"
+
+
 def test_a_limit_lowered_and_raised_again_grants_what_it_did_before(harness: Harness) -> None:
-    harness.given_data_center(quota=5)
+    harness.given_data_center(machines=2, quota=5)
     harness.apply("train", 3)
     harness.given_quota(1)
     harness.start_recording()
 
     harness.given_quota(5)
 
-    assert harness.messages("train") == ["QuotaChecked Under 3"]
+    assert harness.messages("train") == [
+        "QuotaChecked Under 3",
+        "CapacityChecked NoneAvailable 0",
+        "CWInsufficientCapacity",
+    ]
     assert harness.conditions("train")["Quota"] == "Under"
 
 
@@ -303,16 +403,70 @@ def test_a_pool_that_waits_does_not_move_ahead_with_a_label(harness: Harness) ->
     assert harness.conditions("serve")["Quota"] == "Over"
 
 
-def test_a_pool_that_waits_goes_to_the_end_with_a_new_version(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"team": "blue"}}},
+        {"metadata": {"annotations": {"team": "blue"}}},
+        {"nodeLabels": {"team": "blue"}},
+        {"lifecycle": {"scaleDownStrategy": "PreferIdle"}},
+    ],
+    ids=",".join,
+)
+def test_a_pool_that_waits_keeps_its_place_whatever_changes_but_its_target(
+    harness: Harness, change: Mapping[str, Any]
+) -> None:
     harness.given_data_center(quota=0)
     harness.apply("train", 2)
     harness.apply("serve", 2)
 
-    harness.apply("train", 2, metadata={"labels": {"team": "blue"}})
+    harness.apply("train", 2, **change)
+    harness.given_quota(2)
+
+    assert harness.conditions("train")["Quota"] == "Under"
+    assert harness.conditions("serve")["Quota"] == "Over"
+
+
+def test_a_pool_that_waits_goes_to_the_end_with_a_higher_target(harness: Harness) -> None:
+    harness.given_data_center(quota=0)
+    harness.apply("train", 2)
+    harness.apply("serve", 3)
+
+    harness.scale("train", 3)
+    harness.given_quota(3)
+
+    assert harness.conditions("train")["Quota"] == "Over"
+    assert harness.conditions("serve")["Quota"] == "Under"
+
+
+def test_a_pool_that_was_invalid_waits_at_the_end(harness: Harness) -> None:
+    harness.given_data_center(quota=0)
+    harness.apply("train", 2)
+    harness.apply("serve", 2)
+
+    harness.apply("train", 2, region="US-WEST-04A")
+    harness.apply("train", 2)
     harness.given_quota(2)
 
     assert harness.conditions("train")["Quota"] == "Over"
     assert harness.conditions("serve")["Quota"] == "Under"
+
+
+def test_a_pool_that_could_not_be_validated_keeps_its_place(world: WorldHarness) -> None:
+    world.given_data_center(quota=0)
+    world.apply("train", 2)
+    world.apply("serve", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("validator.objects.verdict", None)
+        world.apply("train", 2, metadata={"labels": {"team": "blue"}})
+    failed = world.conditions("train")["Validated"]
+
+    world.pass_time(minutes=1)
+    world.given_quota(2)
+
+    assert failed == "InternalError"
+    assert world.conditions("train")["Quota"] == "Under"
+    assert world.conditions("serve")["Quota"] == "Over"
 
 
 def test_what_a_lowered_limit_leaves_is_given_to_a_pool_that_waits(harness: Harness) -> None:

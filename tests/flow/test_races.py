@@ -2,6 +2,8 @@
 
 from support.world_harness import WorldHarness
 
+EVICTING = {"disableUnhealthyNodeEviction": False}
+
 
 def test_a_report_of_an_old_cordon_does_not_confirm_a_new_one(world: WorldHarness) -> None:
     world.given_data_center()
@@ -73,6 +75,66 @@ def test_a_smaller_grant_frees_quota_only_when_it_is_acknowledged(
     assert world.conditions("serve")["Quota"] == "Under"
     assert world.node_counts("train") == (1, 0, 1)
     assert world.node_counts("serve") == (2, 0, 2)
+
+
+def test_a_grant_that_shrinks_while_nodes_are_assigned_covers_these_nodes(
+    world: WorldHarness,
+) -> None:
+    # given a limit that is lowered before the allocator has used the grants of two pools
+    world.given_data_center(machines=12, quota=20)
+    with world.paused("allocator"):
+        world.apply("train", 7, lifecycle=EVICTING)
+        world.apply("serve", 7, lifecycle=EVICTING)
+        world.given_quota(10)
+    use = world.documents("quotas").values()
+    grants = {pool: world.granted_nodes(pool) for pool in ("train", "serve")}
+
+    # when each pool loses a Node, and machines are added
+    world.start_recording()
+    world.break_machines("n1", fault="gpu-lost")
+    world.break_machines("n12", fault="gpu-lost")
+    world.given_machines(4)
+
+    # then both Nodes are replaced, and no Node more is assigned
+    assert ([each["used"] for each in use], grants) == ([12], {"train": 7, "serve": 5})
+    assert world.node_counts("train") == (7, 0, 7)
+    assert world.node_counts("serve") == (7, 0, 5)
+    assert world.conditions("train")["Quota"] == "Under"
+    assert world.condition("serve", "Quota") == (
+        "False Over: targetNodes 7 exceeds quota 10 for gd-8xh100ib-i128 (7 used by 1 other pool)"
+    )
+
+
+def test_an_invalid_pool_gives_back_its_grant_when_the_allocator_uses_it_no_more(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2, quota=5)
+    world.apply("train", 5)
+    world.apply("serve", 3)
+
+    with world.paused("allocator"):
+        world.apply("train", 5, region="US-WEST-04A")
+        early = world.conditions("serve")["Quota"]
+
+    assert early == "Over"
+    assert world.conditions("serve")["Quota"] == "Under"
+    assert world.granted_nodes("train") == 2
+
+
+def test_a_pool_that_is_invalid_for_a_moment_gets_back_what_it_has_not_given_back_yet(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2, quota=5)
+    world.apply("train", 5)
+    world.apply("serve", 3)
+
+    with world.paused("allocator"):
+        world.apply("train", 5, region="US-WEST-04A")
+        world.apply("train", 5)
+    world.given_machines(8)
+
+    assert world.node_counts("train") == (5, 0, 5)
+    assert world.node_counts("serve") == (3, 0, 0)
 
 
 def test_a_node_that_boots_while_its_removal_is_requested_is_removed(world: WorldHarness) -> None:

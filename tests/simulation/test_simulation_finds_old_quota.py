@@ -128,9 +128,21 @@ def at_the_end(ledger: Ledger, pool: Pool, *, keeps_place: bool) -> Ledger:
     return replace(ledger, waiting=waiting, unchecked=ledger.unchecked.put(pool.key))
 
 
-def limited(ledger: Ledger, limit: int | None) -> Ledger:
+def limited(ledger: Ledger, limit: int | None, by_creation: object) -> Ledger:
     """A lower limit leaves every grant what it was."""
+    del by_creation
     return replace(ledger, limit=limit)
+
+
+def acknowledged(pool: Pool, number: int, _nodes: int, *, final: bool) -> Pool:
+    """An invalid NodePool has the grant that it had."""
+    grants = () if final else tuple(each for each in pool.grants if each.number >= number)
+    return replace(pool, grants=grants)
+
+
+def granted_before(pool: Pool) -> int:
+    """A grant does not cover the Nodes that were assigned while it shrank."""
+    return min(pool.granted, pool.target)
 
 
 def warning_always(state: QuotaState, key: PoolKey) -> Iterator[Check]:
@@ -184,7 +196,7 @@ PLANTS: Mapping[str, Plant] = {
         "granted Nodes, while",
         replace(SPOT, limits=(2, 3), targets=(2, 3, 8, 9)),
         (hearing(CAPACITY, nothing_over_quota),),
-        seed=4,
+        seed=0,
     ),
     "a newcomer is served before a NodePool that waits": Plant(
         "waits for since",
@@ -204,6 +216,12 @@ PLANTS: Mapping[str, Plant] = {
     ),
     "a grant stays above a lower limit": Plant(
         "has to be Over with one of", BUSY, (), {"quota.ledger.Ledger.limited": limited}
+    ),
+    "an invalid NodePool keeps its grant": Plant(
+        "the quotas do not add up", WRONG, (), {"quota.pool.Pool.acknowledged": acknowledged}
+    ),
+    "a grant does not cover the Nodes that were assigned while it shrank": Plant(
+        "with one of", BUSY, (), {"quota.pool.Pool.kept": property(granted_before)}
     ),
     "a message keeps the numbers of an old limit": Plant(
         "Quota is ('False', 'Over',", BUSY, (), {"quota.decide.renewed": lambda *_: ()}

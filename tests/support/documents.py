@@ -48,6 +48,7 @@ class NodePoolStatus(TypedDict):
 
     conditions: list[Condition]
     inProgress: int
+    grantedNodes: int
     currentNodes: int
     autoscaled: NotRequired[Autoscaled]
 

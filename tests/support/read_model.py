@@ -60,6 +60,12 @@ class ReadModel(ABC):
         target = node_pool["spec"]["targetNodes"]
         return NodeCounts(target, status["inProgress"], status["currentNodes"])
 
+    def granted_nodes(self, pool: str) -> int:
+        """Return how many Nodes the grant of a NodePool is."""
+        node_pool = self.node_pool(pool)
+        assert node_pool is not None, f"there is no NodePool {pool}"
+        return node_pool["status"]["grantedNodes"]
+
     def nodes(self, pool: str = "") -> list[str]:
         """All Nodes, or those of a NodePool, in the order of their machines."""
         names = [

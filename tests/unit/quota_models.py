@@ -99,8 +99,9 @@ class LineModel:
         match message:
             case NodePoolValidated(pool=name, reason=Validated.VALID):
                 target = message.spec.target
-                if not (name in self.names and target < self.targets[name]):
+                if name in self.names and target > self.targets[name]:
                     self._leave(name)
+                if name not in self.names:
                     self.names.append(name)
                 self.targets[name] = target
             case NodePoolValidated(pool=name) | NodePoolDeleting(pool=name):
@@ -121,6 +122,8 @@ class LineModel:
 class AllocatorPool:
     """A NodePool as an allocator has it at the point up to which it has read the log.
 
+    target: how many Nodes it wants.
+    invalid: whether its newest spec is invalid.
     granted: how many Nodes it may have.
     number: the number of that grant.
     outstanding: the largest grant that was not given back yet.
@@ -129,6 +132,8 @@ class AllocatorPool:
 
     uid: str = ""
     generation: int = 0
+    target: int = 0
+    invalid: bool = False
     granted: int = 0
     number: int = 0
     outstanding: int = 0
@@ -138,7 +143,14 @@ class AllocatorPool:
     @property
     def may_hold(self) -> int:
         """How many Nodes it is to have."""
-        return 0 if self.deleting else self.granted
+        return 0 if self.deleting or self.invalid else self.granted
+
+    @property
+    def surplus(self) -> int:
+        """Return how many Nodes it has too many; an invalid spec removes none."""
+        if self.deleting:
+            return self.held
+        return 0 if self.invalid else self.held - self.target
 
     @property
     def is_emptied(self) -> bool:
@@ -167,7 +179,14 @@ class AllocatorModel:
             case NodePoolValidated(pool=name, uid=uid, generation=generation):
                 known = self.pool(name)
                 kept = known if known.uid == uid else AllocatorPool(uid)
+                invalid = message.reason is Validated.INVALID
+                target = kept.target if invalid else message.spec.target
+                outstanding, kept = kept.outstanding, replace(kept, target=target, invalid=invalid)
                 self.pools[name] = replace(kept, generation=generation)
+                if invalid and not kept.deleting:
+                    self.pools[name] = replace(self.pools[name], granted=0, outstanding=0)
+                    if outstanding:
+                        yield acknowledged(name, 0, kept.number, uid)
             case NodePoolDeleting(pool=name, uid=uid) if self.pool(name).uid == uid:
                 pool = replace(self.pool(name), deleting=True, outstanding=0)
                 self.pools[name] = pool
@@ -191,8 +210,9 @@ class AllocatorModel:
             yield node_deleted(name, uid=pool.uid)
 
     def _follow(self, name: str, verdict: QuotaChecked) -> Iterator[GrantAcknowledged]:
-        pool, granted, number = self.pool(name), verdict.granted, verdict.number
-        outstanding = max(pool.outstanding, granted)
+        pool, number = self.pool(name), verdict.number
+        granted = 0 if pool.invalid else verdict.granted
+        outstanding = max(pool.outstanding, verdict.granted)
         self.pools[name] = replace(pool, granted=granted, number=number, outstanding=granted)
         if granted < outstanding:
             yield acknowledged(name, granted, number, pool.uid)

@@ -247,10 +247,17 @@ def test_verdicts_show_as_conditions() -> None:
 def test_a_verdict_on_another_generation_or_another_nodepool_is_not_shown(
     fields: dict[str, object],
 ) -> None:
-    story = with_pool().heard(sample(QuotaChecked, **fields), sample(CapacityChecked, **fields))
+    checks = sample(QuotaChecked, **fields, granted=0), sample(CapacityChecked, **fields)
+    story = with_pool().heard(*checks)
 
     assert set(story.conditions()) == {"Validated", "AtTarget"}
     assert story.version(POOLS, POOL) == 2
+
+
+def test_a_grant_is_shown_whichever_generation_it_is_for() -> None:
+    story = with_pool().heard(sample(QuotaChecked, generation=1, granted=3))
+
+    assert cast("Document", story.document(POOLS, POOL)["status"])["grantedNodes"] == 3
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,27 @@ def test_a_grant_for_an_older_generation_is_given_back_with_the_next() -> None:
 def test_a_smaller_grant_is_given_back_whether_or_not_the_pool_is_still_of_that_generation() -> (
     None
 ):
-    # given a NodePool with a grant of 5 that asked for 2, and is invalid since
+    # given a NodePool with a grant of 5 that asked for 2, and could not be validated since
     allocator = AllocatorService()
     allocator.hears(specified(1, 5), granted(1, 5), specified(2, 2))
-    allocator.hears(specified(3, 2, reason=Validated.INVALID))
+    allocator.hears(specified(3, 2, reason=Validated.INTERNAL_ERROR))
 
     outputs = allocator.hears(granted(2, 2))
 
     assert outputs == [acknowledged(3, 2, number=2)]
+
+
+def test_an_invalid_pool_gives_back_each_grant_whenever_it_comes() -> None:
+    allocator = AllocatorService()
+    allocator.hears(specified(1, 5), granted(1, 5))
+
+    invalid = allocator.hears(specified(2, 6, reason=Validated.INVALID))
+    late = allocator.hears(granted(1, 6, number=2))
+    again = allocator.hears(specified(3, 6, reason=Validated.INVALID))
+
+    assert invalid == [acknowledged(2, 0, number=1)]
+    assert late == [acknowledged(2, 0, number=2)]
+    assert again == []
 
 
 def test_a_grant_for_an_older_generation_is_not_used() -> None:

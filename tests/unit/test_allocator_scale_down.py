@@ -124,7 +124,7 @@ def test_an_invalid_spec_removes_no_node_and_ends_no_scale_down() -> None:
     gone = allocator.hears(node_deleted(3))
     valid = allocator.hears(specified(4, 2))
 
-    assert invalid == []
+    assert invalid == [acknowledged(3, 0, number=2)]
     assert gone == []
     assert valid == [nodes_removed(1, remaining=2), scaled_down(3, 2)]
 

@@ -13,9 +13,10 @@ def after(*grants: tuple[int, int]) -> Grants:
     return known
 
 
-def knows(known: Grants, number: int, *, final: bool = False) -> Grants:
-    """What may be used once the allocator knows the grant of this number."""
-    return acknowledged(known, sample(GrantAcknowledged, number=number, final=final))
+def knows(known: Grants, number: int, nodes: int = 99, *, final: bool = False) -> Grants:
+    """What may be used once the allocator uses at most so many Nodes of this grant."""
+    event = sample(GrantAcknowledged, number=number, granted=nodes, final=final)
+    return acknowledged(known, event)
 
 
 def test_the_most_of_all_grants_may_be_used() -> None:
@@ -28,6 +29,11 @@ def test_a_verdict_that_repeats_a_grant_adds_none() -> None:
 
 def test_an_acknowledged_grant_and_all_after_it_may_be_used() -> None:
     assert knows(after((1, 7), (2, 3), (3, 4)), 2) == Grants(((2, 3), (3, 4)), 4)
+
+
+def test_a_grant_that_is_given_back_may_not_be_used() -> None:
+    assert knows(after((1, 7), (2, 3)), 2, 0) == Grants(((2, 0),), 0)
+    assert knows(after((1, 7), (2, 3)), 1, 0) == Grants(((1, 0), (2, 3)), 3)
 
 
 def test_a_grant_that_is_not_known_is_not_acknowledged() -> None:

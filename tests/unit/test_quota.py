@@ -90,7 +90,8 @@ def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_th
     quota = QuotaService()
     quota.set_limit(8)
     quota.specify("train", 8)
-    quota.assign("train", 8)
+    quota.assign("train", 3)
+    quota.specify("other", 5)
     quota.set_limit(2)
 
     outputs = quota.specify("train", 4)
@@ -100,7 +101,7 @@ def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_th
         verdict(
             "train",
             Quota.OVER,
-            granted=4,
+            granted=3,
             limit=2,
             used=8,
             generation=2,
@@ -109,6 +110,20 @@ def test_a_target_that_shrinks_and_is_still_over_the_limit_is_granted_no_more_th
         ),
         warning("train", text),
     ]
+
+
+def test_a_target_that_is_not_above_the_nodes_of_its_pool_fits_any_limit() -> None:
+    quota = QuotaService()
+    quota.set_limit(8)
+    quota.specify("train", 8)
+    quota.assign("train", 8)
+
+    lowered, shrinking = quota.set_limit(2), quota.specify("train", 4)
+
+    fits = verdict("train", Quota.UNDER, granted=8, limit=2, used=8)
+    shrinks = verdict("train", Quota.UNDER, granted=4, limit=2, used=8, generation=2, number=2)
+    assert lowered == [*configured(2, granted=8), fits]
+    assert shrinking == [shrinks]
 
 
 def test_all_clusters_of_an_organisation_in_a_zone_share_one_limit() -> None:

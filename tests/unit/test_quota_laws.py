@@ -134,7 +134,7 @@ class Interleaving:
         before = len(self.log) + self.quota_position + self.allocator_position
         self.both_read("", 1)
         for name, pool in self.allocator.pools.items():
-            if pool.held > pool.may_hold:
+            if pool.surplus > 0:
                 self.remove(name, 1)
             self.forget(name, 0)
         return before != len(self.log) + self.quota_position + self.allocator_position
@@ -205,9 +205,11 @@ def failing_checks(broken: set[str]) -> Iterator[None]:
 
 
 def fits(pool: Pool, ledger: Ledger) -> bool:
-    """Whether a NodePool's target fits under the limit beside what others have reserved."""
+    """Whether a NodePool has all the Nodes that it wants, or they fit beside the other pools."""
+    if ledger.limit is None:
+        return False
     others = ledger.used - pool.reserved
-    return ledger.limit is not None and others + pool.target <= ledger.limit
+    return pool.target <= pool.held or others + pool.target <= ledger.limit
 
 
 Action = tuple[Callable[[Interleaving, str, int], None], str, int]
@@ -265,7 +267,7 @@ def test_when_all_is_processed_every_pool_has_the_verdict_that_holds_now(
             assert (pool.reason is Quota.UNDER) is fits(pool, quota.ledger), key
             assert (name in quota.line) is not fits(pool, quota.ledger), key
             assert (pool.reason, pool.message) == (now.reason, now.message)
-            assert pool.granted <= pool.target
+            assert min(pool.held, pool.target) <= pool.granted <= pool.target
     assert dict(quota.state.work.failures) == {}
     assert dict(quota.state.work.deadlines.moments) == {}
 

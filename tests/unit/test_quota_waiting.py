@@ -119,15 +119,15 @@ def test_a_newcomer_in_the_same_batch_as_a_release_does_not_overtake_a_pool_that
     ]
 
 
-def test_a_waiter_with_a_new_version_goes_to_the_end_of_the_line() -> None:
+def test_a_waiter_goes_to_the_end_of_the_line_with_a_higher_target_only() -> None:
     quota = waiting_for(0, first=2, second=2, third=2)
 
     quota.hears(specified("first", 2, generation=1, labels={"team": "blue"}))
     relabelled = quota.line
     quota.specify("second", 3)
 
-    assert relabelled == ["second", "third", "first"]
-    assert quota.line == ["third", "first", "second"]
+    assert relabelled == ["first", "second", "third"]
+    assert quota.line == ["first", "third", "second"]
 
 
 def test_a_waiter_that_lowers_its_target_keeps_its_place() -> None:

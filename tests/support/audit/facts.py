@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nodepool.contract.events import (
     CapacityChecked,
+    GrantAcknowledged,
     NodeActionRequested,
     NodePoolValidated,
     QuotaChecked,
@@ -118,6 +119,7 @@ class Pool:
     grants: the grants of the quota service.
     checks: the capacity checks; None for one that failed.
     acknowledged: up to which position the allocator had read when it acknowledged its last grant.
+    last_acknowledged: what it said then; None before it has acknowledged any grant.
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
     deleting_since: the position at which its deletion began.
@@ -133,6 +135,7 @@ class Pool:
     grants: History[QuotaChecked] = field(default_factory=History)
     checks: History[CapacityChecked | None] = field(default_factory=History)
     acknowledged: int = 0
+    last_acknowledged: GrantAcknowledged | None = None
     assigned: int = 0
     departures: list[int] = field(default_factory=list)
     deleting_since: int | None = None
@@ -164,8 +167,15 @@ class Pool:
         """The most Nodes it may come to hold: by grants that may still be used, or that it has."""
         if self.given_back:
             return self.held
-        grants = [grant.granted for grant in self.grants.since(self.acknowledged)]
+        grants = [self._usable(grant) for grant in self.grants.since(self.acknowledged)]
         return max([*grants, self.held])
+
+    def _usable(self, grant: QuotaChecked) -> int:
+        """Return how many Nodes the allocator may still assign by a grant."""
+        last = self.last_acknowledged
+        if last is None or grant.number != last.number or grant.generation > last.generation:
+            return grant.granted
+        return min(grant.granted, last.granted)
 
     def is_deleting(self, position: int) -> bool:
         """Whether its deletion had begun at this position."""

@@ -16,13 +16,15 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             _granted(facts, message, origin)
         case GrantAcknowledged():
             pool = facts.pools[message.uid]
-            pool.acknowledged = origin.cause
+            pool.acknowledged, pool.last_acknowledged = origin.cause, message
             pool.given_back = pool.is_deleting(origin.cause)
 
 
 def _granted(facts: Facts, message: QuotaChecked, origin: Origin) -> None:
     pool = facts.pools[message.uid]
-    before = facts.reserved(pool.ledger)
+    # A grant covers what its NodePool held as far as the quota service had read.
+    left = max(0, pool.held_as_of(origin.cause) - pool.reserved)
+    before = facts.reserved(pool.ledger) + left
     pool.grants.add(origin.position, message)
     check_limit(facts, pool, before, f"{pool.key} is granted {message.granted} Nodes")
 

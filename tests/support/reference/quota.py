@@ -8,9 +8,13 @@
   holds once the allocator has acknowledged that.
 * A target that fits beside what the others reserve is granted whole. One that does not fit leaves
   the grant what it was, never above the target.
+* A target that is not above the Nodes that a NodePool holds fits any limit.
 * Where a limit is lowered below what is reserved, each grant shrinks to what its NodePool holds.
-* The NodePool that waits longest is served first, unless it does not fit. A smaller target keeps
-  its place; any other change of a NodePool that waits puts it behind all others.
+* A grant covers what its NodePool holds, once the allocator uses no larger grant any more.
+* An invalid NodePool reserves what it holds, once the allocator has acknowledged that.
+* The NodePool that waits longest is served first, unless it does not fit. A higher target puts a
+  NodePool that waits behind all others, and an invalid NodePool does not wait; no other change
+  moves it. NodePools that a lowered limit makes wait are ordered by creation.
 
 From the log: the order in which the quota service took its inputs, and when it looked at those
 that wait, which it may do once for many changes. What a NodePool holds "at a change of the limit"
@@ -19,6 +23,8 @@ is what it held at any moment from that change to the verdict.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from nodepool.contract.conditions import HEALTHY, Quota, Validated
 from nodepool.contract.events import (
@@ -41,8 +47,19 @@ from nodepool.engine import bounds
 from support.reference.history import History, Stored
 from support.reference.pools import LedgerName
 
-Place = tuple[int, int]
+Moment = tuple[int, datetime]
+"""A position in the log; and the creation of a NodePool that a lowered limit made wait there."""
+Place = tuple[Moment, Moment]
 """The first and the last place that a NodePool may claim among those that wait."""
+NO_CREATION = datetime.min.replace(tzinfo=UTC)
+
+
+class Grant(NamedTuple):
+    """How many Nodes the allocator may assign by a grant of this number, for this generation."""
+
+    number: int
+    generation: int
+    nodes: int
 
 
 @dataclass
@@ -53,7 +70,7 @@ class Part:
     seen: the position of that version.
     held: how many Nodes it has.
     grant: what it may have.
-    grants: position and size of each grant that may still be used.
+    grants: each grant that may still be used, with its position.
     reason: of the last verdict; None before the first, and after a check that failed.
     place: its place among those that wait; None where it does not wait.
     shrunk: what it held since the limit was lowered; empty where its grant need not shrink.
@@ -67,7 +84,7 @@ class Part:
     deleting: bool = False
     held: int = 0
     grant: int = 0
-    grants: list[tuple[int, int]] = field(default_factory=list)
+    grants: list[tuple[int, Grant]] = field(default_factory=list)
     reason: Quota | None = None
     checked: int = 0
     place: Place | None = None
@@ -99,7 +116,7 @@ class Part:
     @property
     def needed(self) -> int:
         """What it holds, or may still come to hold."""
-        return max([self.held, *(size for _, size in self.grants)])
+        return max([self.held, *(grant.nodes for _, grant in self.grants)])
 
     @property
     def reserved(self) -> int:
@@ -134,7 +151,9 @@ class QuotaModel:
         """Whether its whole target fits beside what the others reserve."""
         limit = self.limits.get(part.ledger)
         used = sum(other.reserved for other in self.others(part))
-        return limit is not None and used + part.target <= limit
+        if limit is None:
+            return False
+        return part.target <= part.held or used + part.target <= limit
 
     def reason(self, part: Part) -> Quota:
         """The reason of its condition Quota."""
@@ -216,7 +235,14 @@ class QuotaModel:
     def _acknowledged(self, part: Part, message: GrantAcknowledged, read: int) -> None:
         """Of the grants that the allocator had read, it may use the last one only."""
         used = [position for position, _ in part.grants if position <= read][-1:]
-        part.grants = [grant for grant in part.grants if [grant[0]] >= used]
+        number = message.number
+        part.grants = [
+            (position, grant._replace(nodes=min(grant.nodes, message.granted)))
+            if (grant.number, grant.generation <= message.generation) == (number, True)
+            else (position, grant)
+            for position, grant in part.grants
+            if [position] >= used
+        ]
         if message.final:
             part.grants = []
 
@@ -232,7 +258,7 @@ class QuotaModel:
         part.failed, part.reason, part.kept = True, None, part.published
         self._broken.add(part.ledger)
         if part.eligible and part.place is None:
-            part.place = min(part.seen, stored.cause), stored.cause
+            part.place = _at(min(part.seen, stored.cause)), _at(stored.cause)
 
     def _validated(self, version: NodePoolValidated, position: int) -> None:
         part = self.parts.get(version.uid)
@@ -243,19 +269,9 @@ class QuotaModel:
             return
         before, part.version, part.seen = part.version, version, position
         if not part.eligible:
-            part.place = None
-        elif part.place is not None:
-            smaller = version.spec.target < before.spec.target
-            wanted = version.spec
-            alike = {"target_nodes": wanted.target_nodes, "target_racks": wanted.target_racks}
-            same = before.spec.model_copy(update=alike) == version.spec
-            alone = (
-                same
-                and before.labels == version.labels
-                and before.annotations == version.annotations
-            )
-            first = part.place[0] if smaller else position
-            part.place = part.place if smaller and alone else (first, position)
+            part.place, part.grant = None, 0
+        elif part.place is not None and version.spec.target > before.spec.target:
+            part.place = _at(position), _at(position)
 
     def _held(self, uid: str, change: int) -> None:
         part = self.parts.get(uid)
@@ -278,9 +294,8 @@ class QuotaModel:
         if part is None or not part.eligible:
             self.faults.append(f"{verdict.key} is checked, though it is invalid or being deleted")
             return
-        least = {min(part.grant, part.target)}
-        if part.shrunk:
-            least = {min(part.grant, part.target, held) for held in part.shrunk}
+        kept = min(max(part.grant, part.held), part.target)
+        least = {min(kept, held) for held in part.shrunk} or {kept}
         granted = {part.target} if self.fits(part) else least
         if verdict.reason is not self.reason(part) or verdict.granted not in granted:
             is_, grants = f"{verdict.reason} with a grant of {verdict.granted}", sorted(granted)
@@ -293,7 +308,9 @@ class QuotaModel:
     def _granted(self, part: Part, verdict: QuotaChecked, stored: Stored) -> None:
         longer = [other for other in self.parts.values() if self._waits_longer(other, part)]
         part.grant = verdict.granted
-        part.grants.append((stored.position, verdict.granted))
+        grant = Grant(verdict.number, verdict.generation, verdict.granted)
+        part.grants.append((stored.position, grant))
+        is_lowered = bool(part.shrunk)
         part.reason, part.shrunk, part.failed = verdict.reason, set(), False
         part.published = max(part.published, part.needed)
         part.kept = part.kept if part.published > part.needed else 0
@@ -307,13 +324,14 @@ class QuotaModel:
         if verdict.reason is Quota.UNDER:
             part.place = None
         elif part.place is None:
-            part.place = stored.cause, stored.cause
+            created = part.version.created if is_lowered else NO_CREATION
+            part.place = (stored.cause, created), (stored.cause, created)
 
     def _waits_longer(self, other: Part, part: Part) -> bool:
         """Whether another NodePool waits longer than this one, for what it could have now."""
         if other is part or other.ledger != part.ledger or other.place is None or other.failed:
             return False
-        first = part.place[0] if part.place is not None else part.seen
+        first = part.place[0] if part.place is not None else _at(part.seen)
         return other.place[1] < first and self.fits(other)
 
     def _waits_in_vain(self, part: Part) -> bool:
@@ -331,6 +349,11 @@ class QuotaModel:
                 self.faults.append(text)
 
 
+def _at(position: int) -> Moment:
+    """Return the moment of a position at which a NodePool begins to wait for itself."""
+    return position, NO_CREATION
+
+
 def faults(model: QuotaModel) -> Iterator[str]:
     """What was wrong on the way, and NodePools that have not got in the end what they may have."""
     yield from model.faults
@@ -340,5 +363,7 @@ def faults(model: QuotaModel) -> Iterator[str]:
         if part.checked != part.version.generation or part.reason is not model.reason(part):
             reason = model.reason(part)
             yield f"{part.key} has to be {reason} in the end: {model.message(part)}"
+        if part.grant < min(part.held, part.target):
+            yield f"{part.key} holds {part.held} Nodes, and its grant is {part.grant} in the end"
         if part.shrunk and part.grant > max(part.shrunk):
             yield f"the grant of {part.key} did not shrink with the limit"
