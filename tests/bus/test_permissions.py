@@ -404,3 +404,23 @@ def _examined(url: str) -> str:
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60
     ).stdout
+
+
+def test_who_may_not_read_is_told_so_at_once(
+    guarded: Guarded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a user of the example who may neither read the log nor send this command
+    user = LIMITED[0]
+    monkeypatch.setenv("NODEPOOL_INBOX_PREFIX", f"_INBOX_{user}")
+    address = ("--url", guarded.of(user), "--request-timeout", "20s")
+
+    # when this user reads, and sends a command about another cluster
+    read = run([*address, "get", "np"])
+    reading = capsys.readouterr().err
+    sent = run([*address, "set", "quota", H100, "1", "--zone", ZONE])
+    sending = capsys.readouterr().err
+
+    # then the error names the right that the user lacks
+    assert (read, sent) == (4, 4)
+    assert reading.startswith('error: permission denied for publish to "$js.api.')
+    assert sending.startswith('error: permission denied for publish to "')

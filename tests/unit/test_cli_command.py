@@ -183,8 +183,8 @@ def test_other_words_are_a_usage_error_that_names_the_fix(words: list[str], mess
         (["describe", "np", "a", "-f", "x"], "error: NAME: write either TYPE or -f FILE"),
         (["wait", "np/a", "-f", "x", "--for", "delete"], "error: NAME: write either TYPE or -f FI"),
         (["rollout", "status", "np/a", "-f", "x"], "error: NAME: write either TYPE or -f FILE"),
-        (["logs", "x"], "error: No such command 'logs'; Pods are not part of the control plane"),
-        (["exec", "x"], "error: No such command 'exec'; use kubectl for the Pods of a cluster"),
+        (["logs", "x"], "error: No such command 'logs'; use 'nodepool events' for what happened"),
+        (["exec", "x"], "error: No such command 'exec'; use 'kubectl exec' on a cluster"),
         (
             ["scale", "nodepol", "a", "--target", "1"],
             "error: TYPE: 'nodepol' is not a type of object; did",

@@ -193,7 +193,7 @@ def test_a_message_without_a_trace_that_is_kept_makes_no_exemplar(traceparent: s
     assert exemplar_of(traceparent) is None
 
 
-def test_a_failed_input_is_a_dead_letter() -> None:
+def test_a_command_that_cannot_be_read_is_no_dead_letter_of_a_service() -> None:
     # given a command that cannot be read
     metrics = metrics_of()
     (item,) = proposed(content=b"").processed
@@ -201,8 +201,20 @@ def test_a_failed_input_is_a_dead_letter() -> None:
     # when it is processed
     metrics.processed(item, "SetQuota", "failure", 0.0)
 
-    # then it is counted as a failure and as a dead letter
+    # then it is counted as a failure, and as a refusal in the place of a dead letter
     assert value(metrics, "messages_processed_total", message="SetQuota", outcome="failure") == 1
+    assert value(metrics, "dead_letters_total") == 0
+
+
+def test_a_failed_input_without_a_refusal_is_a_dead_letter() -> None:
+    # given an input that fails and is no command
+    metrics = metrics_of()
+    (item,) = proposed(content=b"").processed
+
+    # when it is processed
+    metrics.processed(item._replace(envelopes=()), "SetQuota", "failure", 0.0)
+
+    # then it is counted as a dead letter
     assert value(metrics, "dead_letters_total") == 1
 
 

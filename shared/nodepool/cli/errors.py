@@ -4,7 +4,12 @@ DONE, REFUSED, USAGE, TIMEOUT, UNREACHABLE = range(5)
 
 
 class CliError(Exception):
-    """An error that the command line finds itself; its text is one line."""
+    """An error that the command line finds itself; its text is one line.
+
+    code: the exit code.
+    """
+
+    code = REFUSED
 
 
 def report(error: Exception, about: str = "") -> int:
@@ -25,7 +30,7 @@ def report(error: Exception, about: str = "") -> int:
 def _code(error: Exception) -> int | None:
     """The exit code of an error; None for a bug."""
     if isinstance(error, CliError):
-        return REFUSED
+        return error.code
     from nodepool.client.errors import ClientError, NoOutcome, TimedOut, Unreachable
 
     match error:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from nodepool.contract.suggest import closest, did_you_mean
 
 VERBS = {
-    "logs": "Pods are not part of the control plane; the logs of its services are in the folder"
-    " 'logs' of its data directory",
+    "logs": "use 'nodepool events' for what happened, 'kubectl logs' for a Pod; the logs of the"
+    " services are in the folder 'logs' of the data directory",
     "run": "'nodepool fleet run-pod' starts a Pod on a simulated Node",
     "expose": "there are NodePools here and no Services",
     "autoscale": "set spec.autoscaling, spec.minNodes and spec.maxNodes with 'nodepool edit'",
@@ -15,7 +15,13 @@ VERBS = {
     "capacity": "'nodepool find capacity' ranks zones, and 'nodepool get capacity' counts machines",
     "config": "set NODEPOOL_URL, NODEPOOL_ORG and NODEPOOL_CLUSTER, or use --url, --org, --cluster",
     "cluster-info": "use 'nodepool get clusters' or 'nodepool version'",
-    "auth": "there is no authentication yet; whoever reaches the server may do everything",
+    "auth": "the NATS server decides who may do what; see deploy/permissions.conf",
+    "login": "set NODEPOOL_CREDS_FILE, or what else the server asks for; see shared/README.md",
+    "ls": "use 'nodepool get'",
+    "ps": "use 'nodepool get nodes'",
+    "status": "use 'nodepool get', 'nodepool explain' or 'nodepool doctor'",
+    "stop": "Ctrl-C stops 'nodepool up'",
+    "rm": "use 'nodepool delete'",
     "kustomize": "render it with 'kubectl kustomize DIR | nodepool apply -f -'",
     "help": "use 'nodepool --help' or 'nodepool VERB --help'",
     "options": "use 'nodepool --help' or 'nodepool VERB --help'",
@@ -32,7 +38,11 @@ VERBS = {
     "restart": "'nodepool reboot' reboots a Node",
 }
 _POD_VERBS = ("exec", "attach", "cp", "port-forward", "debug", "proxy")
-VERBS |= dict.fromkeys(_POD_VERBS, "use kubectl for the Pods of a cluster; there are none here")
+VERBS |= {
+    verb: f"use 'kubectl {verb}' on a cluster of Kubernetes; 'nodepool describe node NAME' names"
+    " the Pods of a Node"
+    for verb in _POD_VERBS
+}
 VERBS["resume"] = VERBS["pause"]
 _ORGANISATION = "NodePools have no namespace; choose with --org and --cluster"
 _ADDRESS = "choose the control plane with --url, and with --org and --cluster whose objects"

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cli.documents import Document, field, text
+from nodepool.cli.errors import UNREACHABLE, CliError
 from nodepool.cli.event_table import counted, event_document, occurred_once
 from nodepool.cli.names import (
     EVENT,
@@ -31,6 +32,18 @@ WATCHED = tuple(kind for kind in KINDS if kind.stored_in is not None or kind is 
 """The types whose changes can be read."""
 COUNTS = ("free", "assigned", "triage")
 _PLACE_PARTS = {"cluster": 2, "organisation": 1, "cell": 0}
+
+
+class NotReady(CliError):
+    """The read model does not have the objects yet that the log has, as after a restore."""
+
+    code = UNREACHABLE
+
+    def __init__(self, plural: str) -> None:
+        super().__init__(
+            f"the read model does not show the {plural} of the log yet: try again in a moment, and"
+            " 'nodepool doctor' says whether the aggregator writes it"
+        )
 
 
 class Item(NamedTuple):
@@ -75,8 +88,13 @@ async def read(
         print_note("the read model is behind the log: the newest changes may be missing here")
     if kind in (NODEPOOL, NODE) and names and not everywhere:
         named = [(name, await client.get(kind.bucket, name)) for name in names]
-        return [Item(name, document) for name, document in named if document is not None]
+        found = [Item(name, document) for name, document in named if document is not None]
+        if not (is_certain or len(found) == len(names)):
+            raise NotReady(kind.plural)
+        return found
     listed = await client.list(kind.bucket, everywhere=everywhere)
+    if not (is_certain or listed):
+        raise NotReady(kind.plural)
     return [_item(kind, each, everywhere=everywhere) for each in listed]
 
 

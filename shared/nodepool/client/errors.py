@@ -7,7 +7,7 @@ from nats.errors import Error as NatsError
 
 from nodepool.nats import errors
 from nodepool.nats.addresses import without_password
-from nodepool.nats.errors import STREAM_NOT_FOUND, InDoubt, ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, Denied, InDoubt, ServerRefusal
 
 
 class ClientError(Exception):
@@ -54,6 +54,8 @@ def translated(url: str) -> Iterator[None]:
     """Turns errors of the bus that are raised inside it into `Unreachable`."""
     try:
         yield
+    except Denied as refusal:
+        raise denied(url, refusal.description) from None
     except ServerRefusal as refusal:
         address = without_password(url)
         if refusal.code == STREAM_NOT_FOUND:
@@ -63,6 +65,14 @@ def translated(url: str) -> Iterator[None]:
         raise Unreachable(message) from None
     except (errors.Unreachable, InDoubt, NatsError, OSError):
         raise not_responding(url) from None
+
+
+def denied(url: str, place: str) -> Unreachable:
+    """Return the error for a user who may not use a subject, such as `publish to "np.cmd.a"`."""
+    return Unreachable(
+        f"permission denied for {place} at {without_password(url)}: the user of this connection has"
+        " no right to it; use other credentials, or ask the operator for this right"
+    )
 
 
 def not_responding(url: str) -> Unreachable:

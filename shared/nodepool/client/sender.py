@@ -20,7 +20,7 @@ from nodepool.engine.waiting import TOO_MANY
 from nodepool.nats import api
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
-from nodepool.nats.errors import Busy, InDoubt, ServerRefusal
+from nodepool.nats.errors import Busy, Denied, InDoubt, ServerRefusal
 
 PUBLISH_S = 2.0
 """How long one attempt to publish may take, in seconds."""
@@ -86,6 +86,8 @@ class Sender(Generic[A]):
                         return Refused("", "Invalid", too_large)
                     position = await self._publish(subject_of(command, ""), content)
                 return await outcome
+        except Denied as error:
+            return Refused("", "Forbidden", f"permission denied for {error.description}")
         except ServerRefusal as error:
             return NoOutcome(f"{name} is not stored: {error}")
         except TimeoutError:

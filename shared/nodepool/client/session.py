@@ -5,12 +5,13 @@ import getpass
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from nats.errors import Error as NatsError
 
-from nodepool.client.errors import Unreachable, not_responding, translated
+from nodepool.client.errors import Unreachable, denied, not_responding, translated
 from nodepool.client.names import checked
 from nodepool.contract.log import Entry
 from nodepool.nats import api, errors
@@ -18,10 +19,13 @@ from nodepool.nats.access import NO_ACCESS, Access
 from nodepool.nats.access_files import AccessError
 from nodepool.nats.addresses import without_password
 from nodepool.nats.connection import RETRY_S, Connection, connect
-from nodepool.nats.errors import STREAM_NOT_FOUND, ServerRefusal
+from nodepool.nats.errors import STREAM_NOT_FOUND, Denied, ServerRefusal
+from nodepool.nats.lost_replies import give_up
 from nodepool.nats.reader import Reader
 from nodepool.nats.streams import STREAM
 
+PERMISSION: Final = "permissions violation for "
+"""What the server says before the subject that a user has no right to."""
 URL: Final = "nats://127.0.0.1:4222"
 TIMEOUT_S: Final = 10.0
 """How long an outcome or a reply of the server may take by default, in seconds."""
@@ -54,6 +58,7 @@ class Session:
         self._source = f"{source}/{_user()}"
         self._access = access
         self._open_connection: Connection | None = None
+        self._denied = ""
 
     async def __aenter__(self) -> Self:
         address = without_password(self.url)
@@ -76,6 +81,7 @@ class Session:
             raise Unreachable(
                 f"{address!r} is not the address of a server: write it as nats://HOST:PORT"
             ) from None
+        self._open_connection.on_error.append(self._note_denial)
         return self
 
     async def __aexit__(
@@ -88,6 +94,14 @@ class Session:
             self._open_connection.on_disconnect.clear()  # Closing is no loss of the server.
             with suppress(NatsError, OSError):
                 await self._open_connection.close()
+
+    def _note_denial(self, error: Exception) -> None:
+        """Fail what waits for a reply that the server has denied, which never comes."""
+        _, is_denial, place = str(error).partition(PERMISSION)
+        if not is_denial:
+            return
+        self._denied = place.strip()
+        give_up(self._connection._resp_map.values(), partial(Denied, 0, self._denied))
 
     def observe(self, lost: Callable[[], None], back: Callable[[], None]) -> None:
         """Calls `lost` whenever the server is gone, and `back` when it responds again.
@@ -181,7 +195,7 @@ class Session:
         """
         entries = await reader.next(None if endless else self.timeout_s)
         if not entries and not endless:
-            raise not_responding(self.url)
+            raise denied(self.url, self._denied) if self._denied else not_responding(self.url)
         return entries
 
     async def _last_event(self, event: tuple[str, str], pool: str) -> Entry | None:

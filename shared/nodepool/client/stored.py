@@ -3,7 +3,7 @@
 import asyncio
 
 from nodepool.client.accepted import DELETED, VALIDATED
-from nodepool.client.errors import NotFound
+from nodepool.client.errors import NotFound, translated
 from nodepool.client.names import checked
 from nodepool.client.read_model import Document
 from nodepool.client.session import Session
@@ -14,6 +14,8 @@ from nodepool.contract.keys import token
 from nodepool.contract.messages import Envelope
 from nodepool.contract.model import API_VERSION, FINALIZER, KIND, spec_document
 from nodepool.contract.moments import rfc3339
+from nodepool.nats import api
+from nodepool.nats.streams import STREAM
 
 
 class StoredPools(Session):
@@ -36,6 +38,13 @@ class StoredPools(Session):
     async def was_stored(self, pool: str) -> bool:
         """Whether there is, or ever was, a NodePool of this name."""
         return await self._last_event(VALIDATED, token(checked("name", pool))) is not None
+
+    async def has_stored(self) -> bool:
+        """Return whether the cluster has, or ever had, a NodePool."""
+        service, name = VALIDATED
+        subject = f"np.evt.{service}.{self.org}.{self.cluster}.*.{name}"
+        with translated(self.url):
+            return await api.leaders_message(self._connection, STREAM, subject) is not None
 
     async def stored(self, pool: str) -> NodePoolValidated:
         """As `find_stored`; raises `NotFound` where there is no such NodePool."""

@@ -202,7 +202,10 @@ MESSAGES_PROCESSED = _counter(
 )
 MESSAGES_PUBLISHED = _counter("messages_published", "Outputs stored, by type.", "message")
 MESSAGE_AGE = _histogram("message_age", "From storing an input to storing its outputs.", QUICK)
-DEAD_LETTERS = _counter("dead_letters", "Inputs and objects parked on the dead-letter subject.")
+DEAD_LETTERS = _counter(
+    "dead_letters",
+    "Inputs and objects parked on the dead-letter subject, without commands that cannot be read.",
+)
 
 # A replica.
 

@@ -126,7 +126,7 @@ class Metrics:
                 else:
                     continue
                 self._command[name,].observe(age, given)
-        if item.parked is not None:
+        if item.parked is not None and not _is_fault_of_sender(item):
             self._dead_letters.inc()
 
     def committed(
@@ -154,3 +154,11 @@ class Metrics:
     def restarted(self) -> None:
         """Counts one session that began anew."""
         self._restarts.inc()
+
+
+def _is_fault_of_sender(item: Processed[I]) -> bool:
+    """Return whether an input is a command that cannot be read, which its refusal says."""
+    outputs = (output.data for output in item.envelopes)
+    return any(
+        isinstance(data, CommandRefused) and data.reason != "InternalError" for data in outputs
+    )

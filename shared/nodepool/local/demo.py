@@ -65,11 +65,19 @@ def additions(machines: Machines) -> Iterator[AddMachines]:
 
 
 async def apply_examples(client: Client, examples: Path) -> None:
-    """Applies the manifests of a folder and waits until each NodePool is at its target.
+    """Apply the manifests of a folder to a cluster without NodePools, and wait for their targets.
 
-    Raises `UpError` for one that is refused.
+    A cluster that has, or had, NodePools keeps them as they are. Raises `UpError` for a NodePool
+    that is refused.
     """
-    await _apply(client, _read(client, examples), examples)
+    commands = _read(client, examples)
+    if await client.has_stored():
+        report(
+            f"left the NodePools of {client.org}/{client.cluster} as they are;"
+            f" 'nodepool apply -f {examples}' applies the {len(commands)} examples"
+        )
+        return
+    await _apply(client, commands, examples)
 
 
 async def seed_once(client: Client, examples: Path) -> None:

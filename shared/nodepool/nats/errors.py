@@ -43,6 +43,10 @@ class ServerRefusal(Exception):
         self.description = description
 
 
+class Denied(ServerRefusal):
+    """The user of the connection may not publish or subscribe there; `description` says where."""
+
+
 class Busy(ServerRefusal):
     """More is waiting to be stored than the server holds in memory; it takes more in a moment."""
 
