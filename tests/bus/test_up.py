@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.cli import commands, running
+from bus.cli import commands, running, started
 from support.ports import free_port
 
 PATIENCE_S = 120
@@ -55,17 +55,15 @@ def test_a_second_start_leaves_nodepools_as_they_were_changed(
         assert commands(first.port, capsys)("scale", "np", "training", "--target", "12").code == 0
 
     # when it is started again
-    with running(tmp_path, *examples) as second:
-        done = commands(second.port, capsys)(
-            "get", "np", "training", "-o", "jsonpath={.spec.targetNodes}"
-        )
+    with started(free_port(), "up", "--once", "--data-dir", str(tmp_path), *examples) as second:
+        printed = second.communicate(timeout=PATIENCE_S)[0].splitlines()
 
     # then it says that it left the NodePools as they are, and did
-    assert [line for line in second.printed if "NodePools" in line] == [
+    assert [line for line in printed if "NodePools" in line] == [
         f"left the NodePools of demo/demo as they are; 'nodepool apply -f {EXAMPLES}' applies the"
         " 3 examples"
     ]
-    assert done.out == "12"
+    assert [line.split()[2] for line in printed if line.startswith("training ")] == ["12"]
 
 
 def test_a_log_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
