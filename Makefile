@@ -20,6 +20,11 @@ TAKE_TURNS := $(if $(shell command -v flock),flock .setup-lock)
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
 NAME_ONE := name Python 3.11 or newer: make setup PYTHON=python3.12
 AGAIN := see the message above, then run 'make setup' again
+# Runs a command, and shows on a terminal how long it has taken; the line ends with the shell.
+ticking = { tick=; \
+	if [ -t 2 ]; then ( s=0; while sleep 1 && kill -0 $$$$ 2>/dev/null; do \
+		s=$$((s+1)); printf '\rsetup: %s s' $$s >&2; done ) & tick=$$!; fi; \
+	$(1); code=$$?; [ -z "$$tick" ] || { kill $$tick; printf '\r\033[K' >&2; }; [ $$code = 0 ]; }
 fail = { echo "$(1)" >&2; exit 1; }
 
 IMAGE ?= nodepool
@@ -37,7 +42,8 @@ setup: ## Make .venv from requirements.lock; does nothing when it is up to date
 $(STAMP): requirements.lock pyproject.toml | python
 	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv --clear $(VENV) || $(call fail,setup: could not make $(VENV): $(AGAIN))
-	@$(INSTALL) --require-hashes -r requirements.lock || \
+	@echo "setup: installing the packages of requirements.lock, which takes a minute or two"
+	@$(call ticking,$(INSTALL) --require-hashes -r requirements.lock) || \
 		$(call fail,setup: could not install requirements.lock: $(AGAIN))
 	@$(INSTALL) --no-deps --no-build-isolation --editable . || \
 		$(call fail,setup: could not install this project: $(AGAIN))
@@ -50,7 +56,25 @@ python:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 		$(call fail,setup: '$(PYTHON)' has no venv module: on Debian: apt install python3-venv)
 
-run: setup ## Start the whole control plane on this machine (Ctrl-C stops it)
+# Before the packages are installed, which takes a minute.
+define CHECK_PORT
+import os, socket, sys
+port = os.environ.get("NODEPOOL_NATS_PORT") or "4222"
+if port.isdecimal() and 0 < int(port) < 65536:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", int(port)))
+        except OSError as error:
+            sys.exit(f"run: port {port} cannot be listened on ({error.strerror}): stop what does, or choose"
+                     " another port with NODEPOOL_NATS_PORT")
+endef
+export CHECK_PORT
+
+port: python
+	@$(PYTHON) -c "$$CHECK_PORT"
+
+run: port setup ## Start the whole control plane on this machine (Ctrl-C stops it)
 	@exec $(BIN)/nodepool up --examples deploy/examples $(ARGS)
 
 run-kubernetes: setup ## Start it beside a Kubernetes of its own, with an agent (needs `make testbed`; Ctrl-C stops it)
