@@ -2,19 +2,38 @@
 
 import asyncio
 import json
+import os
 import shutil
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from bus.harness import connected, limit, outcome, restart, send, serving, until
+from bus.harness import (
+    connected,
+    launched,
+    limit,
+    outcome,
+    outcomes,
+    restart,
+    send,
+    serving,
+    until,
+)
+from nodepool.host.runtime import Runtime
 from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.errors import LogChanged
 from nodepool.nats.streams import IDENTITY, STREAM, provision, stream_info, streams, verify_log
+from quota import Hears, Says
 from quota.decide import SERVICE as QUOTA
+from quota.state import State
+from support.ports import free_port
+
+LOG_FOLDER = f"jetstream/$G/streams/{STREAM}"
+"""Where the server keeps the log, in its folder."""
 
 
 async def delete(connection: Connection, stream: str) -> None:
@@ -173,5 +192,97 @@ def test_services_begin_anew_when_their_log_has_gone_back(
             await send(connection, limit(7), "c8")
             assert (await outcome(connection, "c8"))["type"] == "CommandAccepted"
             assert "ends at 4, and was read to" in str((await logged(log, "log changed"))["cause"])
+
+    asyncio.run(story())
+
+
+def keep(folder: Path, copy: Path) -> None:
+    """Copies the log of a server that is stopped."""
+    shutil.copytree(folder / LOG_FOLDER, copy)
+
+
+def put_back(folder: Path, copy: Path) -> None:
+    """Puts a copy in the place of the log, and of nothing else."""
+    shutil.rmtree(folder / LOG_FOLDER)
+    shutil.copytree(copy, folder / LOG_FOLDER)
+
+
+def limits(runtime: Runtime[State, Hears, Says]) -> list[int | None]:
+    """The limits that a replica of quota knows."""
+    return [ledger.limit for ledger in runtime.replica.safe.state.ledgers.values()]
+
+
+async def set_limits(connection: Connection, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        await send(connection, limit(number), f"c{number}")
+        await outcome(connection, f"c{number}")
+
+
+@pytest.mark.timeout(120)
+def test_a_frozen_replica_notices_that_its_log_has_gone_back_and_was_brought_further(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        data, copy = tmp_path / "nats", tmp_path / "copy"
+        with launched("quota", server, tmp_path, free_port()) as replica:
+            # given a copy of the log, and a replica that has gone on since and is frozen
+            async with connected(server.url) as connection:
+                await set_limits(connection, [1])
+                await asyncio.to_thread(server.stop)
+                keep(data, copy)
+                await restart(server)
+                await set_limits(connection, [2, 3])
+                os.kill(replica.pid, signal.SIGSTOP)
+
+                # when the copy is put in the place of the log, and others bring that further
+                await asyncio.to_thread(server.stop)
+                put_back(data, copy)
+                await restart(server)
+                async with serving(QUOTA, server, tmp_path / "two.log"):
+                    await set_limits(connection, range(4, 9))
+
+                # and the replica goes on, alone
+                os.kill(replica.pid, signal.SIGCONT)
+
+                # then it does not read on, but begins with what the log holds now
+                cause = str((await logged(replica.log, "log changed"))["cause"])
+                assert "was set back and has grown since" in cause
+                await set_limits(connection, [9])
+                with_all = {f"c{number}": ["CommandAccepted"] for number in (1, *range(4, 10))}
+                assert await outcomes(connection) == with_all
+                async with serving(QUOTA, server, tmp_path / "three.log") as other:
+                    assert limits(other) == [9]
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_of_a_log_that_has_gone_back_and_has_grown_since_is_not_used(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        data, copy = tmp_path / "nats", tmp_path / "copy"
+        async with connected(server.url) as connection:
+            # given a copy of a log, and a snapshot of what came after it
+            async with serving(QUOTA, server, tmp_path / "one.log", snapshot_after=5):
+                await set_limits(connection, [1])
+            await asyncio.to_thread(server.stop)
+            keep(data, copy)
+            await restart(server)
+            async with serving(QUOTA, server, tmp_path / "two.log", snapshot_after=5):
+                await set_limits(connection, [2, 3])
+                await until(lambda: "snapshot saved" in (tmp_path / "two.log").read_text())
+
+            # when the copy is put in the place of the log, which grows in the same way
+            await asyncio.to_thread(server.stop)
+            put_back(data, copy)
+            await restart(server)
+            async with serving(QUOTA, server, tmp_path / "three.log", snapshots="ignore"):
+                await set_limits(connection, [4, 5])
+
+            # then another service does not begin at the snapshot
+            async with serving(QUOTA, server, tmp_path / "four.log") as runtime:
+                assert limits(runtime) == [5]
+            cause = str((await logged(tmp_path / "four.log", "snapshot not used"))["cause"])
+            assert "the log was set back and has grown since" in cause
 
     asyncio.run(story())

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.host.logs import ServiceLog
 from nodepool.host.settings import Settings
-from nodepool.host.snapshots import LOOK_S, RETRY_S, Job, Snapshots
+from nodepool.host.snapshots import LOOK_S, PAUSES, RETRY_S, STOPPING, Job, Snapshots
 from nodepool.nats.errors import InDoubt
 
 EVERY = 100
@@ -34,10 +34,15 @@ class Bench:
         self._ends = asyncio.Event()
         self._result: int | InDoubt = 0
 
-    def work(self, committed: int, *, leads: bool = True) -> list[str]:
+    async def finish(self, committed: int) -> None:
+        """Stops."""
+        await self.snapshots.finish(committed, self._job("save"))
+
+    def work(self, committed: int, *, leads: bool = True, first: int = 1) -> list[str]:
         """The jobs that were started so far."""
         save, look = self._job("save"), self._job("look")
-        self.snapshots.work(committed, self.now, save=save if leads else None, look=look)
+        saving = save if leads else None
+        self.snapshots.work(committed, self.now, save=saving, look=look, first=first)
         return self.jobs
 
     def _job(self, name: str) -> Job:
@@ -98,6 +103,59 @@ def test_what_another_process_has_handled_counts(log: ServiceLog) -> None:
         # when it has handled nothing itself
         # then a snapshot is saved
         assert bench.work(100) == ["save"]
+
+    asyncio.run(story())
+
+
+def test_the_longer_saving_takes_the_longer_is_the_pause_after_it(log: ServiceLog) -> None:
+    async def story() -> None:
+        # given a replica that reads a long log, and a snapshot that took three seconds
+        bench = Bench(log, stored=0)
+        assert bench.work(100) == ["save"]
+        bench.now = 3
+        await bench.end(100)
+
+        # when the next snapshot is due at once
+        # then the replica reads for several times as long before it saves again
+        assert bench.work(1_000) == ["save", "look"]
+        await bench.end(100)
+        bench.now = 3 + 3 * PAUSES - 1
+        assert "save" not in bench.work(2_000)[1:]
+        await bench.end(100)
+        bench.now = 3 + 3 * PAUSES
+        assert bench.work(2_000)[-1] == "save"
+
+    asyncio.run(story())
+
+
+def test_another_snapshot_is_saved_when_the_head_of_the_log_is_cut(log: ServiceLog) -> None:
+    async def story() -> None:
+        # given a replica with a snapshot that is not far behind
+        bench = Bench(log, stored=50)
+        assert bench.work(90, first=51) == ["look"]
+        await bench.end(50)
+
+        # when the log begins behind the snapshot, then another one is saved
+        assert bench.work(90, first=52) == ["look", "save"]
+
+    asyncio.run(story())
+
+
+def test_a_service_that_stops_saves_a_snapshot_where_much_would_be_read_again(
+    log: ServiceLog,
+) -> None:
+    async def story() -> None:
+        for distance, jobs in ((EVERY // STOPPING - 1, []), (EVERY // STOPPING, ["save"])):
+            # given a replica whose snapshot is not far enough behind for another one
+            bench = Bench(log, stored=1_000)
+
+            # when it stops
+            stopping = asyncio.create_task(bench.finish(1_000 + distance))
+            await bench.end(1_000 + distance)
+            await stopping
+
+            # then it saves another one where that spares much
+            assert bench.jobs == jobs
 
     asyncio.run(story())
 
@@ -222,7 +280,7 @@ def test_finish_waits_for_the_snapshot_that_is_being_saved(log: ServiceLog) -> N
         # given a replica that stops while it saves
         bench = Bench(log, stored=0)
         bench.work(100)
-        finishing = asyncio.create_task(bench.snapshots.finish())
+        finishing = asyncio.create_task(bench.snapshots.finish(0, None))
         await asyncio.sleep(0)
 
         # when the snapshot is saved, then it is done
@@ -237,7 +295,7 @@ def test_finish_without_a_snapshot_does_nothing(log: ServiceLog) -> None:
     # given no snapshot that is being saved
     # when the replica stops
     # then there is nothing to wait for
-    asyncio.run(Snapshots(EVERY, log.logger).finish())
+    asyncio.run(Snapshots(EVERY, log.logger).finish(EVERY // STOPPING - 1, None))
 
 
 def test_an_error_in_which_a_job_ends_that_was_abandoned_is_not_reported(log: ServiceLog) -> None:

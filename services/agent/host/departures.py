@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from agent.host.streams import LOOK_S
@@ -74,10 +75,7 @@ class Departures:
         end = await api.last_position(connection, STREAM)
         if end < first:
             return
-
-        async def verify(read_to: int) -> None:
-            await verify_log(connection, self._log, read_to)
-
+        verify = partial(verify_log, connection, self._log)
         reader = Reader(connection, STREAM, self._filters, start=first, verify=verify)
         await reader.open()
         try:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 from agent.actions import RecordEvent
@@ -81,10 +82,7 @@ class EventRecorder:
         start = max(self._noted(log).position + 1, await _position_at(connection, info))
         path = ".".join(map(token, (self._place.org, self._place.cluster)))
         filters = [f"np.evt.{kind.speaker}.{path}.*.{name}" for name, kind in KINDS.items()]
-
-        async def verify(read_to: int) -> None:
-            await verify_log(connection, log.id, read_to)
-
+        verify = partial(verify_log, connection, log.id)
         reader = Reader(connection, STREAM, filters, start=start, verify=verify)
         await reader.open()
         try:

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -195,7 +196,7 @@ class Bus:
             STREAM,
             _outcomes_in(place),
             start=info.last + 1,
-            verify=lambda read_to: verify_log(connection, log.id, read_to),
+            verify=partial(verify_log, connection, log.id),
         )
         heard.metadata = {AGENT: f"{place.org}/{place.cluster}", VERSION: version_of()}
         try:

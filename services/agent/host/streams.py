@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import datetime
 from typing import Final
 
 from agent.bus import Log
@@ -30,7 +31,7 @@ def objects_reader(
     """A reader of objects that ends where the bucket was made anew, or the log is another one."""
     stream = f"KV_{bucket}"
 
-    async def verify(_read_to: int) -> None:
+    async def verify(_read_to: int, _read_at: datetime | None) -> None:
         info = await stream_info(connection, stream)
         if info is None or info.created != found.created:
             raise StreamChanged(f"the bucket {bucket} is gone, or was made anew")

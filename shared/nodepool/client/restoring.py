@@ -100,6 +100,7 @@ def _restorable(info: Mapping[str, Mapping[str, object]]) -> Mapping[str, object
     config = dict(info["config"])
     config["num_replicas"] = 1
     config.pop("placement", None)
+    config.pop("sealed", None)  # A sealed stream would stay so, and a log has to take messages.
     return config
 
 

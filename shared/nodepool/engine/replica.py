@@ -197,11 +197,13 @@ class Replica(Generic[S, I, O]):
         return self._proposal(tuple(batch), position, is_worth_storing)
 
     def claim(self) -> Proposal[S, I]:
-        """A proposal without inputs: its commit record shows other replicas that one is at work.
+        """Return a proposal without inputs, which moves the committed position to what is read.
 
-        For a replica without open or quiet inputs only.
+        Its commit record shows other replicas that one is at work. For a replica without open or
+        quiet inputs only.
         """
-        return self._proposal((), self.committed, True)
+        assert not self._open, "what is open or quiet has to be processed"
+        return self._proposal((), self.read_to, True)
 
     def _proposal(
         self, processed: tuple[Processed[I], ...], position: int, worth_storing: bool

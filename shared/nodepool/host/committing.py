@@ -32,6 +32,8 @@ class Committing(Generic[S, I, O]):
     """Commits what the replica has to commit, if its turn has come.
 
     `clock` is a monotonic clock in seconds, the one that `leadership` is kept by.
+
+    may_store: whether the log is known to be the one that the replica has read.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Committing(Generic[S, I, O]):
         clock: Callable[[], float],
         timers: Timers,
     ) -> None:
+        self.may_store: Callable[[], bool] = lambda: True
         self._replica = replica
         self._commit = commit
         self._leadership = leadership
@@ -113,14 +116,23 @@ class Committing(Generic[S, I, O]):
             return 0
         if not leadership.may_commit(now):
             return 0
-        while replica.open:
+        while replica.open and self.may_store():
             if not await self._commit_batch(even_if_quiet=leadership.following):
                 return self._processed - before
+        if replica.open:
+            return self._processed - before
         if replica.quiet and self._clock() >= self._quiet_since + QUIET_S:
             await self._commit_batch(even_if_quiet=True)
-        if not replica.quiet and leadership.claim_is_due(self._clock()):
-            await self._store(replica.claim())
+        if leadership.claim_is_due(self._clock()):
+            await self.claim()
         return self._processed - before
+
+    async def claim(self) -> None:
+        """Commit all that is read, where there was nothing to process in it and none follows."""
+        replica = self._replica
+        idle = not (replica.open or replica.quiet or replica.is_behind)
+        if idle and not self._leadership.following and self.may_store():
+            await self._store(replica.claim())
 
     async def finish(self) -> None:
         """Commits inputs without an output, so that nothing processes them again."""

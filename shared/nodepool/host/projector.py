@@ -60,6 +60,14 @@ class Projector(Generic[S, I]):
             self.compare(replica)
 
     @property
+    def fault(self) -> str:
+        """Why the read model is not written, as one line; empty where it is, or by another one."""
+        writer = self._writer
+        if writer is None or writer.suspended or not writer.unwritten.fault:
+            return ""
+        return f"the read model is not written: {writer.unwritten.fault}"
+
+    @property
     def lag(self) -> Lag | None:
         """What is not written; None where another replica writes it, or there is no read model."""
         writer = self._writer

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nats.errors import Error as NatsError
 
@@ -18,8 +18,8 @@ from nodepool.host.batch_size import BatchSize
 from nodepool.host.committing import BACK_OFF_S, Stale
 from nodepool.host.doubts import Doubts
 from nodepool.host.host import Host
+from nodepool.host.opening import open_session
 from nodepool.host.reports import Reports
-from nodepool.host.session import Session, open_session
 from nodepool.host.settings import Settings
 from nodepool.host.snapshots import SNAPSHOT_AFTER, Snapshots
 from nodepool.host.source import Progress, Source
@@ -31,6 +31,9 @@ from nodepool.nats.cancelling import cancel
 from nodepool.nats.connection import Connection, connect
 from nodepool.nats.errors import ConnectionClosed, InDoubt, LogChanged, ServerRefusal
 from nodepool.service import I, O, S, Service
+
+if TYPE_CHECKING:
+    from nodepool.host.session import Session
 
 FAULTS = (
     AccessError,

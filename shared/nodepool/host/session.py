@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
@@ -11,75 +11,33 @@ from typing import Generic
 from nats.errors import Error as NatsError
 
 from nodepool.contract.log import Entry
+from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import Replica
 from nodepool.host.committing import Committing
 from nodepool.host.firing import Firing
 from nodepool.host.host import Host, Start, projector_of
 from nodepool.host.leadership import Leadership
+from nodepool.host.log_state import LogState
 from nodepool.host.log_watch import LogWatch
 from nodepool.host.reports import RoleReports
+from nodepool.host.snapshots import Job
 from nodepool.host.source import Progress
 from nodepool.host.succession import Succession
 from nodepool.host.timers import Timers
-from nodepool.host.version import version_of
-from nodepool.nats.api import check_limits, last_message, last_position
 from nodepool.nats.buckets import Bus
 from nodepool.nats.committer import Committer
 from nodepool.nats.connection import Connection
-from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
-from nodepool.nats.errors import ConnectionClosed, InDoubt, ServerRefusal
+from nodepool.nats.errors import Conflict, ConnectionClosed, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.reader import HEARTBEAT_S, Reader
-from nodepool.nats.snapshots import restore, save, stored_position
-from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.nats.snapshots import Storing, save, stored_position
 from nodepool.nats.unwritten import Lag
-from nodepool.service import I, O, S, commit_subject
+from nodepool.service import I, O, S
 
 IDLE_S = 1.0
 """The longest pause of the loop."""
 SILENCE_S = 3 * HEARTBEAT_S
 """A server that is at work is not silent for longer."""
-
-
-@asynccontextmanager
-async def open_session(
-    host: Host[S, I, O], connection: Connection
-) -> "AsyncIterator[Session[S, I, O]]":
-    """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
-    service = host.service
-    check_limits(connection)
-    log = await provision(connection, host.settings.replicas)
-    publisher = Publisher(connection)
-    await publisher.open()
-    if host.snapshots.ignored:
-        replica, unused = Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore"
-    else:
-        replica, unused = await restore(connection, service, log)
-    if unused:
-        host.telemetry.log.warning("snapshot not used", cause=unused)
-    host.snapshots.restored(replica.committed)
-    last_commit = await last_message(connection, STREAM, commit_subject(service.name))
-    reader = Reader(
-        connection,
-        STREAM,
-        service.filters(),
-        start=replica.committed + 1,
-        wants=service.wants,
-        verify=partial(verify_log, connection, log),
-    )
-    reader.metadata = {
-        SERVICE: service.name,
-        VERSION: version_of(),
-        REPLICA: host.doubts.mark,
-    }
-    try:
-        await reader.open()
-        committed = last_commit.position if last_commit is not None else 0
-        start = Start(log, committed, await last_position(connection, STREAM))
-        yield Session(host, connection, publisher, reader, replica, start)
-    finally:
-        host.snapshots.abandon()
-        await reader.close()
 
 
 class Session(Generic[S, I, O]):
@@ -111,25 +69,25 @@ class Session(Generic[S, I, O]):
         self._roles = RoleReports(host.telemetry.log)
         bus = Bus(connection, publisher, start.log, host.settings.replicas)
         self._projector = projector_of(host, bus)
-        self._leadership = Leadership()
+        self._leadership, self._log_state = Leadership(), LogState(connection)
+        self._committer = Committer(connection, host.doubts.mark)
         timers = Timers()
         self.committing = Committing(
             replica,
-            Committer(connection, host.doubts.mark).commit,
+            self._commit,
             self._leadership,
             self._projector,
             host,
             self._clock,
             timers,
         )
+        self.committing.may_store = lambda: reader.verification.holds
         self._firing = Firing(
             replica, connection, self._leadership, timers, host.telemetry.log, self._clock
         )
         is_watched, limit = host.service.projection is not None, host.settings.storage_limit
         self._log_watch = LogWatch(connection, self._leadership, limit, is_watched=is_watched)
-        connection.on_reconnect.append(reader.arrived.set)
-        connection.on_reconnect.append(timers.succeeded)
-        connection.on_reconnect.append(self._projector.invalidate)
+        connection.on_reconnect += (timers.succeeded, self._projector.invalidate)
 
     @property
     def progress(self) -> Progress | None:
@@ -172,8 +130,9 @@ class Session(Generic[S, I, O]):
         """Why it does not do its work now, as one line; None where it does."""
         if not self.connection.is_connected:
             return self.connection.fault
-        if fault := self.committing.fault or self._firing.fault:
-            return fault
+        for part in (self.committing, self._firing, self._log_state, self._projector):
+            if part.fault:
+                return part.fault
         if not self._host.ready.is_set():
             behind = self._reader.pending + self.replica.open
             return f"reading the log: {behind} messages behind"
@@ -189,6 +148,7 @@ class Session(Generic[S, I, O]):
             _set_after(stop, self._reader.arrived),
             *self._projector.tasks(),
             *self._log_watch.tasks(),
+            self._log_state.run(),
             Succession(self.connection, self._leadership, self._clock).run(),
         )
         tasks = [asyncio.create_task(coroutine) for coroutine in background]
@@ -210,13 +170,18 @@ class Session(Generic[S, I, O]):
         entries = await self._reader.take()
         if entries:
             self._read(entries)
-        if not self.connection.is_connected or not self._caught_up():
+        if not self.connection.is_connected or not self._reader.verification.holds:
+            return
+        if not self._caught_up():
+            self._save()
             return
         if not self._is_caught_up:
             self._is_caught_up = True
             self._projector.compare(self.replica)
             self._leadership.caught_up(self._clock())
         await self.committing.run()
+        if self._is_cursor_far_behind():
+            await self.committing.claim()
         if not self._host.ready.is_set() and self._is_at_work():
             self._host.ready.set()
             seconds = round(self._clock() - self._began, 3)
@@ -264,23 +229,53 @@ class Session(Generic[S, I, O]):
         last = max(self.replica.expected_sequence, self._reader.last)
         return last >= self._start.committed
 
+    async def _commit(self, proposal: Proposal[S, I]) -> int:
+        try:
+            return await self._committer.commit(proposal)
+        except Conflict:
+            # The server finds no record where the head of the log was cut beyond it.
+            await self._log_state.look()
+            if not 0 < proposal.expected_sequence < self._log_state.first:
+                raise
+            return await self._committer.commit(proposal, is_cut=True)
+
+    def _is_cursor_far_behind(self) -> bool:
+        """Whether an idle replica has to commit what it has read: the log has grown, or was cut."""
+        replica, log = self.replica, self._log_state
+        moves = replica.read_to > replica.committed or replica.expected_sequence < log.first
+        is_cut = log.first > replica.committed + 1 and moves
+        return is_cut or log.last - replica.expected_sequence >= self._host.snapshots.every
+
     def _save(self) -> None:
         host, connection, log = self._host, self.connection, self._start.log
-        service, copies = host.service, host.settings.replicas
-        saving = partial(save, connection, self._publisher, service, self.replica, log, copies)
-        may_save = self.replica.is_chained and not self._leadership.following
         host.snapshots.work(
             self.replica.committed,
             self._clock(),
-            save=saving if may_save else None,
-            look=partial(stored_position, connection, service.name, log),
+            first=self._log_state.first,
+            save=self._saving(),
+            look=partial(stored_position, connection, host.service.name, log),
         )
+
+    def _saving(self) -> Job | None:
+        """What saves a snapshot; None where that is left to another replica."""
+        if not self.replica.is_chained or self._leadership.following:
+            return None
+        host = self._host
+        storing = Storing(
+            self.connection,
+            self._publisher,
+            self._start.log,
+            host.settings.replicas,
+            verify=self._reader.verification.check,
+            replaces_newer=host.snapshots.ignored,
+        )
+        return partial(save, storing, host.service, self.replica)
 
     async def _finish(self) -> None:
         if self.connection.is_connected:
             await self.committing.finish()
-        with suppress(InDoubt, ServerRefusal, NatsError, OSError):
-            await self._host.snapshots.finish()
+        with suppress(Conflict, InDoubt, ServerRefusal, StreamChanged, NatsError, OSError):
+            await self._host.snapshots.finish(self.replica.committed, self._saving())
         with suppress(InDoubt, ServerRefusal, NatsError, OSError):
             await self._projector.finish()
 

@@ -7,8 +7,15 @@ from nodepool.host.logs import Logger
 
 SNAPSHOT_AFTER = 50_000
 """How much of the log a restart reads again at most, in positions; and a few seconds' worth."""
+STOPPING = 5
+"""A service that stops saves another snapshot for a fifth as much."""
+STOP_S = 5.0
+"""How long a snapshot may delay the end of a service."""
 RETRY_S = 10.0
 """The pause after a snapshot that failed."""
+PAUSES = 4
+"""The pause after a snapshot is so many times as long as saving it took, so that saving does not
+slow down a replica that reads a long log."""
 LOOK_S = 5.0
 """How often to look whether the snapshot is still there."""
 
@@ -19,8 +26,9 @@ Job = Callable[[], Coroutine[None, None, int]]
 class Snapshots:
     """Saves a snapshot whenever the stored one lies `every` positions behind the committed one.
 
-    What counts is the snapshot that is stored, so that a service which is restarted again and again
-    has one too. One job runs at a time.
+    It saves another one at once where the head of the log is cut beyond the stored one. What counts
+    is the snapshot that is stored, so that a service which is restarted again and again has one
+    too. One job runs at a time.
 
     ignored: whether the stored one is of no use, as one of a state that went wrong. It counts for
     none until this process has saved another one.
@@ -28,34 +36,50 @@ class Snapshots:
 
     def __init__(self, every: int, log: Logger, *, ignored: bool = False) -> None:
         self.ignored = ignored
-        self._every = every
+        self.every = every
         self._log = log
         self._stored = 0
         self._job: asyncio.Task[int] | None = None
         self._is_saving = False
         self._not_before = 0.0
+        self._began_at = 0.0
         self._look_at = 0.0
 
-    def restored(self, position: int) -> None:
-        """The snapshot that is stored goes up to this position; 0 where none is of use."""
-        self._stored = position
+    def restored(self, position: int, *, is_usable: bool = True) -> None:
+        """The snapshot that is stored goes up to this position; 0 where none is of use.
 
-    def work(self, committed: int, now: float, *, save: Job | None, look: Job) -> None:
+        is_usable: False where one is stored that cannot be used. It counts for none, as an ignored
+            one does.
+        """
+        self._stored = position
+        self.ignored = self.ignored or not is_usable
+
+    def work(
+        self, committed: int, now: float, *, save: Job | None, look: Job, first: int = 1
+    ) -> None:
         """Starts what is to be done, in the background; `save` is None for a follower.
 
         committed: the position up to which the replica's state goes.
+        first: the position at which the log begins.
         now: seconds of a monotonic clock.
         """
         if self._job is not None and not self._is_done(now):
             return
-        if save is not None and committed - self._stored >= self._every and now >= self._not_before:
-            self._job = asyncio.create_task(save())
-            self._job.add_done_callback(self._saved)
-            self._is_saving = True
+        is_cut = first > self._stored + 1 and committed > self._stored
+        is_due = is_cut or committed - self._stored >= self.every
+        if save is not None and is_due and now >= self._not_before:
+            self._begin(save)
+            self._began_at = now
         elif now >= self._look_at:
             self._look_at = now + LOOK_S
             self._job = asyncio.create_task(look())
             self._is_saving = False
+
+    def _begin(self, save: Job) -> "asyncio.Task[int]":
+        self._job = job = asyncio.create_task(save())
+        job.add_done_callback(self._saved)
+        self._is_saving = True
+        return job
 
     def _saved(self, job: "asyncio.Task[int]") -> None:
         """A job that saves is over, also one that was abandoned at its end."""
@@ -76,17 +100,26 @@ class Snapshots:
             self._not_before = now + RETRY_S
             self._log.warning("snapshot failed", cause=str(error))
             return True
-        if self.ignored and not self._is_saving:
+        if self._is_saving:
+            self._not_before = now + PAUSES * (now - self._began_at)
+        elif self.ignored:
             return True
         stored, self._stored = self._stored, job.result()
         if stored > 0 and not self._stored:
             self._log.warning("snapshot lost", position=stored)
         return True
 
-    async def finish(self) -> None:
-        """Waits for a snapshot that is being saved; raises what it raises."""
-        if self._job is not None:
-            await self._job
+    async def finish(self, committed: int, save: Job | None) -> None:
+        """Waits for a snapshot that is being saved, or saves one; raises what that raises.
+
+        committed, save: as for `work`. Raises TimeoutError after STOP_S.
+        """
+        async with asyncio.timeout(STOP_S):
+            if self._job is not None:
+                self._stored = max(self._stored, await self._job)
+                self._job = None
+            if save is not None and committed - self._stored >= self.every // STOPPING:
+                await self._begin(save)
 
     def abandon(self) -> None:
         """Saves no further: the log is another one, or the connection is given up."""

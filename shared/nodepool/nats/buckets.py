@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from nodepool.contract.log import Entry, LogId
@@ -53,6 +54,8 @@ async def read_bucket(
         await reader.close()
 
 
-async def _verify(connection: Connection, bucket: str, _read_to: int) -> None:
+async def _verify(
+    connection: Connection, bucket: str, _read_to: int, _read_at: datetime | None
+) -> None:
     if await stream_info(connection, f"KV_{bucket}") is None:
         raise StreamChanged(f"the bucket {bucket} is gone")

@@ -45,11 +45,16 @@ class Committer:
         self._reply: asyncio.Future[Msg] | None = None
         doubt_when_lost(connection, lambda: () if self._reply is None else (self._reply,))
 
-    async def commit(self, proposal: Proposal[S, I]) -> int:
-        """The position of the commit record; raises Conflict, InDoubt or ServerRefusal."""
+    async def commit(self, proposal: Proposal[S, I], *, is_cut: bool = False) -> int:
+        """The position of the commit record; raises Conflict, InDoubt or ServerRefusal.
+
+        is_cut: whether the record that this one follows was cut from the log with its head. Then
+            the condition is that the log holds no record of the service.
+        """
         messages = proposal.messages
+        expected = 0 if is_cut else proposal.expected_sequence
         # The mark comes first: headers that begin with those of a batch are not read.
-        headers = {**self._mark, EXPECTED_SEQUENCE: str(proposal.expected_sequence)}
+        headers = {**self._mark, EXPECTED_SEQUENCE: str(expected)}
         if not messages:
             return await self._publish_record(proposal, headers)
         batch = os.urandom(8).hex()

@@ -26,7 +26,7 @@ PAUSE_S = 0.05
 async def read_on(
     client: Connection,
     stream: str,
-    last: Callable[[], tuple[int, datetime]],
+    last: Callable[[], tuple[int, datetime | None]],
     goes_on: Callable[[], bool],
 ) -> AsyncIterator[Entry]:
     """The messages after the one at position and time `last()`, in order, while it goes on.

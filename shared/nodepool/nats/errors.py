@@ -3,6 +3,9 @@
 STREAM_NOT_FOUND = 10059
 """The code of the JetStream API for a stream that is not there."""
 
+SEALED_CODE = 10109
+"""The code for a message to a stream that is sealed."""
+
 
 class Unreachable(Exception):
     """No server answers; the message is one line that names the server and the remedy.
@@ -57,3 +60,7 @@ class StreamChanged(Exception):
 
 class LogChanged(StreamChanged):
     """The log is gone, is another one, or ends before what was read of it: start from its start."""
+
+
+class HeadMissing(LogChanged):
+    """The head of the log is cut, so that a program cannot know what it has not read of it."""

@@ -5,12 +5,20 @@ from datetime import UTC, datetime
 
 from nodepool.contract.log import Entry
 from nodepool.engine.proposal import dead_letter
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal
+from nodepool.nats.errors import SEALED_CODE, Conflict, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.stored_objects import ObjectKey, subject_of_object
 
 MESSAGE_CODES = frozenset({10054, 10097, 10165})
 """Refusals of the server that are about one message: its size, its headers, its lifetime."""
+
+
+def is_about_object(refusal: ServerRefusal, *, stores: bool) -> bool:
+    """Return whether the server refuses an object for itself.
+
+    stores: whether it stores others. A bucket that is sealed takes none, whatever others do.
+    """
+    return refusal.code != SEALED_CODE and (stores or refusal.code in MESSAGE_CODES)
 
 
 class Parking:

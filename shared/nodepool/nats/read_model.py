@@ -12,7 +12,7 @@ from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.buckets import Bus, read_bucket, restore_bucket
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.inspection import Inspection, Report
-from nodepool.nats.parking import MESSAGE_CODES, Parking
+from nodepool.nats.parking import Parking, is_about_object
 from nodepool.nats.rendering import Rendering
 from nodepool.nats.stored_objects import (
     Finding,
@@ -137,7 +137,7 @@ class ReadModelWriter(Generic[S, I]):
             self._hurry.clear()
             try:
                 await self.flush()
-                pause_s = RETRY_S
+                pause_s, self.unwritten.fault = RETRY_S, ""
                 continue
             except ServerRefusal:
                 pass  # Nothing was stored, so what is known to be stored still is.
@@ -255,17 +255,17 @@ class ReadModelWriter(Generic[S, I]):
         """The errors of a round without those of objects that are parked.
 
         An object is, if the server refuses it for itself, or refuses it and stores another one.
-        What else is refused is written again: the server has no room, or no leader.
+        What else is refused is written again: the server has no room, or the bucket is sealed.
         """
         errors: list[Exception] = []
         stores = any(error is None for _, error in results)
         for write, error in results:
-            if isinstance(error, ServerRefusal) and (stores or error.code in MESSAGE_CODES):
+            if isinstance(error, ServerRefusal) and is_about_object(error, stores=stores):
                 version = write.written.version
                 await self._parking.park(write.key, version, write.content, str(error))
             elif error is not None:
                 if isinstance(error, ServerRefusal):
-                    self.unwritten.again(write.key)
+                    self.unwritten.refused(write.key, error)
                 errors.append(error)
         return errors
 

@@ -8,23 +8,23 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 from nodepool.contract.log import Entry
 from nodepool.nats.api import extent
 from nodepool.nats.back_off import pause_s
 from nodepool.nats.connection import RETRY_MAX_S, RETRY_S, Connection
-from nodepool.nats.consumers import delivery_of, missing_of
+from nodepool.nats.consumers import Delivery, delivery_of, missing_of
 from nodepool.nats.direct import read_on
-from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
+from nodepool.nats.errors import ServerRefusal, StreamChanged
 from nodepool.nats.filtering import Filtering
 from nodepool.nats.membership import HURRIED_S
 from nodepool.nats.pulling import PULL, PullConsumer
+from nodepool.nats.verification import FAULTS, Verification, Verify
 
 BUFFER_MAX = 8_192
 """The most messages that are requested or received, and not yet taken."""
@@ -32,8 +32,6 @@ ASK_S = 0.1
 """The pause between two requests for the state of the stream."""
 HEARTBEAT_S = 1.0
 """A consumer without a sign of life for three times as long is created anew."""
-NEVER = datetime.min.replace(tzinfo=UTC)
-FAULTS = (Conflict, ServerRefusal, InDoubt, NatsError, OSError)
 
 
 class Reader:
@@ -44,9 +42,10 @@ class Reader:
     newest: begin with the newest message of each subject instead, as for a key-value bucket.
     wants: the same as `filters`, as a Python function; a reader that has it does without filters
       where that costs less, as described in `nodepool.nats.filtering`.
-    verify: awaited with the last position whenever a consumer is there; where it raises
-      StreamChanged, reading ends, and `open`, `take` and `next` raise that. Without it a reader
-      waits for a stream that is gone.
+    verify: awaited with the position and the time of the last message, whenever a consumer is there
+      and whenever messages seem to be missing; the time is None before the first message. Where it
+      raises StreamChanged, reading ends, and `open`, `take` and `next` raise that. Without it a
+      reader waits for a stream that is gone.
 
     After a gap, a lost connection or silence the consumer is created anew after the last position,
     so a message is neither lost nor seen twice. That may take seconds after the loss of a server of
@@ -62,7 +61,7 @@ class Reader:
         start: int = 1,
         newest: bool = False,
         wants: Callable[[str], bool] | None = None,
-        verify: Callable[[int], Awaitable[None]] | None = None,
+        verify: Verify | None = None,
     ) -> None:
         self._client = client
         self._stream = stream
@@ -70,13 +69,12 @@ class Reader:
         self._last = start - 1
         self._newest = newest
         self._wants = wants
-        self._verify = verify
         self.metadata: Mapping[str, str] = {}  # What the server tells of the consumer.
         self._changed: StreamChanged | None = None
         self._filtering = Filtering() if wants is not None else None
         self._asking: asyncio.Task[None] | None = None
         self._buffer: deque[Entry] = deque()
-        self._arrived = asyncio.Event()
+        self.arrived = asyncio.Event()  # Set by messages; the caller of `take` clears it.
         self._last_time: datetime | None = None
         self.heard_at = 0.0  # The last sign of life of the server, by Python's monotonic clock.
         self._remaining = 0
@@ -86,6 +84,7 @@ class Reader:
         self._creating: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closed = False
+        self.verification = Verification(client, verify, self._read_to, self._end, self.arrived.set)
 
     @property
     def pending(self) -> int:
@@ -108,29 +107,31 @@ class Reader:
                 return self._buffer[0].time
         return self._last_time if self._remaining else None
 
-    @property
-    def arrived(self) -> asyncio.Event:
-        """Set when messages have arrived; the caller of `take` clears it."""
-        return self._arrived
+    def _read_to(self) -> tuple[int, datetime | None]:
+        return self._last, self._last_time
 
     async def open(self) -> None:
         """Starts to read; returns when the server has the consumer."""
+        self._client.on_reconnect.append(self.verification.distrust)
         self._client.on_reconnect.append(self._hurry)
         self._client.on_server_lost.append(self._hurry)
         self._creating = asyncio.create_task(self._create())
         await self._creating
         self._raise_change()
+        self.verification.awake()
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
         """Stops reading; what was received and not handed over is dropped."""
         self._closed = True
+        self.verification.close()
+        own = (self._hurry, self.verification.distrust)
         for listeners in (self._client.on_reconnect, self._client.on_server_lost):
-            listeners[:] = [each for each in listeners if each != self._hurry]
+            listeners[:] = [each for each in listeners if each not in own]
         for task in (self._creating, self._watching, self._asking, self._bridging):
             if task is not None:
                 task.cancel()
-        self._arrived.set()
+        self.arrived.set()
         await self.consumer.drop()
 
     async def next(self, timeout_s: float | None = None) -> list[Entry]:
@@ -138,10 +139,10 @@ class Reader:
         if self._closed:
             await asyncio.sleep(0)  # So that a task which reads on can be cancelled.
         elif not self._buffer:
-            self._arrived.clear()
+            self.arrived.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    await self._arrived.wait()
+                    await self.arrived.wait()
         return await self.take()
 
     async def take(self) -> list[Entry]:
@@ -174,8 +175,7 @@ class Reader:
 
     async def _bridge(self, wants: Callable[[str], bool]) -> None:
         goes_on = lambda: self._is_creating and len(self._buffer) < BUFFER_MAX  # noqa: E731
-        last = lambda: (self._last, self._last_time or NEVER)  # noqa: E731
-        async for entry in read_on(self._client, self._stream, last, goes_on):
+        async for entry in read_on(self._client, self._stream, self._read_to, goes_on):
             self.heard_at = time.monotonic()
             self._last, self._last_time = entry.position, entry.time
             if wants(entry.subject):
@@ -184,8 +184,10 @@ class Reader:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            self.verification.awake()
             silent_s = time.monotonic() - self.heard_at
             if self._client.is_connected and silent_s > 3 * HEARTBEAT_S:
+                self.verification.distrust()
                 self._restart()
 
     async def _create(self, *, filtered: bool | None = None) -> None:
@@ -198,14 +200,17 @@ class Reader:
                     await self._begin(filtered=filtered)
                 return
             except StreamChanged as change:
-                self._changed, self._closed = change, True
-                await self.consumer.drop()
-                self._arrived.set()
+                await self._end(change)
             except FAULTS:
                 failures, self._attempt = failures + 1, None  # A pause is not to be hurried.
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
             finally:
                 self._attempt = None
+
+    async def _end(self, change: StreamChanged) -> None:
+        self._changed, self._closed = change, True
+        self.arrived.set()
+        await self.consumer.drop()
 
     async def _begin(self, *, filtered: bool | None) -> None:
         try:
@@ -214,10 +219,10 @@ class Reader:
             else:
                 await self._begin_at_less_cost(self._filtering, filtered)
         except ServerRefusal:
-            await self._check()  # Perhaps there is no stream any more.
+            await self.verification.check()  # Perhaps there is no stream any more.
             raise
         # A consumer goes with its stream, so this one is of the stream that is checked, or is gone.
-        await self._check()
+        await self.verification.check()
         await self._pull()
 
     async def _begin_at_less_cost(self, filtering: Filtering, filtered: bool | None) -> None:
@@ -232,10 +237,6 @@ class Reader:
         """How many positions the end of the stream is away, and how many subjects it has."""
         last, subjects = await extent(self._client, self._stream)
         return last - self._last, subjects
-
-    async def _check(self) -> None:
-        if self._verify is not None:
-            await self._verify(self._last)
 
     async def _create_consumer(self, filters: Sequence[str]) -> None:
         self._remaining = await self.consumer.create(
@@ -257,6 +258,9 @@ class Reader:
         if not self.consumer.took(delivery):
             self._restart()
             return
+        if not self._follows(delivery) and not await self.verification.accepts_a_gap():
+            self._restart()
+            return
         if delivery.position <= self._last:
             return
         self._last, self._remaining = delivery.position, delivery.remaining
@@ -268,9 +272,17 @@ class Reader:
             Entry(delivery.position, delivery.time, message.subject, message.data, headers)
         )
 
+    def _follows(self, delivery: Delivery) -> bool:
+        """Whether no message is gone before this one: the server says nothing of such messages."""
+        if self._filtering is None:
+            return True
+        if self._filtering.filtered:
+            return delivery.remaining >= self._remaining - 1
+        return delivery.position <= self._last + 1
+
     def _hand_over(self, entry: Entry) -> None:
         self._buffer.append(entry)
-        self._arrived.set()
+        self.arrived.set()
 
     async def _kept(self, filtering: Filtering, subject: str) -> bool:
         """Whether a message is wanted; one that is not makes room for another right away."""
@@ -294,6 +306,7 @@ class Reader:
         self.heard_at = time.monotonic()
         missing = missing_of(message.headers or {})
         if missing is None:
+            self.verification.distrust()
             self._restart()
         else:
             self.consumer.missed(missing)

@@ -9,7 +9,8 @@ import asyncio
 import hashlib
 import os
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, Generic, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,7 +19,7 @@ from nodepool.contract.log import LogId
 from nodepool.engine.folded import Folded
 from nodepool.engine.replica import Replica
 from nodepool.engine.snapshot import Loader, dump
-from nodepool.nats.api import last_message, message_at, publish, request
+from nodepool.nats.api import last_message, leaders_message_at, message_at, publish, request
 from nodepool.nats.connection import Connection
 from nodepool.nats.publisher import Publisher
 from nodepool.nats.streams import SNAPSHOTS, STREAM, provision_stream, stream_info, streams
@@ -47,6 +48,8 @@ class Manifest(BaseModel):
     chunks, bytes: how many chunks there are, and the bytes in all of them before compression.
     committed, expected_sequence: the replica's, at the moment of the snapshot.
     sha256: the digest of all chunks before compression.
+    time: when the log stored the commit record at `expected_sequence`, in ISO 8601; empty in a
+        manifest of an early release. A log that was set back and has grown since has another one.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -58,6 +61,7 @@ class Manifest(BaseModel):
     committed: _Position
     expected_sequence: _Position
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    time: Annotated[str, Field(max_length=40)] = ""
 
 
 class Restored(NamedTuple, Generic[S, I, O]):
@@ -67,22 +71,41 @@ class Restored(NamedTuple, Generic[S, I, O]):
     cause: str
 
 
-async def save(
-    connection: Connection,
-    publisher: Publisher,
-    service: Service[S, I, O],
-    replica: Replica[S, I, O],
-    log: LogId,
-    replicas: int = 1,
-) -> int:
-    """Stores the committed state of a replica; the position up to which it goes.
+async def _trust() -> None:
+    """Take the log for the one that the replica has read."""
 
-    What is left of snapshots before it is removed, also of those that were never completed. Raises
-    Conflict where another replica has saved at the same time, InDoubt, ServerRefusal or an error of
-    the client; the snapshot before this one then stays valid.
+
+@dataclass(frozen=True, slots=True)
+class Storing:
+    """Where snapshots are stored, and of which log they are.
+
+    replicas: how many copies the servers keep.
+    verify: raises an error unless the log is the one that the replica has read.
+    replaces_newer: whether a stored snapshot that goes further is of no use.
+    """
+
+    connection: Connection
+    publisher: Publisher
+    log: LogId
+    replicas: int = 1
+    verify: Callable[[], Awaitable[None]] = _trust
+    replaces_newer: bool = False
+
+
+async def save(storing: Storing, service: Service[S, I, O], replica: Replica[S, I, O]) -> int:
+    """Stores the committed state of a replica; the position up to which the stored snapshot goes.
+
+    A stored snapshot that goes further stays. What is left of snapshots before this one is removed,
+    also of those that were never completed. Raises Conflict where another replica has saved at the
+    same time, InDoubt, ServerRefusal, StreamChanged or an error of the client; the snapshot before
+    this one then stays valid.
     """
     folded, committed, expected = replica.safe, replica.committed, replica.expected_sequence
-    await provision_stream(connection, SNAPSHOTS, streams(replicas)[SNAPSHOTS])
+    connection, publisher, log = storing.connection, storing.publisher, storing.log
+    await provision_stream(connection, SNAPSHOTS, streams(storing.replicas)[SNAPSHOTS])
+    if (stored := await _newer(storing, service.name)) >= committed > 0:
+        return stored
+    record = await leaders_message_at(connection, STREAM, expected) if expected else None
     name, id = service.name, os.urandom(6).hex()
     digest, size, positions = hashlib.sha256(), 0, list[int]()
     before = await last_message(connection, SNAPSHOTS, _manifest_subject(name))
@@ -99,7 +122,9 @@ async def save(
         committed=committed,
         expected_sequence=expected,
         sha256=digest.hexdigest(),
+        time=record.time.isoformat() if record else "",
     )
+    await storing.verify()
     # Of two that are saved at the same time only one may become valid: it removes older chunks.
     condition = {"Nats-Expected-Last-Subject-Sequence": str(before.position if before else 0)}
     content = manifest.model_dump_json().encode()
@@ -107,6 +132,13 @@ async def save(
     older: dict[str, object] = {"filter": f"np-snapshot.{name}.*.*", "seq": positions[0]}
     await request(connection, f"$JS.API.STREAM.PURGE.{SNAPSHOTS}", older)
     return committed
+
+
+async def _newer(storing: Storing, service: str) -> int:
+    """The position up to which a stored snapshot goes that may not be replaced by an older one."""
+    if storing.replaces_newer:
+        return 0
+    return await stored_position(storing.connection, service, storing.log)
 
 
 async def restore(
@@ -188,6 +220,9 @@ async def _check_log(connection: Connection, service: str, manifest: Manifest, l
     record = await message_at(connection, STREAM, manifest.expected_sequence)
     if record is None or record.subject != commit_subject(service):
         raise ValueError(f"the log has no commit of {service} at {manifest.expected_sequence}")
+    if manifest.time and record.time.isoformat() != manifest.time:
+        text = f"the commit of {service} at {manifest.expected_sequence} is another one"
+        raise ValueError(f"{text}: the log was set back and has grown since")
 
 
 async def _folded(

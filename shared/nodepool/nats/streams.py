@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from nodepool.contract.buckets import BUCKETS
 from nodepool.contract.log import SUBJECTS, LogId
-from nodepool.nats.api import Json, parse_time, request
-from nodepool.nats.errors import STREAM_NOT_FOUND, LogChanged, ServerRefusal
+from nodepool.nats.api import Json, leaders_message_at, parse_time, request
+from nodepool.nats.errors import STREAM_NOT_FOUND, HeadMissing, LogChanged, ServerRefusal
+from nodepool.nats.intake import intake_fault
 from nodepool.nats.membership import MemberClient
 
 STREAM = "NODEPOOL"
@@ -39,6 +40,9 @@ class StreamInfo(NamedTuple):
     metadata: what programs have noted on it.
     messages: how many it holds.
     last: the position of its newest message; 0 for one that never had any.
+    first: the position of its oldest message; that of the next message where it holds none.
+    is_sealed: whether it takes no message any more, which no update can change.
+    fault: why it takes no messages now; empty where it takes them.
     """
 
     created: str
@@ -46,6 +50,9 @@ class StreamInfo(NamedTuple):
     metadata: Mapping[str, str]
     messages: int
     last: int
+    first: int = 1
+    is_sealed: bool = False
+    fault: str = ""
 
     @property
     def log(self) -> LogId:
@@ -132,6 +139,8 @@ async def provision_stream(client: MemberClient, name: str, config: Config) -> N
 
     What is written asynchronously can have no second copy, and stays so: where more copies are
     wanted, such a stream is made anew, and filled from the log. Otherwise it stays synced.
+
+    A sealed stream stays as it is: what it holds can be read, and its writer says what is wrong.
     """
     try:
         await request(client, f"$JS.API.STREAM.CREATE.{name}", config)
@@ -142,6 +151,9 @@ async def provision_stream(client: MemberClient, name: str, config: Config) -> N
     try:
         await request(client, f"$JS.API.STREAM.UPDATE.{name}", config)
     except ServerRefusal as refusal:
+        info = await stream_info(client, name)
+        if info is not None and info.is_sealed:
+            return
         if refusal.code != _FIXED_SETTING or name == STREAM:
             raise
         if "persist_mode" in config:
@@ -177,8 +189,16 @@ async def stream_info(client: MemberClient, stream: str) -> StreamInfo | None:
     assert isinstance(config, dict), "a stream's info has its configuration"
     assert isinstance(state, dict), "a stream's info has a state"
     metadata = config.get("metadata") or {}
-    created, time = str(info["created"]), parse_time(str(info["ts"]))
-    return StreamInfo(created, time, metadata, int(state["messages"]), state["last_seq"])
+    return StreamInfo(
+        created=str(info["created"]),
+        time=parse_time(str(info["ts"])),
+        metadata=metadata,
+        messages=int(state["messages"]),
+        last=state["last_seq"],
+        first=max(1, int(state["first_seq"])),
+        is_sealed=bool(config.get("sealed")),
+        fault=intake_fault(config, state, SUBJECTS if stream == STREAM else ()),
+    )
 
 
 async def whole_stream_info(client: MemberClient, stream: str) -> Json | None:
@@ -191,8 +211,20 @@ async def whole_stream_info(client: MemberClient, stream: str) -> Json | None:
         return None
 
 
-async def verify_log(client: MemberClient, log: LogId, read_to: int) -> None:
-    """Returns where the log is still the same one, and reaches what was read of it.
+async def verify_log(
+    client: MemberClient,
+    log: LogId,
+    read_to: int,
+    read_at: datetime | None = None,
+    *,
+    is_whole: bool = False,
+) -> None:
+    """Returns where the log is still the same one, and holds what was read of it and what follows.
+
+    read_to: the position of the last message read; 0 for none.
+    read_at: the time of that message, by which it is known; None where it is not known. A log that
+        was set back and has grown since has another message there.
+    is_whole: whether nothing may be missing between that message and the oldest one of the log.
 
     Raises LogChanged where it is not.
     """
@@ -203,3 +235,12 @@ async def verify_log(client: MemberClient, log: LogId, read_to: int) -> None:
         raise LogChanged(f"the log is {info.log}, and no longer {log}")
     if info.last < read_to:
         raise LogChanged(f"the log {log} ends at {info.last}, and was read to {read_to}")
+    if is_whole and info.first > read_to + 1:
+        text = f"the log {log} begins at position {info.first}, and was read to {read_to}"
+        raise HeadMissing(text)
+    if read_at is None or read_to < info.first:
+        return
+    message = await leaders_message_at(client, STREAM, read_to)
+    if message is None or message.time != read_at:
+        text = f"the message at {read_to} is not the one that was read there"
+        raise LogChanged(f"the log {log} was set back and has grown since: {text}")

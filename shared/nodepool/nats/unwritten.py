@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
+from nodepool.nats.errors import Busy, ServerRefusal
 from nodepool.nats.stored_objects import ObjectKey
 
 
@@ -23,11 +24,13 @@ class Unwritten:
     """What is to be written, in the order in which it changed.
 
     While it is not known what is stored, anything may differ from that, so all that is found to
-    differ has waited since then. `clock` gives seconds; only `lag` is called from other threads.
+    differ has waited since then. fault: why the server refuses to store it, as one line; empty
+    where it does not. `clock` gives seconds; only `lag` is called from other threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.fault = ""
         self._since: dict[ObjectKey, float] = {}
         self._in_flight: dict[ObjectKey, float] = {}
         self._unknown_since: float | None = clock()
@@ -66,6 +69,12 @@ class Unwritten:
     def again(self, key: ObjectKey) -> None:
         """One that is being written is to be written once more; it waits since it first changed."""
         self._since[key] = self._in_flight.get(key, self._clock())
+
+    def refused(self, key: ObjectKey, refusal: ServerRefusal) -> None:
+        """Write an object once more that the server has refused; it waits as after `again`."""
+        self.again(key)
+        if not isinstance(refusal, Busy):
+            self.fault = f"KV_{key[0]}: {refusal}"
 
     def landed(self) -> None:
         """Nothing is being written any more."""

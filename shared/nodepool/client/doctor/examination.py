@@ -88,6 +88,7 @@ def _checks(
         ("connection", partial(_connected, connection)),
         ("server", partial(server.server, connection, storing)),
         ("log", partial(log.stored, connection, storing.replicas)),
+        ("beginning of the log", partial(log.beginning, connection, known)),
         ("clock", clock),
         (f"commands of {org}", permission),
         ("services", partial(services.services, connection, known, own)),

@@ -1,14 +1,18 @@
 """Whether the log and the other streams are as services make them, and their copies whole."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from nodepool.client.doctor.finding import Finding, note, ok, problem
 from nodepool.nats.api import Json
 from nodepool.nats.connection import Connection
 from nodepool.nats.log_figures import followers
-from nodepool.nats.streams import STREAM, streams, whole_stream_info
+from nodepool.nats.snapshots import stored_position
+from nodepool.nats.streams import STREAM, stream_info, streams, whole_stream_info
+from nodepool.service import AnyService
 
 FULL = 0.9
+_SEALED = "it is sealed: it takes no messages any more, and cannot be unsealed"
+_AGAIN = "while the services are at work: they make it again, and fill it"
 MISSING = "it is missing"
 _COPIES = "num_replicas"
 _ASYNC = "persist_mode"
@@ -64,6 +68,9 @@ async def _stream(
         yield problem(check, MISSING, "restart a service, which creates it")
         return
     there = _object(info, "config")
+    if there.get("sealed"):
+        yield problem(check, _SEALED, _remedy_of_a_sealed(name))
+        return
     wanted = {**_LOSING, **config}
     wrong = [key for key, value in wanted.items() if _differs(key, there.get(key), value)]
     if _COPIES in wrong:
@@ -76,6 +83,33 @@ async def _stream(
         yield problem(check, text, "restart a service, which sets it again")
     for text in _lagging(_object(info, "cluster")):
         yield problem(check, text, "start that server, or see why it cannot follow")
+
+
+def _remedy_of_a_sealed(name: str) -> str:
+    if name != STREAM:
+        return f"nats stream rm {name}, {_AGAIN}"
+    return "stop the services; nodepool backup FOLDER; nodepool restore FOLDER --force; start them"
+
+
+async def beginning(
+    connection: Connection, known: Sequence[AnyService]
+) -> AsyncGenerator[Finding, None]:
+    """A finding where the head of the log is cut: whether each service has a snapshot beyond it."""
+    check = "beginning of the log"
+    log = await stream_info(connection, STREAM)
+    if log is None or log.first <= 1:
+        return
+    stored = {
+        service.name: await stored_position(connection, service.name, log.log) for service in known
+    }
+    without = sorted(name for name, position in stored.items() if position < log.first - 1)
+    if not without:
+        text = f"it begins at position {log.first}, and each service has a snapshot beyond it"
+        yield note(check, text, "keep the log whole: no max_msgs, max_bytes, max_age or purge")
+        return
+    text = f"it begins at position {log.first}, without a snapshot of {', '.join(without)}"
+    fix = "a service that is ready saves one itself; else nodepool restore FOLDER --force"
+    yield problem(check, text, fix)
 
 
 def _differs(key: str, there: object, wanted: object) -> bool:

@@ -1,0 +1,59 @@
+"""What a replica has to know of the log besides its messages, asked of the server regularly."""
+
+import asyncio
+
+from nats.errors import Error as NatsError
+
+from nodepool.nats.connection import Connection
+from nodepool.nats.errors import Conflict, HeadMissing, InDoubt, ServerRefusal
+from nodepool.nats.streams import STREAM, stream_info
+
+LOOK_S = 2.0
+"""The pause between two looks."""
+
+
+class LogState:
+    """Where the log begins and ends, and whether it takes messages, as of the last look.
+
+    first, last: the positions of the oldest and of the newest message.
+    fault: why the log takes no messages, as one line; empty where it takes them.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.first = 1
+        self.last = 0
+        self.fault = ""
+
+    async def run(self) -> None:
+        """Look at the log until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Look at the log now; what was seen before holds where no reply comes."""
+        try:
+            info = await stream_info(self._connection, STREAM)
+        except (Conflict, InDoubt, ServerRefusal, NatsError, OSError):
+            return
+        if info is not None:  # The reader of the log notices one that is gone.
+            self.first, self.last = info.first, info.last
+            self.fault = f"the log takes no messages: {info.fault}" if info.fault else ""
+
+
+async def check_beginning(
+    connection: Connection, service: str, committed: int, unused: str
+) -> None:
+    """Raise HeadMissing where a replica cannot read on, because the head of the log is cut.
+
+    committed: the position up to which the replica is restored.
+    unused: why the stored snapshot was not used; empty where it was, or where there is none.
+    """
+    info = await stream_info(connection, STREAM)
+    if info is None or info.first <= committed + 1:
+        return
+    has = f"has a snapshot only up to {committed}" if committed else "has no snapshot"
+    has += f" ({unused})" if unused else ""
+    text = f"the log begins at position {info.first}, and {service} {has}"
+    raise HeadMissing(f"{text}: restore a backup that holds the beginning of the log")

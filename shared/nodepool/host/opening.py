@@ -1,0 +1,61 @@
+"""A session opened: the bus provisioned, a replica restored from its snapshot, the log read on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from nodepool.engine.replica import Replica
+from nodepool.host.host import Host, Start
+from nodepool.host.log_state import check_beginning
+from nodepool.host.session import Session
+from nodepool.host.version import version_of
+from nodepool.nats.api import check_limits, last_message, last_position
+from nodepool.nats.connection import Connection
+from nodepool.nats.consumers import REPLICA, SERVICE, VERSION
+from nodepool.nats.publisher import Publisher
+from nodepool.nats.reader import Reader
+from nodepool.nats.snapshots import restore
+from nodepool.nats.streams import STREAM, provision, verify_log
+from nodepool.service import I, O, S, commit_subject
+
+
+@asynccontextmanager
+async def open_session(
+    host: Host[S, I, O], connection: Connection
+) -> AsyncIterator[Session[S, I, O]]:
+    """A session on a bus that is provisioned, restored from the newest snapshot, and reading."""
+    service = host.service
+    check_limits(connection)
+    log = await provision(connection, host.settings.replicas)
+    publisher = Publisher(connection)
+    await publisher.open()
+    if host.snapshots.ignored:
+        replica, unused = Replica(service, log=log), "NODEPOOL_SNAPSHOTS is ignore"
+    else:
+        replica, unused = await restore(connection, service, log)
+    if unused:
+        host.telemetry.log.warning("snapshot not used", cause=unused)
+    host.snapshots.restored(replica.committed, is_usable=not unused)
+    await check_beginning(connection, service.name, replica.committed, unused)
+    last_commit = await last_message(connection, STREAM, commit_subject(service.name))
+    reader = Reader(
+        connection,
+        STREAM,
+        service.filters(),
+        start=replica.committed + 1,
+        wants=service.wants,
+        verify=partial(verify_log, connection, log, is_whole=True),
+    )
+    reader.metadata = {
+        SERVICE: service.name,
+        VERSION: version_of(),
+        REPLICA: host.doubts.mark,
+    }
+    try:
+        await reader.open()
+        committed = last_commit.position if last_commit is not None else 0
+        start = Start(log, committed, await last_position(connection, STREAM))
+        yield Session(host, connection, publisher, reader, replica, start)
+    finally:
+        host.snapshots.abandon()
+        await reader.close()
