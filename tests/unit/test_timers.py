@@ -174,3 +174,16 @@ def test_a_wake_that_failed_delays_none_that_is_due_later() -> None:
 
     # when the service is due later than its pause ends, then it is fired when it is due
     assert left(timers, LATER) == 10
+
+
+def test_a_replica_that_has_led_waits_no_longer_for_the_next_leader() -> None:
+    # given a replica that has fired many wakes while it led
+    timers = Timers()
+    for position in range(READ_TO, READ_TO + 10):
+        timers.fired(DUE, position, position + 1, leading=True)
+        timers.wake_read(position + 1, DUE, NOW)
+
+    # when another replica leads, and is frozen
+    # then this one fires what is due as soon as any follower does
+    assert left(timers, LATER, read_to=READ_TO + 20, after=10 + STANDBY_S, leading=False) == 0
+    assert left(timers, DUE, read_to=READ_TO + 20, after=STANDBY_S, leading=False) == 0

@@ -78,7 +78,8 @@ class Firing(Generic[S, I, O]):
             self._log.warning("wake failed", cause=str(error))
             return
         if position > read_to:
-            self._timers.fired(due, read_to, position)
+            leading = not self._leadership.following
+            self._timers.fired(due, read_to, position, leading=leading)
 
     def _left(self, due: datetime, now: float) -> float:
         return self._timers.seconds_left(

@@ -35,6 +35,7 @@ class Timers:
         self._fault = ""
         self._in_vain = 0
         self._standby_until = 0.0
+        self._fired_as_leader = False
 
     @property
     def fault(self) -> str:
@@ -59,17 +60,20 @@ class Timers:
         """Whether the last `Wake` fired is not read yet; until then no other is fired."""
         return read_to < self._position
 
-    def fired(self, due: datetime, read_to: int, position: int) -> None:
-        """A `Wake` for `due` was stored at `position`."""
+    def fired(self, due: datetime, read_to: int, position: int, *, leading: bool = False) -> None:
+        """A `Wake` for `due` was stored at `position`; `leading` is as for `seconds_left`."""
         self._fired, self._position = (due, read_to), position
+        self._fired_as_leader = leading
 
     def wake_read(self, position: int, time: datetime, now: float) -> None:
         """A `Wake` was read that the log stored at `time`; notes by how much it came too early.
 
         A follower leaves the next one to the leader, for longer after each that it has fired
-        itself: a leader at work that fires none is waiting, because one has failed.
+        itself: a leader at work that fires none is waiting, because one has failed. What a replica
+        has fired while it led says nothing of another leader.
         """
-        self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX) if position == self._position else 0
+        is_in_vain = position == self._position and not self._fired_as_leader
+        self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX) if is_in_vain else 0
         self._standby_until = now + min(STANDBY_S * 2**self._in_vain, RETRY_MAX_S)
         if self._fired is None:
             return

@@ -62,6 +62,12 @@ def test_a_page_says_what_to_look_for_and_how(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
+def test_no_request_of_a_page_waits_for_a_process_that_hangs(page: Path) -> None:
+    lines = [line for line, _ in commands(page) if "curl" in line]
+    assert [line for line in lines if "--max-time" not in line] == []
+
+
+@pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 def test_a_link_of_a_page_leads_to_a_page(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8"))
     assert [target for target in targets if not (page.parent / target).is_file()] == []

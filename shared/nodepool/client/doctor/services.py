@@ -62,7 +62,8 @@ async def _service(
             f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
         )
         text = f"no replica reads the log; {since}"
-        return problem(check, text, f"start it: python -m {service.name}")
+        fix = f"start it: python -m {service.name}; kill a process that is there and hangs first"
+        return problem(check, text, fix)
     waiting = await _waiting(connection, service, committed)
     if waiting is not None:
         age = (datetime.now(UTC) - waiting.time).total_seconds()
