@@ -498,16 +498,35 @@ def test_a_query_without_types_includes_every_event() -> None:
     ("arguments", "printed"),
     [
         ([], f"nodepool {VERSION}\n"),
-        (["--client"], f"nodepool {VERSION}\n"),
         (["-o", "yaml"], f"clientVersion:\n  version: {VERSION}\n"),
-        (["--client", "-o=jsonpath={.clientVersion.version}"], VERSION),
+        (["-o=jsonpath={.clientVersion.version}"], VERSION),
     ],
 )
-def test_the_version_is_printed_as_a_text_or_an_object(
+def test_the_version_of_the_command_is_printed_as_a_text_or_an_object(
     arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["version", *arguments]) == 0
+    assert run(["version", "--client", *arguments]) == 0
     assert capsys.readouterr() == (printed, "")
+
+
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version_of_the_command_is_printed_without_a_server(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+
+    assert run(["--url", url, "--request-timeout", "0.2", word]) == 0
+
+    printed = capsys.readouterr()
+    assert printed.out == f"nodepool {VERSION}\n"
+    assert printed.err.startswith(
+        f"only the version of the command is known: no NATS server responds at {url}"
+    )
+
+
+def test_options_without_a_command_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--org", "acme"]) == 2
+    assert capsys.readouterr() == ("", "error: Missing command (see nodepool --help)\n")
 
 
 def test_a_warning_with_a_suggestion_is_two_sentences() -> None:

@@ -87,15 +87,25 @@ class Verbs(Group):
     cls=Verbs,
     name="nodepool",
     epilog=EPILOG,
+    invoke_without_command=True,
+    no_args_is_help=True,
     params=list(common_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+@click.option("--version", "shows_version", is_flag=True, help="As 'nodepool version'.")
 @click.pass_context
-def cli(context: click.Context) -> None:
+def cli(context: click.Context, shows_version: bool) -> None:
     """Declare, watch and change pools of GPU machines."""
+    if context.invoked_subcommand is None and not shows_version:
+        context.fail("Missing command.")
     # The doctor finds out itself what is wrong with them.
     if context.obj is None and context.invoked_subcommand != "doctor":
         context.obj = from_environment()
+    if shows_version:
+        command = Verbs.get_command(cli, context, "version")
+        assert command is not None
+        with command.make_context("version", [], context) as own:
+            context.exit(command.invoke(own) or DONE)
 
 
 def run(args: Sequence[str]) -> int:

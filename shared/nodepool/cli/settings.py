@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nodepool.client import Client, ReadingClient
     from nodepool.client.session import Session
     from nodepool.client.skipping import Operator
+    from nodepool.client.versions import Versions
 
     C = TypeVar("C", bound=Session)
 
@@ -67,6 +68,13 @@ class Settings:
         from nodepool.client.skipping import Operator
 
         return self._connected(Operator, work) or 0
+
+    def versions(self) -> "Versions":
+        """Return the versions at work; raise `Unreachable` if no server replies in a short time."""
+        from nodepool.client.versions import CONNECTING_S, VersionReader
+
+        hurried = replace(self, timeout_s=min(self.timeout_s, CONNECTING_S))
+        return hurried._connected(VersionReader, VersionReader.versions)
 
     def read(self, work: "Callable[[ReadingClient], Awaitable[T]]", *, patient: bool = False) -> T:
         """As `result`, with a client that only reads, which is quicker to start.

@@ -1,15 +1,20 @@
 """`nodepool up` and `version`: the program itself."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nodepool.cli.errors import CliError
 from nodepool.cli.formats import Format
 from nodepool.cli.options import format_option
-from nodepool.cli.output import print_text
+from nodepool.cli.output import print_note, print_text
 from nodepool.cli.settings import Command, Settings, port
+
+if TYPE_CHECKING:
+    from nodepool.client.versions import Versions
 
 PATH = click.Path(path_type=Path)
 
@@ -59,14 +64,51 @@ def up(settings: Settings, data_dir: Path, examples: Path | None, once: bool) ->
 
 
 @click.command(cls=Command)
-@click.option("--client", is_flag=True, help="Print no version of the server; it has none.")
+@click.option("--client", is_flag=True, help="Print the version of the command only.")
 @format_option(but=("wide", "name", "custom-columns"))
-def version(client: bool, form: Format) -> None:
-    """Print the version of the command."""
-    from importlib.metadata import version as installed
+@click.pass_obj
+def version(settings: Settings, client: bool, form: Format) -> None:
+    """Print the versions of the command, of the NATS server and of the services at work.
 
-    number = installed("nodepool")
+    The version of the command is printed even if no server can be reached.
+    """
+    from nodepool.host.version import version_of
+
+    own = version_of()
+    versions = None if client else _versions(settings)
     if form.is_table:
-        print_text(f"nodepool {number}")
-    else:
-        form.print_whole([{"clientVersion": {"version": number}}], single=True)
+        print_text("\n".join([f"nodepool {own}", *_version_lines(versions)]))
+        return
+    document: dict[str, object] = {"clientVersion": {"version": own}}
+    if versions is not None:
+        document["serverVersion"] = {"version": versions.server}
+    if versions is not None and versions.services is not None:
+        document["serviceVersions"] = versions.services
+    form.print_whole([document], single=True)
+
+
+def _versions(settings: Settings) -> "Versions | None":
+    """Return the versions that the server shows; say on standard error which are missing."""
+    from nodepool.client.errors import Unreachable
+
+    try:
+        versions = settings.versions()
+    except Unreachable as error:
+        print_note(f"only the version of the command is known: {error}")
+        return None
+    if versions.services is None:
+        print_note("the versions of the services are not known: the server does not list them")
+    elif not versions.services:
+        print_note("no service is at work; 'nodepool doctor' says more")
+    return versions
+
+
+def _version_lines(versions: "Versions | None") -> Iterator[str]:
+    """Return a line for the server, and a line for each version of services."""
+    if versions is None:
+        return
+    yield f"NATS server {versions.server}"
+    services = versions.services or {}
+    for number in sorted({each for numbers in services.values() for each in numbers}):
+        names = [name for name, numbers in services.items() if number in numbers]
+        yield f"services {number}: {', '.join(names)}"
