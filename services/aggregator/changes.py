@@ -136,16 +136,18 @@ def node_assigned(state: State, event: CWNodeAssigned, context: Context) -> Stat
 def node_joined(state: State, event: CWNodeRegistered, context: Context) -> State:
     """The state after a Node has joined its cluster."""
     key = event.node_key
-    node = nodes.changed(state.nodes[key], event, context)
+    before = state.nodes[key]
+    node = nodes.changed(before, event, context)
     change = pools.node_registered
     pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    of_nodes = state.node_figures.with_activity(before, node)
     return replace(
         state,
         pools=pools_,
         nodes=state.nodes.set(key, node),
         templates=counted(state.templates, node.pool, 0, node.template),
         pool_figures=figures,
-        node_figures=state.node_figures.changed(key, node, context.time),
+        node_figures=of_nodes.changed(key, node, context.time),
         joins=state.joins.observe(
             NODE_JOIN, (context.time - node.created).total_seconds(), node.zone, node.instance_type
         ),
@@ -170,7 +172,7 @@ def node_changed(state: State, event: NodeChanged, context: Context) -> State:
     if after is before:
         return state
     templates = counted(state.templates, after.pool, before.template, after.template)
-    figures = state.node_figures
+    figures = state.node_figures.with_activity(before, after)
     if after.phase is not before.phase or after.removal is not before.removal:
         figures = figures.changed(key, after, context.time)
     busy, pools_ = state.busy, state.pools

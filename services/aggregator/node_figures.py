@@ -26,6 +26,7 @@ class NodeFigures:
 
     unusable: the Nodes that cannot be used now.
     unhealthy, preempting: how many of them each NodePool has, by cause and by stage.
+    active: how many registered Nodes of each NodePool run a workload.
     """
 
     failures: Counters = Counters()
@@ -35,6 +36,12 @@ class NodeFigures:
     unusable: Map[NodeKey, Unusable] = Map()
     unhealthy: Levels = Levels()
     preempting: Levels = Levels()
+    active: Levels = Levels()
+
+    def with_activity(self, before: NodeObject, after: NodeObject | None) -> "NodeFigures":
+        """Return the figures after the activity of a Node may have changed; None if it left."""
+        active = self.active.moved(_active_of(before), _active_of(after))
+        return self if active is self.active else replace(self, active=active)
 
     def changed(
         self, key: NodeKey, node: NodeObject, now: datetime, cordon: str | None = None
@@ -58,6 +65,7 @@ class NodeFigures:
         """The figures without a Node, which left for this failure; empty for none."""
         before = self.unusable.get(key)
         figures = self if before is None else self._moved(key, node, before, None, now)
+        figures = figures.with_activity(node, None)
         figures = figures.failed(node, failure) if failure else figures
         if not isinstance(event, CWNodeDeleted):
             return figures
@@ -90,3 +98,9 @@ class NodeFigures:
                 preempting_of(before, path), preempting_of(after, path)
             ),
         )
+
+
+def _active_of(node: NodeObject | None) -> tuple[str, ...] | None:
+    """Return the labels of the NodePool of an active Node; None for any other Node."""
+    is_active = node is not None and node.active and node.registered is not None
+    return pool_path(node.pool) if node is not None and is_active else None

@@ -16,11 +16,13 @@ from aggregator.state import State
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.keys import pool_path
 from nodepool.contract.metrics import (
+    ACTIVE_NODES,
     CONDITION_DURATION,
     CONDITION_SINCE,
     CONDITION_TRANSITIONS,
     CURRENT_NODES,
     GRANTED_NODES,
+    IDLE_NODES,
     IN_PROGRESS_NODES,
     INFO,
     INVARIANT_LAST_POSITION,
@@ -42,7 +44,7 @@ from nodepool.contract.metrics import (
     Metric,
     Sample,
 )
-from nodepool.state.tallies import Labels
+from nodepool.state.tallies import Labels, Levels
 
 UNKNOWN: Final = "unknown"
 """The instance type of a NodePool that asks for one which does not exist."""
@@ -51,7 +53,7 @@ UNKNOWN: Final = "unknown"
 def samples(state: State) -> Iterator[Sample]:
     """Every series."""
     for pool in state.pools.values():
-        yield from _pool(pool)
+        yield from _pool(pool, state.node_figures.active)
     for quota in state.quotas.values():
         yield from _quota(quota)
     offerings = [each for each in state.capacity.values() if _exists(each)]
@@ -60,7 +62,7 @@ def samples(state: State) -> Iterator[Sample]:
     yield from _figures(state, offerings)
 
 
-def _pool(item: NodePoolObject) -> Iterator[Sample]:
+def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
     path = pool_path(item.key)
     spec = item.spec
     instance_type = spec.instance_type if spec.instance_type in INSTANCE_TYPES else UNKNOWN
@@ -68,6 +70,9 @@ def _pool(item: NodePoolObject) -> Iterator[Sample]:
     yield Sample(TARGET_NODES, path, spec.target)
     yield Sample(GRANTED_NODES, path, item.grant)
     yield Sample(CURRENT_NODES, path, item.current)
+    active = active_nodes.values.get(path, 0)
+    yield Sample(ACTIVE_NODES, path, active)
+    yield Sample(IDLE_NODES, path, item.current - active)
     yield Sample(IN_PROGRESS_NODES, path, item.in_progress)
     yield Sample(QUEUED_NODES, path, item.grant - item.held)
     for condition in item.conditions.values():

@@ -89,6 +89,16 @@ def _machines(state: str) -> str:
     return f"sum by ({OFFERING}) ({chosen})"
 
 
+_BUDGET: Final = 0.05
+"""The share of NodePools that may take too long, as in the objective of the alerts."""
+
+
+def _slow(window: str) -> str:
+    """Return the share of NodePools that took too long, as the rules of the alerts record it."""
+    return f"nodepool:time_to_target_slow:ratio_rate{window}{{{_OF_OFFERING}}}"
+
+
+_OF_OFFERING: Final = 'zone=~"$zone",instance_type=~"$instance_type"'
 _COLORED: Final = {reason: (reason, color) for reason, color in IN_STATE.items()}
 _CELL: Final = {"type": "color-text"}
 
@@ -243,6 +253,29 @@ TIMES: Final = Section(
             empty="no NodePool came to its target",
         ),
         lines(
+            "Error budget left",
+            "How much of what the objective allows is left: in 30 days 5 % of the NodePools that "
+            "grow or lose a Node may take more than 20 minutes. Below 0 the objective is missed.",
+            [Query(f"1 - {_slow('30d')} / {_BUDGET}", "{{instance_type}} {{zone}}")],
+            unit="percentunit",
+            steps=((None, RED), (0, YELLOW), (0.5, GREEN)),
+            empty="no NodePool came to its target",
+        ),
+        lines(
+            "How fast the error budget is used",
+            "How many times as fast as the objective allows: at 1 the budget lasts for its 30 "
+            "days, at 14.4 in an hour a person is woken.",
+            [
+                Query(
+                    f"max({_slow(window)}) / {_BUDGET}",
+                    f"in {window}, the worst type and zone",
+                )
+                for window in ("1h", "6h", "3d")
+            ],
+            steps=((None, GREEN), (1, YELLOW), (6, RED)),
+            empty="no NodePool came to its target",
+        ),
+        lines(
             "What conditions became",
             "Changes of the status of conditions of all NodePools that were not for the better, in "
             "each step. A reason that comes and goes is a NodePool that flaps.",
@@ -265,6 +298,56 @@ TIMES: Final = Section(
             ],
             unit="s",
             empty="none became better",
+        ),
+    ],
+)
+
+_IDLE: Final = with_offering(of_pools(metrics.IDLE_NODES))
+_ACTIVE: Final = with_offering(of_pools(metrics.ACTIVE_NODES))
+
+IDLE: Final = Section(
+    "Who holds idle Nodes?",
+    [
+        table(
+            "NodePools with idle Nodes",
+            "Registered Nodes on which no workload runs, now. Their NodePool keeps them from "
+            "others until it is scaled down. Click a NodePool for its history.",
+            {"Idle": f"{_IDLE} > 0", "Active": f"{_ACTIVE} and on ({POOL}) ({_IDLE} > 0)"},
+            names={
+                "org": "Organisation",
+                CLUSTER_LABEL: "Cluster",
+                "pool": "NodePool",
+                "zone": "Zone",
+                "instance_type": "Instance type",
+                "compute_class": "Class",
+            },
+            columns=[override("NodePool", links=[TO_POOL])],
+            sort="Idle",
+            width=12,
+            height=8,
+            empty="no NodePool has an idle Node",
+        ),
+        lines(
+            "Idle Nodes by organisation and type",
+            "Registered Nodes on which no workload runs.",
+            [Query(f"sum by (org, instance_type) ({_IDLE})", "{{org}} {{instance_type}}")],
+            stacked=True,
+            stairs=True,
+            decimals=0,
+            width=6,
+        ),
+        lines(
+            "Share of Nodes that are active, by type",
+            "Registered Nodes on which a workload runs, as a share of all registered Nodes.",
+            [
+                Query(
+                    f"sum by (instance_type) ({_ACTIVE}) "
+                    f"/ (sum by (instance_type) ({with_offering(_CURRENT)}) > 0)",
+                    "{{instance_type}}",
+                )
+            ],
+            unit="percentunit",
+            width=6,
         ),
     ],
 )
@@ -308,5 +391,5 @@ FLEET: Final = Page(
     description="Is anything wrong, where, and which NodePool to look at.",
     variables=(ORG, CLUSTER, ZONE, INSTANCE_TYPE),
     annotations=EVENTS,
-    sections=(GLANCE, POOLS, TIMES, ROOM),
+    sections=(GLANCE, POOLS, TIMES, IDLE, ROOM),
 )

@@ -173,6 +173,8 @@ WHY: Final = Section(
                 Query(_of(metrics.TARGET_NODES), "target"),
                 Query(_of(metrics.GRANTED_NODES), "granted"),
                 Query(_of(metrics.CURRENT_NODES), "registered"),
+                Query(_of(metrics.ACTIVE_NODES), "active"),
+                Query(_of(metrics.IDLE_NODES), "idle"),
                 Query(_of(metrics.IN_PROGRESS_NODES), "in progress"),
                 Query(_of(metrics.QUEUED_NODES), "queued"),
             ],

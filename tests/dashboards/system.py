@@ -45,6 +45,11 @@ _STATES: Final = {
     "5": ("leads, not ready", "orange"),
     "7": ("ready, leads", "green"),
 }
+_OF_REPLICA: Final = (
+    f"* on (instance) group_left ({SERVICE_LABEL}) "
+    f"max by (instance, {SERVICE_LABEL}) ({series(metrics.BUILD_INFO, SERVICE_LABEL)})"
+)
+"""Gives the figures of a process the name of its service."""
 _LIMIT: Final = f"({of_log(metrics.STORAGE_LIMIT_BYTES)} > 0)"
 _USED_SHARE: Final = f"{of_log(metrics.STORAGE_USED_BYTES)} / {_LIMIT}"
 _UNTIL_FULL: Final = (
@@ -148,6 +153,24 @@ REPLICAS: Final = Section(
             columns=[override("Committed", unit="none")],
             width=8,
             height=10,
+        ),
+        lines(
+            "Processor time by replica",
+            "Cores that each process uses.",
+            [
+                Query(
+                    f"rate(process_cpu_seconds_total[{RATE}]) {_OF_REPLICA}",
+                    _NAME + " {{instance}}",
+                )
+            ],
+            decimals=2,
+        ),
+        lines(
+            "Memory by replica",
+            "Memory that each process has, as the operating system counts it. The compose file "
+            "and the manifests limit it.",
+            [Query(f"process_resident_memory_bytes {_OF_REPLICA}", _NAME + " {{instance}}")],
+            unit="bytes",
         ),
         lines(
             "Lost connections and new beginnings",

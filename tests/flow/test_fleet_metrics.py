@@ -95,6 +95,23 @@ def test_a_preemption_is_counted_from_its_warning_to_its_end(world: WorldHarness
     assert broken(world) == {}
 
 
+def test_a_node_is_idle_until_a_workload_runs_on_it(world: WorldHarness) -> None:
+    world.given_data_center(machines=2)
+    world.apply("small", target=2)
+    assert shown(world, metrics.ACTIVE_NODES) == {("small",): 0}
+    assert shown(world, metrics.IDLE_NODES) == {("small",): 2}
+
+    world.run_pod("n1", "job")
+
+    assert shown(world, metrics.ACTIVE_NODES) == {("small",): 1}
+    assert shown(world, metrics.IDLE_NODES) == {("small",): 1}
+
+    world.scale("small", 1)
+
+    assert shown(world, metrics.ACTIVE_NODES) == {("small",): 1}
+    assert shown(world, metrics.IDLE_NODES) == {("small",): 0}
+
+
 def test_a_cordon_with_a_cause_is_an_unhealthy_node_until_it_ends(world: WorldHarness) -> None:
     world.given_data_center(machines=1)
     world.apply("small", target=1)

@@ -190,6 +190,51 @@ def test_time_that_is_lost_is_shown_as_time_in_the_step_in_which_it_ends(tmp_pat
     check(tmp_path, shown, {name: "0x7 3600x5"}, {'{cause="AdminReboot"}': 1})
 
 
+def test_the_nodepools_with_idle_nodes_are_shown_with_how_many_are_idle(tmp_path: Path) -> None:
+    # given a NodePool with idle Nodes, and another one without
+    held = {"hoards": (3, 1), "works": (0, 4)}
+    series: dict[str, float | str] = {}
+    for name, (idle, active) in held.items():
+        series |= pool(name, 4, 4, "TargetMet")
+        series[f"nodepool_idle_nodes{{{POOL.format(name)}}}"] = idle
+        series[f"nodepool_active_nodes{{{POOL.format(name)}}}"] = active
+
+    # then only the first NodePool is in the table, with both numbers
+    row = f'{{{POOL.format("hoards")}, {TYPE}, compute_class="default"}}'
+    title = "NodePools with idle Nodes"
+    check(tmp_path, query("nodepool-fleet", title), series, {row: 3})
+    check(tmp_path, query("nodepool-fleet", title, 1), series, {row: 1})
+    by_org = query("nodepool-fleet", "Idle Nodes by organisation and type")
+    check(tmp_path, by_org, series, {'{org="acme", instance_type="T"}': 3})
+    share = query("nodepool-fleet", "Share of Nodes that are active, by type")
+    check(tmp_path, share, series, {'{instance_type="T"}': 5 / 8})
+
+
+@pytest.mark.parametrize(("slow", "left"), [(0, 1), (0.04, 0.2), (0.1, -1)])
+def test_the_error_budget_is_what_the_objective_allows(
+    slow: float, left: float, tmp_path: Path
+) -> None:
+    series = {f"nodepool:time_to_target_slow:ratio_rate30d{{{TYPE}}}": slow}
+    shown = f"round({query('nodepool-fleet', 'Error budget left')}, 0.01)"
+    check(tmp_path, shown, series, {f"{{{TYPE}}}": left})
+
+
+# Processes.
+
+
+def test_the_figures_of_a_process_have_the_name_of_its_service(tmp_path: Path) -> None:
+    target = 'instance="q:1", job="nodepool"'
+    series: Series = {
+        f'nodepool_build_info{{{target}, nodepool_service="quota", version="1"}}': 1,
+        f"process_resident_memory_bytes{{{target}}}": 50,
+        f"process_cpu_seconds_total{{{target}}}": "0+30x10",
+        'process_resident_memory_bytes{instance="p:1", job="prometheus"}': 900,
+    }
+    row = f'{{{target}, nodepool_service="quota"}}'
+    check(tmp_path, query("nodepool-system", "Memory by replica"), series, {row: 50})
+    check(tmp_path, query("nodepool-system", "Processor time by replica"), series, {row: 0.5})
+
+
 # Alerts and storage.
 
 

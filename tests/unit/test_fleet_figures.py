@@ -26,6 +26,7 @@ from nodepool.contract.events import (
     MachineAdded,
     MachineRepaired,
     MachineStateChanged,
+    NodeActivityChanged,
     NodeConditionChanged,
     NodePoolDeleting,
     NodePoolValidated,
@@ -76,6 +77,11 @@ class Story(SingleService[State, Hears, Never]):
                 assert is_histogram is (metric.kind == "histogram")
                 series[labels] = value.sum if isinstance(value, Histogram) else value
         return series
+
+    def activity(self) -> tuple[float, float]:
+        """Return how many Nodes of the NodePool are active, and how many are idle."""
+        active, idle = (self.shown(each) for each in (metrics.ACTIVE_NODES, metrics.IDLE_NODES))
+        return active[POOL], idle[POOL]
 
     def broken(self) -> Series:
         """How often each rule was broken."""
@@ -299,6 +305,30 @@ def test_a_preempted_node_is_counted_by_its_stage_and_lost_until_it_is_gone() ->
 
     assert story.shown(metrics.PREEMPTING_NODES) == {}
     assert lost(story) == {("Preempted",): 420}
+
+
+def working(active: bool) -> NodeActivityChanged:
+    """Return the event that a workload runs on the Node from now on, or that none does."""
+    return sample(NodeActivityChanged, active=active)
+
+
+def test_a_node_is_active_while_a_workload_runs_on_it_and_idle_otherwise() -> None:
+    story = with_node()
+    seen = [story.activity()]
+    for active in (True, True, False, True):
+        seen.append(story.heard(working(active)).activity())
+
+    assert seen == [(0, 1), (1, 0), (1, 0), (0, 1), (1, 0)]
+    assert story.heard(deleted()).activity() == (0, 0)
+
+
+def test_a_node_that_is_not_registered_is_neither_active_nor_idle() -> None:
+    story = with_pool().heard(sample(CWNodeAssigned), working(True))
+    assert story.activity() == (0, 0)
+
+    story.heard(sample(CWNodeRegistered, template=0))
+
+    assert story.activity() == (1, 0)
 
 
 def test_a_node_that_is_to_leave_for_its_nodepool_is_not_lost() -> None:

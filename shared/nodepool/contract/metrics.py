@@ -93,6 +93,12 @@ IN_PROGRESS_NODES = _gauge(
     "in_progress_nodes", "Nodes of a NodePool assigned and not yet registered.", *_POOL
 )
 QUEUED_NODES = _gauge("queued_nodes", "Nodes granted to a NodePool without a machine yet.", *_POOL)
+ACTIVE_NODES = _gauge(
+    "active_nodes", "Registered Nodes of a NodePool on which a workload runs.", *_POOL
+)
+IDLE_NODES = _gauge(
+    "idle_nodes", "Registered Nodes of a NodePool on which no workload runs.", *_POOL
+)
 UNHEALTHY_NODES = _gauge(
     "unhealthy_nodes", "Nodes of a NodePool cordoned for a cause of their own.", *_POOL, "cause"
 )

@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     CWNodeUncordoned,
+    NodeActivityChanged,
     NodePreempted,
     NodeUpdated,
     PreemptionPending,
@@ -44,6 +45,7 @@ class Stay:
 
     key: str
     registered: bool = False
+    active: bool = False
     cordoned: bool = False
     phase: NodePhase = NodePhase.BOOTING
     removal: RemovalReason | None = None
@@ -57,6 +59,8 @@ class Stay:
                 self.registered, self.phase = True, phase
             case NodeUpdated(phase=phase, removal=removal):
                 self.phase, self.removal = phase, removal
+            case NodeActivityChanged(active=active):
+                self.active = active
             case CWDrainNode():
                 self.phase = NodePhase.DRAINING
             case CWNodeCordoned() | CWNodeUncordoned():
@@ -144,7 +148,11 @@ def _stays(shown: Shown, history: History) -> Iterator[str]:
     there = [stay for stay in stays.values() if stay.registered]
     unhealthy = Counter(stay.key for stay in there if stay.cordoned)
     preempting = Counter(s.key for s in there if s.removal is RemovalReason.PREEMPTED)
+    active = Counter(stay.key for stay in there if stay.active)
+    idle = Counter(stay.key for stay in there if not stay.active)
     for metric, counted in (
+        (metrics.ACTIVE_NODES, active),
+        (metrics.IDLE_NODES, idle),
         (metrics.UNHEALTHY_NODES, unhealthy),
         (metrics.PREEMPTING_NODES, preempting),
     ):
@@ -156,7 +164,7 @@ def _by_pool(shown: Shown, metric: Metric) -> dict[str, float]:
     for labels, value in shown.get(metric, {}).items():
         assert not isinstance(value, Histogram)
         counts["/".join(labels[:3])] += int(value)
-    return dict(counts)
+    return {pool: count for pool, count in counts.items() if count}
 
 
 def _reserved(world: World, facts: Facts) -> Iterator[str]:
