@@ -6,7 +6,8 @@ from typing import assert_never
 
 from lifecycle import ConditionObserved, Observed, health, lock
 from lifecycle.health import Health
-from lifecycle.node import USUALLY, Node, Workload
+from lifecycle.lock import USUALLY
+from lifecycle.node import Node, Workload
 from nodepool.contract.events import (
     AnswerAwaited,
     CWDrainNode,
@@ -109,6 +110,8 @@ def changed(  # noqa: C901, PLR0912  # It lists the messages.
 
 
 def _awaited(node: Node, event: AnswerAwaited) -> Node:
+    if event.lock:
+        return replace(node, lock=lock.awaited(node.lock, event))
     if event.is_final:
         return replace(node, ask_after=None, answer_by=event.answer_by)
     return replace(node, ask_after=event.answer_by)
@@ -269,14 +272,14 @@ def _preempted(
     """The Node as one that leaves for certain; one that goes with its pool does so anyway."""
     match event:
         case NodePreempted():
-            if node.removal is None and not node.booting:
-                # It was kept in the meantime; its preemption gets a timetable once that is known.
+            if node.removal is None and not node.booting:  # It was kept; a timetable follows.
                 return node
             node = replace(node, gone_by=now + GONE_AFTER)
             is_spareable = node.cordoned and node.removal is RemovalReason.SCALE_DOWN
             if not node.booting and not is_spareable:
                 return node
-            return replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+            node = replace(node, removal=RemovalReason.PREEMPTED, idle_only=False)
+            return replace(node, ask_after=None, answer_by=None)
         case PreemptionPending(since=since):
             node = replace(node, gone_by=since + GONE_AFTER)
             if node.removal is RemovalReason.POOL_DELETED:

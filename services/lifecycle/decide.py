@@ -245,7 +245,7 @@ def _next(
     template: NodeTemplate, node: Node, context: Context, patience: timedelta
 ) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
-    node = yield from given_up(template, node, context.time)
+    node = yield from given_up(template, node, context)
     events = tuple(missing(template, node, context.time))
     yield from events or _overdue(template, node, context, patience)
 

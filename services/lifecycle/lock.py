@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lifecycle import Observed
-from nodepool.contract.events import NodeLockChanged
+from nodepool.contract.events import AnswerAwaited, NodeLockChanged
 from nodepool.contract.model import LOCK, LOCK_TAINT, Taint
 
+USUALLY = timedelta(seconds=1)
+"""A machine that answers within this, as it usually does, has no deadline published."""
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to show that it has evicted the Pods, beside their grace period.
 
@@ -26,7 +28,9 @@ class Lock:
     job: the id of the Slurm job.
     number: the position of the command that took it.
     since: when it was taken.
-    answer_by: when it is released if it is still pending then.
+    ask_after: when the time of the machine to answer begins, unless `asked` names that moment.
+    asked: when this time began: not before the taint was published.
+    grace_s: the longest grace period of the Pods that end for it, in seconds.
     is_clear: whether the machine has reported, knowing of it, that the last Pod that does not
         tolerate it is gone.
     is_held: whether the job was told so; else it is pending.
@@ -35,14 +39,22 @@ class Lock:
     job: str
     number: int
     since: datetime
-    answer_by: datetime
+    ask_after: datetime
+    asked: datetime | None = None
+    grace_s: int = 0
     is_clear: bool = False
     is_held: bool = False
 
     @property
     def due(self) -> datetime | None:
-        """When it is released because its machine did not answer; None once it is held."""
-        return None if self.is_held else self.answer_by
+        """When the time of its machine begins, or is over; None once it is held."""
+        if self.is_held or self.asked is None:
+            return None if self.is_held else self.ask_after
+        return self.asked + timedelta(seconds=self.grace_s) + ANSWER_WITHIN
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether it is released because its machine did not answer in time."""
+        return self.asked is not None and self.due is not None and self.due <= now
 
     @property
     def work(self) -> str:
@@ -52,7 +64,16 @@ class Lock:
 
 def taken(job: str, number: int, now: datetime) -> Lock:
     """A new lock, which is pending."""
-    return Lock(job, number, now, now + ANSWER_WITHIN)
+    return Lock(job, number, now, now + USUALLY)
+
+
+def awaited(lock: Lock | None, event: AnswerAwaited) -> Lock | None:
+    """Return the lock whose time begins, or is to begin at another moment."""
+    if lock is None or lock.number != event.lock:
+        return lock
+    if event.is_final:
+        return replace(lock, asked=event.answer_by - ANSWER_WITHIN)
+    return replace(lock, ask_after=event.answer_by)
 
 
 def changed(lock: Lock | None, event: NodeLockChanged, now: datetime) -> Lock | None:
@@ -77,8 +98,7 @@ def observed(lock: Lock | None, report: Observed) -> Lock | None:
     left = [pod.grace_s for pod in report.pods if not pod.tolerates(LOCK_TAINT)]
     if not left:
         return replace(lock, is_clear=True)
-    until = lock.since + timedelta(seconds=max(left)) + ANSWER_WITHIN
-    return replace(lock, is_clear=False, answer_by=until)
+    return replace(lock, is_clear=False, grace_s=max(left))
 
 
 def lock_annotations(lock: Lock | None) -> Mapping[str, str]:

@@ -6,16 +6,18 @@ from typing import TypeVar
 
 from lifecycle.appearance import updated
 from lifecycle.changes import changed
+from lifecycle.lock import ANSWER_WITHIN, USUALLY
 from lifecycle.node import Node
-from lifecycle.node_events import lock_changed
+from lifecycle.node_events import answer_awaited, lock_changed
 from lifecycle.template import NodeTemplate
-from nodepool.contract.events import CWNodeDeleted, NodeLockChanged, NodeUpdated
+from nodepool.contract.events import AnswerAwaited, CWNodeDeleted, NodeLockChanged, NodeUpdated
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Message
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.service import Context
 
 E = TypeVar("E", bound=Message)
-LockSteps = Generator[NodeLockChanged | NodeUpdated, None, Node]
+LockSteps = Generator[NodeLockChanged | NodeUpdated | AnswerAwaited, None, Node]
 """What is said of a lock, and at the end the Node after that."""
 
 
@@ -44,12 +46,23 @@ def _is_kept_by_work(node: Node) -> bool:
     return node.removal is RemovalReason.SCALE_DOWN and node.idle_only
 
 
-def given_up(template: NodeTemplate, node: Node, now: datetime) -> LockSteps:
-    """The Node as it is after its lock was released because its machine did not answer in time."""
-    due = None if node.lock is None else node.lock.due
-    if due is None or due > now:
+def given_up(template: NodeTemplate, node: Node, context: Context) -> LockSteps:
+    """The Node as it is once the time of its machine to answer a lock has begun, or is over.
+
+    As for a cordon, this time begins at the `Wake` for its very moment, which is stored after the
+    taint: until then a late replica may not have published what the machine is to do.
+    """
+    lock, now = node.lock, context.time
+    if lock is None or lock.due is None or lock.due > now:
         return node
-    return (yield from released(template, node, now, f"Node {node.name} did not answer in time"))
+    if lock.is_over(now):
+        why = f"Node {node.name} did not answer in time"
+        return (yield from released(template, node, now, why))
+    is_stored = context.due == lock.due
+    until = now + (ANSWER_WITHIN if is_stored else USUALLY)
+    event = answer_awaited(template, node, until, is_final=is_stored, lock=lock.number)
+    yield event
+    return changed(node, event, now)
 
 
 def released(template: NodeTemplate, node: Node, now: datetime, why: str) -> LockSteps:

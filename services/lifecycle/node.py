@@ -12,8 +12,6 @@ from nodepool.contract.model import NodePhase, RemovalReason
 
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
-USUALLY = timedelta(seconds=1)
-"""A machine that answers within this, as it usually does, has no deadline published."""
 
 
 class Workload(NamedTuple):
@@ -137,8 +135,9 @@ class Node:
 
     @property
     def is_forced(self) -> bool:
-        """Whether no Pod may block its removal."""
-        return self.removal in (RemovalReason.POOL_DELETED, RemovalReason.PREEMPTED)
+        """Whether no Pod may block its removal; of a preemption, once its drain has begun."""
+        is_evicted = self.removal is RemovalReason.PREEMPTED and self.evicted_at is not None
+        return self.removal is RemovalReason.POOL_DELETED or is_evicted
 
     @property
     def is_kept(self) -> bool:
@@ -147,13 +146,14 @@ class Node:
 
     @property
     def is_to_be_forced(self) -> bool:
-        """Whether no Pod may delay its drain from now on, and the last drain does not say so.
-
-        A preemption by a timetable waits for the moment at which that drains the Node.
-        """
-        if self.removal is RemovalReason.PREEMPTED and self.has_timetable:
-            return self.evicted_at is not None and not self.forced
+        """Whether no Pod may delay its drain from now on, and the last drain does not say so."""
         return self.is_forced and not self.forced
+
+    @property
+    def is_warned(self) -> bool:
+        """Whether it is preempted by a timetable, of which the drain has not begun."""
+        is_preempted = self.removal is RemovalReason.PREEMPTED
+        return is_preempted and self.has_timetable and self.evicted_at is None
 
     @property
     def has_answered(self) -> bool:

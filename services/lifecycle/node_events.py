@@ -182,10 +182,11 @@ def replaced(template: NodeTemplate, node: Node, why: str = "") -> CWNodeDeleted
 
 
 def answer_awaited(
-    template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool
+    template: NodeTemplate, node: Node, moment: datetime, *, is_final: bool, lock: int = 0
 ) -> AnswerAwaited:
     """The machine of the Node is given up unless it answers by then, or its time begins then."""
-    return AnswerAwaited(**node_fields(template, node), answer_by=moment, is_final=is_final)
+    fields = node_fields(template, node)
+    return AnswerAwaited(**fields, answer_by=moment, is_final=is_final, lock=lock)
 
 
 def unanswered(template: NodeTemplate, node: Node) -> CWNodePoolNodesRemoveError:

@@ -10,8 +10,9 @@ from lifecycle.appearance import updated
 from lifecycle.changes import changed
 from lifecycle.curing import cured, resting_phase
 from lifecycle.health import REBOOT_MAX, VERIFY_MAX
+from lifecycle.lock import USUALLY
 from lifecycle.lock_steps import granted
-from lifecycle.node import USUALLY, Node
+from lifecycle.node import Node
 from lifecycle.node_events import (
     activity_changed,
     answer_awaited,
@@ -70,7 +71,7 @@ def _leaving(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says
         case NodePhase.DRAINING:
             if node.is_to_be_forced:
                 yield from _drained(template, node)
-            elif node.has_answered and not node.holding:
+            elif node.has_answered and not node.holding and not node.is_warned:
                 yield deleted(template, node)
         case NodePhase.DELETED:
             return
@@ -97,7 +98,11 @@ def requested(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
 def preempted(
     template: NodeTemplate, node: Node, event: Preemption, now: datetime
 ) -> Iterator[Says]:
-    """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes."""
+    """A preemption moves on, whatever runs on the Node; one that goes with its pool just goes.
+
+    Without a timetable no Pod is ended: a Node on which work runs all the same gets a timetable as
+    soon as the preemption service hears of that work.
+    """
     if node.is_over(now) or (node.restarts and node.removal is not None):
         yield from _leaving(template, node, now)  # Its time is over, or nothing runs there.
         return
@@ -105,8 +110,10 @@ def preempted(
         case NodePreempted():
             if node.booting:
                 yield deleted(template, node)
-            elif node.removal is RemovalReason.PREEMPTED:
-                yield from _drained(template, node)
+            elif node.removal is RemovalReason.PREEMPTED and not node.has_timetable:
+                look = updated(template, node, node.phase, node.removal)
+                yield look
+                yield from _leaving(template, changed(node, look, now), now)
         case PreemptionPending():
             if node.removal is RemovalReason.PREEMPTED:
                 is_draining = node.phase is NodePhase.DRAINING
@@ -165,8 +172,11 @@ def too_late(node: Node) -> str:
 def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Says]:
     """A cordoned Node is kept or drained once its cordon holds; or by the timetable it has."""
     if node.removal is RemovalReason.PREEMPTED:
-        if node.evicted_at is not None or not node.has_timetable:
+        if node.evicted_at is not None:
             yield from _drained(template, node)
+        elif not node.has_timetable and node.has_answered and not node.holding:
+            yield draining(template, node)
+            yield deleted(template, node)
     elif not node.has_answered:
         return
     elif node.holding and node.idle_only:
@@ -179,8 +189,11 @@ def _cordoned(template: NodeTemplate, node: Node, now: datetime) -> Iterator[Say
 
 
 def _drained(template: NodeTemplate, node: Node) -> Iterator[Says]:
+    """The Node is drained; if its cluster has shown that nothing runs there, it leaves at once."""
     yield updated(template, node, NodePhase.DRAINING, node.removal)
     yield draining(template, node)
+    if node.has_answered and not node.holding:
+        yield deleted(template, node)
 
 
 def _keep(template: NodeTemplate, node: Node, now: datetime, why: str) -> Iterator[Says]:

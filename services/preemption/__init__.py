@@ -10,6 +10,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeActivityChanged,
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
@@ -27,6 +28,7 @@ Hears = (
     | CWNodeRegistered
     | CWNodeRegistrationFailed
     | CWNodeDeletionRequestSuccess
+    | NodeActivityChanged
     | NodeKept
     | CWDrainNode
     | CWNodeDeleted

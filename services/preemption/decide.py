@@ -1,4 +1,9 @@
-"""What the preemption service says: the outcome of `PreemptNode`, and each stage when it is due."""
+"""What the preemption service says: the outcome of `PreemptNode`, and each stage when it is due.
+
+Each stage is published at a `Wake`. So its moment is that at which it is published, even where the
+service hears of its cause much later; and all that is in the log by then counts, such as the end of
+the Node.
+"""
 
 from collections.abc import Iterator
 from typing import assert_never
@@ -13,6 +18,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeActivityChanged,
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
@@ -28,38 +34,33 @@ from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context, Failure, Reconciler, Service
 from preemption import Hears, Says
 from preemption.figures import samples
-from preemption.state import Node, State, evolve
+from preemption.node import Node
+from preemption.state import State, evolve
 
 MINUTES = int(GONE_AFTER.total_seconds() // 60)
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
-    """The outcome of a command with the warning, and the end of a preemption."""
+def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | CommandOutcome]:
+    """The outcome of a command, and the end of a preemption."""
     match message:
         case PreemptNode():
-            yield from _preempt(state, message, context)
+            yield _outcome_of_preempt(state, message)
         case AcknowledgePreemption():
-            yield from _acknowledge(state, message, context)
-        case NodePreemptionRequested():
-            node = state.node(message)
-            if node is not None and node.is_to_begin:
-                yield _begun(node, context)
-        case CWNodeRegistered() | NodeKept():
-            node = state.node(message)
-            if node is not None and node.is_stranded:
-                yield _pending(node, context)
+            yield _outcome_of_acknowledge(state, message)
         case CWNodeDeleted(node_key=key):
             yield from map(_deleted, state.ended(key))
-        case CWNodeAssigned() | CWNodeRegistrationFailed() | CWNodeDeletionRequestSuccess():
+        case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
             return
-        case CWDrainNode():
+        case CWNodeDeletionRequestSuccess() | NodeKept() | NodeActivityChanged():
+            return
+        case CWDrainNode() | NodePreemptionRequested():
             return
         case _:
             assert_never(message)
 
 
 def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
-    """The drain that is due for a preempted Node; before that, what an earlier try failed to say.
+    """The next stage of a preemption, if that is due; before that, what an earlier try did not say.
 
     The lifecycle service ends its stay at seven minutes, by the moment in its warning.
     """
@@ -75,35 +76,20 @@ def reconcile(state: State, key: NodeKey, context: Context) -> Iterator[Says]:
         yield _in_progress(node, context)
 
 
-def _preempt(
-    state: State, command: PreemptNode, context: Context
-) -> Iterator[Says | CommandOutcome]:
+def _outcome_of_preempt(state: State, command: PreemptNode) -> CommandOutcome:
     node = state.nodes.get(node_key(command.org, command.cluster, command.node))
     if node is None or node.pool != command.key:
         message = f"{command.node} is no spot Node of NodePool {command.pool}"
-        yield refused(command, "node", message, "NotFound")
-        return
-    if node.pending_since is not None:
-        yield accepted(command, "unchanged")
-        return
-    yield accepted(command, "done")
-    yield _begun(node, context)
+        return refused(command, "node", message, "NotFound")
+    return accepted(command, "done" if node.pending_since is None else "unchanged")
 
 
-def _acknowledge(
-    state: State, command: AcknowledgePreemption, context: Context
-) -> Iterator[Says | CommandOutcome]:
-    """The outcome of a command, with which the drain begins unless it has begun."""
+def _outcome_of_acknowledge(state: State, command: AcknowledgePreemption) -> CommandOutcome:
     node = state.nodes.get(node_key(command.org, command.cluster, command.node))
     if node is None or node.pool != command.key or node.pending_since is None:
         message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
-        yield refused(command, "node", message, "NotFound")
-        return
-    if node.in_progress:
-        yield accepted(command, "unchanged")
-        return
-    yield accepted(command, "done")
-    yield _in_progress(node, context)
+        return refused(command, "node", message, "NotFound")
+    return accepted(command, "unchanged" if node.in_progress else "done")
 
 
 def _begun(node: Node, context: Context) -> Says:
@@ -165,11 +151,10 @@ def _failed(state: State, failure: Failure) -> Node | None:
     if failure.key:
         key = NodeKey(failure.key)
         return next(state.ended(key), None) or state.nodes.get(key)
-    stranded = (node for node in state.nodes.values() if node.is_stranded)
-    requested = (node for node in state.nodes.values() if node.is_to_begin)
+    departed = state.departed.values()
     undone = [
         node
-        for node in (*state.departed.values(), *stranded, *requested)
+        for node in departed
         if node.pool == failure.pool and node.key not in state.work.failures
     ]
     return min(undone, key=lambda node: node.assignment, default=None)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
-from nodepool.contract.events import PreemptionCause
 from nodepool.contract.metrics import (
     INVARIANT_LAST_POSITION,
     INVARIANT_VIOLATIONS,
@@ -24,9 +23,9 @@ from nodepool.state.tallies import Counters, Histograms, Violations
 
 LATE: Final = timedelta(seconds=1)
 """A stage that comes later than this after its moment is late."""
-Cause = PreemptionCause | Literal["Command"]
+Cause = Literal["Reclaimed", "DefaultPoolShort", "Command"]
 """Why a preemption began: what the allocator requested, or a command."""
-CAUSES: Final[tuple[str, ...]] = (*get_args(PreemptionCause), "Command")
+CAUSES: Final[tuple[str, ...]] = get_args(Cause)
 STAGES: Final = ("drain", "end")
 STAGE_EARLY: Final = "PreemptionStageEarly"
 """A drain began before its moment, or a Node was deleted before its time with Pods on it."""

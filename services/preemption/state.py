@@ -1,8 +1,7 @@
-"""The state of the preemption service: the spot Nodes, and how far their preemptions have come."""
+"""The state of the preemption service: the spot Nodes, and how punctual their preemptions are."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import assert_never
 
 from immutables import Map
@@ -17,97 +16,31 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     DeletedForPreemption,
+    NodeActivityChanged,
     NodeKept,
     NodePreempted,
     NodePreemptionRequested,
-    PreemptionCause,
     PreemptionFailed,
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
 )
-from nodepool.contract.keys import NodeKey, PoolKey, node_key, pool_path
+from nodepool.contract.keys import NodeKey, node_key
 from nodepool.contract.messages import OfNode
 from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
-from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
+from nodepool.contract.timetable import GONE_AFTER
 from nodepool.service import Context
 from nodepool.state.work import WithWork
 from preemption import Hears, Says
 from preemption.figures import Figures
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A spot Node.
-
-    pool: the NodePool that it belongs to.
-    zone, name: its machine.
-    assignment: which stay of the machine it is.
-    booting: whether it has not joined its cluster yet.
-    request: the number of the request to delete it that it follows; 0 while it is to stay.
-    requested: why the allocator wants its machine for another NodePool, or for an operator; None
-        where it does not.
-    acknowledged: whether a command asked for its drain before that was due.
-    pending_since: when its preemption began; None while it is not preempted.
-    has_timetable: whether its preemption is announced and drains it after a while. One that boots,
-        or leaves already, goes without.
-    in_progress: whether its drain was announced, or is not to be.
-    drained: whether the drain that was announced has begun.
-    """
-
-    pool: PoolKey
-    zone: str
-    name: str
-    assignment: int
-    booting: bool = False
-    request: int = 0
-    pending_since: datetime | None = None
-    has_timetable: bool = False
-    in_progress: bool = False
-    drained: bool = False
-    requested: PreemptionCause | None = None
-    acknowledged: bool = False
-
-    @property
-    def is_going(self) -> bool:
-        """Whether a preemption needs no timetable: nothing runs on it, or it leaves already."""
-        return self.booting or self.request > 0
-
-    @property
-    def is_stranded(self) -> bool:
-        """Whether it joined, or was kept, just when its preemption without a timetable began."""
-        return self.pending_since is not None and not (self.has_timetable or self.is_going)
-
-    @property
-    def is_to_begin(self) -> bool:
-        """Whether its preemption was requested and has not begun."""
-        return self.requested is not None and self.pending_since is None
-
-    @property
-    def key(self) -> NodeKey:
-        """Its key in its cluster."""
-        org, cluster, _ = pool_path(self.pool)
-        return node_key(org, cluster, self.name)
-
-    @property
-    def due(self) -> datetime | None:
-        """When its drain is due; None where it is not to be announced, or was already."""
-        if self.pending_since is None or self.in_progress:
-            return None
-        return self.pending_since + DRAIN_AFTER
-
-    def is_to_be_drained(self, now: datetime) -> bool:
-        """Whether its drain is due; none is announced of one whose time is over."""
-        if self.due is None or self.pending_since is None:
-            return False
-        return self.due <= now < self.pending_since + GONE_AFTER
+from preemption.node import Node
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[NodeKey]):
     """The spot Nodes, and those that left for a preemption of which the end was not published yet.
 
-    The work queue holds each when its drain is due, or something about it is tried again.
+    The work queue holds each of which a stage is to be published, at once or when its drain is due.
 
     departed: those that left, by the number of their stay.
     figures: how punctual all preemptions were.
@@ -129,7 +62,13 @@ class State(WithWork[NodeKey]):
                 yield self.departed[assignment]
 
 
-Seen = CWNodeRegistered | CWNodeDeletionRequestSuccess | NodeKept | NodePreemptionRequested
+Seen = (
+    CWNodeRegistered
+    | NodeActivityChanged
+    | CWNodeDeletionRequestSuccess
+    | NodeKept
+    | NodePreemptionRequested
+)
 """What others say of a Node while it stays."""
 Stages = NodePreempted | PreemptionPending | PreemptionInProgress
 """The stages of a preemption."""
@@ -144,7 +83,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, _new(message, booting=True))
         case CWNodeRegistered() | CWNodeDeletionRequestSuccess() | NodeKept():
             return _seen(state, message)
-        case NodePreemptionRequested():
+        case NodeActivityChanged() | NodePreemptionRequested():
             return _seen(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             return _left(state, message, context)
@@ -162,7 +101,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case AcknowledgePreemption():
             return _acknowledged(state, message)
         case PreemptNode():
-            return state
+            return _commanded(state, message)
         case _:
             assert_never(message)
 
@@ -179,13 +118,17 @@ def _seen(state: State, event: Seen) -> State:
                 return state
             # Releases before this one did not say the class of a Node when it was assigned.
             node = replace(node, booting=False) if node else _new(event, booting=False)
-        case CWNodeDeletionRequestSuccess(request=request):
-            node = replace(node, request=max(1, request)) if node else None
+        case NodeActivityChanged(active=active):
+            node = replace(node, active=active) if node and node.active is not active else None
+        case CWNodeDeletionRequestSuccess(request=request, removal=removal):
+            with_pool = removal is RemovalReason.POOL_DELETED
+            request = max(1, request)
+            node = replace(node, request=request, goes_with_pool=with_pool) if node else None
         case NodeKept(request=request):
             is_kept = node is not None and node.request == max(1, request)
             node = replace(node, request=0) if node and is_kept else None
         case NodePreemptionRequested(cause=cause):
-            node = replace(node, requested=cause) if node else None
+            node = replace(node, requested=node.requested or cause) if node else None
         case _:
             assert_never(event)
     return state if node is None else _stored(state, event.node_key, node)
@@ -209,13 +152,22 @@ def _reached(state: State, event: Stages, context: Context) -> State:
     return _stored(state, event.node_key, node)
 
 
+def _commanded(state: State, command: PreemptNode) -> State:
+    """The state in which the preemption of this Node is to begin."""
+    key = node_key(command.org, command.cluster, command.node)
+    node = state.nodes.get(key)
+    if node is None or node.pool != command.key or node.requested or node.pending_since:
+        return state
+    return _stored(state, key, replace(node, requested="Command"))
+
+
 def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
     """The state in which the drain of this Node may begin before its time."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
     if node is None or node.pool != command.key or node.due is None:
         return state
-    return replace(state, nodes=state.nodes.set(key, replace(node, acknowledged=True)))
+    return _stored(state, key, replace(node, acknowledged=True))
 
 
 def _counted(figures: Figures, node: Node, event: Stages, context: Context) -> Figures:
@@ -280,4 +232,6 @@ def _in_step(state: State, key: NodeKey) -> State:
         return state
     due = node.due if node is not None else None
     work = state.work.drop(key) if due is None else state.work.put_at(key, due)
+    if node is not None and node.is_to_go_on:
+        work = work.put(key)
     return replace(state, work=work)

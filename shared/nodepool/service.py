@@ -36,6 +36,7 @@ class Context(NamedTuple):
 
     position: its sequence in the stream.
     time: when the server stored it. A service has no other clock, so a replay sees the same time.
+        Only at a `Wake` it is the time, but for a second, at which the outputs are published.
     id: the id of the message; a command's is chosen by its sender.
     due: the moment that a `Wake` names, which was the next in the state that a replica had stored,
         as long as nobody else may publish one; None for any other input.

@@ -2,7 +2,6 @@
 
 import pytest
 
-from support.constants import PREFER_IDLE
 from support.harness import Harness
 from support.services import NAMES
 from support.world_harness import WorldHarness
@@ -122,11 +121,11 @@ def test_a_node_that_has_left_cannot_be_acknowledged(world: WorldHarness) -> Non
 
 
 def test_a_node_without_a_timetable_has_nothing_to_shorten(world: WorldHarness) -> None:
-    # given a Node that leaves already, and is preempted
+    # given a Node that leaves with its NodePool, and is preempted
     world.given_data_center(machines=1)
-    world.apply("cheap", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.apply("cheap", 1, computeClass="spot")
     world.run_pod("n1", graceS=60)
-    world.scale("cheap", 0)
+    world.delete("cheap")
     world.preempt("cheap", "n1")
 
     command = world.acknowledge("cheap", "n1")

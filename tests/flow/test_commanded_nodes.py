@@ -196,7 +196,7 @@ def test_a_spot_node_that_a_command_drains_goes_by_the_timetable_of_its_preempti
     world.start_recording()
 
     world.preempt("batch", "n1")
-    world.pass_time(minutes=3)
+    world.pass_time(minutes=4)
 
     assert world.timed_events("batch")[:5] == [
         "0:00 PreemptionPending n1",

@@ -1,7 +1,10 @@
 """Preemption of a spot Node: warned at 0:00, drained from 2:00, deleted when drained or at 7:00."""
 
+from datetime import timedelta
+
 import pytest
 
+from nodepool.contract.events import PreemptionPending
 from support.constants import PREFER_IDLE
 from support.services import NAMES
 from support.world_harness import WorldHarness
@@ -346,7 +349,9 @@ def test_a_booting_spot_node_goes_at_once_and_is_replaced(world: WorldHarness) -
     ]
 
 
-def test_a_node_that_leaves_already_just_goes(world: WorldHarness) -> None:
+def test_a_node_that_leaves_and_waits_for_its_pods_has_the_whole_timetable(
+    world: WorldHarness,
+) -> None:
     world.given_data_center()
     world.grow("cheap", 2, computeClass="spot", lifecycle=PREFER_IDLE)
     world.run_pod("n1", graceS=60)
@@ -361,11 +366,108 @@ def test_a_node_that_leaves_already_just_goes(world: WorldHarness) -> None:
 
     assert (world.outcomes(command), world.outcomes(again)) == (["done"], ["unchanged"])
     assert world.timed_events("cheap") == [
-        "0:00 CWDrainNode n2",
-        "1:00 CWNodeDeleted n2",
-        "1:00 CWNodeAssigned n3",
-        "1:00 CWNodeRegistered n3",
+        "0:00 PreemptionPending n2",
+        "2:00 PreemptionInProgress n2",
+        "2:00 CWDrainNode n2",
+        "3:00 CWNodeDeleted n2",
+        "3:00 DeletedForPreemption n2",
+        "3:00 CWNodeAssigned n3",
+        "3:00 CWNodeRegistered n3",
     ]
+
+
+def test_a_leaving_node_whose_pod_ends_during_the_warning_stays_until_its_drain(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=1)
+    world.apply("cheap", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.run_pod("n1", graceS=60)
+    world.scale("cheap", 0)
+    world.start_recording()
+
+    world.preempt("cheap", "n1")
+    labels = qos_labels(world, "n1")
+    world.stop_pod("n1")
+    world.pass_time(minutes=8)
+
+    assert labels == {PENDING: "true"}
+    assert world.timed_events("cheap") == [
+        "0:00 PreemptionPending n1",
+        "2:00 PreemptionInProgress n1",
+        "2:00 CWDrainNode n1",
+        "2:00 CWNodeDeleted n1",
+        "2:00 DeletedForPreemption n1",
+        "2:00 CWNodePoolNodesRemoved 1 0",
+        "2:00 CWNodePoolScaledDown 1 0",
+    ]
+
+
+def test_an_idle_node_that_leaves_already_goes_without_a_timetable(world: WorldHarness) -> None:
+    # given a scale-down of an idle Node whose machine does not answer its cordon
+    world.given_data_center(machines=1)
+    world.apply("cheap", 1, computeClass="spot", lifecycle=PREFER_IDLE)
+    world.break_machines("n1", fault="hang")
+    world.scale("cheap", 0)
+    world.start_recording()
+
+    world.preempt("cheap", "n1")
+    world.pass_time(minutes=8)
+
+    assert world.timed_events("cheap")[0] == "7:00 CWNodeDeleted n1"
+    assert not [line for line in world.events("cheap") if "reempt" in line]
+
+
+# The services come late.
+
+
+@pytest.mark.parametrize("minutes", [3, 8])
+def test_a_service_that_is_late_warns_as_long_as_one_in_time(
+    world: WorldHarness, minutes: int
+) -> None:
+    given_spot_pool(world, graceS=60)
+
+    with world.paused("preemption"):
+        world.preempt("cheap", "n1")
+        world.pass_time(minutes=minutes)
+    warned = world.recording_since + timedelta(minutes=minutes)
+    world.pass_time(minutes=8)
+
+    (pending,) = world.world.messages(PreemptionPending)
+    assert isinstance(pending, PreemptionPending)
+    assert timedelta() <= pending.since - warned < timedelta(seconds=1)
+    assert world.timed_events("cheap")[:5] == [
+        f"{minutes}:00 PreemptionPending n1",
+        f"{minutes + 2}:00 PreemptionInProgress n1",
+        f"{minutes + 2}:00 CWDrainNode n1",
+        f"{minutes + 3}:00 CWNodeDeleted n1",
+        f"{minutes + 3}:00 DeletedForPreemption n1",
+    ]
+
+
+def test_nothing_is_said_of_a_preemption_of_a_node_that_has_left_meanwhile(
+    world: WorldHarness,
+) -> None:
+    given_spot_pool(world, nodes=2)
+
+    with world.paused("preemption"):
+        command = world.preempt("cheap", "n2")
+        world.scale("cheap", 1)
+    world.pass_time(minutes=8)
+
+    assert world.outcomes(command) == ["done"]
+    assert not [line for line in world.events("cheap") if "reempt" in line]
+
+
+def test_a_late_drain_of_an_acknowledged_node_names_its_own_moment(world: WorldHarness) -> None:
+    given_spot_pool(world, graceS=60)
+    world.preempt("cheap", "n1")
+
+    with world.paused("preemption"):
+        world.acknowledge("cheap", "n1")
+        world.pass_time(minutes=1)
+
+    moment = world.recording_since + timedelta(minutes=1)
+    assert qos_labels(world, "n1")[EVICTED] == str(int(moment.timestamp()))
 
 
 def test_a_node_that_a_scale_down_deleted_is_not_said_to_be_preempted(world: WorldHarness) -> None:

@@ -142,12 +142,18 @@ def test_a_spot_node_whose_removal_waits_for_a_pod_goes_first(world: WorldHarnes
     world.start_recording()
 
     world.apply("train", 1)
-    world.pass_time(minutes=2)
+    world.pass_time(minutes=3)
 
-    # then no other Node has to go, and the Pod blocks no longer
+    # then no other Node has to go, and the Pod is warned before it is ended
     assert world.nodes("cheap") == ["n1"]
     assert world.nodes("train") == ["n2"]
-    assert world.timed_events("cheap")[:2] == ["0:00 CWDrainNode n2", "1:00 CWNodeDeleted n2"]
+    assert world.timed_events("cheap")[:5] == [
+        "0:00 PreemptionPending n2",
+        "2:00 PreemptionInProgress n2",
+        "2:00 CWDrainNode n2",
+        "3:00 CWNodeDeleted n2",
+        "3:00 DeletedForPreemption n2",
+    ]
 
 
 def test_a_booting_spot_node_gives_way_at_once(world: WorldHarness) -> None:

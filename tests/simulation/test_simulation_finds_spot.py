@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 
 from allocator import give_way, reclaim
+from lifecycle import removal
+from lifecycle.node_events import draining
+from nodepool.contract.model import RemovalReason
 from support.simulation.faults import Plant, violation_of
+from support.simulation.planted import CALM, PREEMPTED
 from support.simulation.profile import GIVING_WAY
 
 PROFILE = replace(GIVING_WAY, steps=3_000)
+LEAVING = replace(
+    PREEMPTED,
+    actions={**CALM, "scale": 20, "interfere": 150, "run_pod": 60, "stop_pod": 2, "preempt": 0},
+)
 order, held_back = give_way._order, reclaim.held_back
+leaving = removal._leaving
 
 
 def newest_last(victim: Any) -> Any:
@@ -53,6 +62,25 @@ def one_more(state: Any, offering: Any, free: Any) -> Iterator[Any]:
     return held_back(state, offering, free)
 
 
+def never_old(_log: Any, _wake: Any) -> bool:
+    """As if each `Wake` were processed in the moment in which it is stored."""
+    return False
+
+
+def is_leaving(node: Any) -> bool:
+    """Whether a preemption begins without a timetable: whatever runs on a Node that leaves."""
+    return bool(node.booting or node.request > 0)
+
+
+def drained_at_once(template: Any, node: Any, now: Any) -> Iterator[Any]:
+    """A preemption without a timetable drains its Node, whatever runs there."""
+    is_at_once = node.removal is RemovalReason.PREEMPTED and not node.has_timetable
+    if is_at_once and node.cordoned and not node.forced:
+        yield draining(template, node, force=True)
+    else:
+        yield from leaving(template, node, now)
+
+
 PLANTS = {
     "a Node goes that is worth more": Plant(
         "has to give way before", PROFILE, functions={"allocator.give_way._order": newest_last}
@@ -74,7 +102,20 @@ PLANTS = {
     "what is to give way stays": Plant(
         "its preemption has not begun",
         PROFILE,
-        functions={"preemption.state.Node.is_to_begin": False},
+        functions={"preemption.node.Node.is_to_begin": False},
+    ),
+    "a warning names a moment that is long over": Plant(
+        "after its moment",
+        replace(PROFILE, late=("preemption",), hurries=0.02),
+        functions={"nodepool.engine.world.Log.is_old": never_old},
+    ),
+    "a Node that waits for its Pods is drained without a warning": Plant(
+        "without a warning while Pods run on it",
+        LEAVING,
+        functions={
+            "preemption.node.Node.is_going": property(is_leaving),
+            "lifecycle.removal._leaving": drained_at_once,
+        },
     ),
     "nothing is held back": Plant(
         "are reclaimed, though", PROFILE, functions={"allocator.decide.held_back": not_held_back}

@@ -11,7 +11,8 @@ from immutables import Map
 from lifecycle import Hears, Says
 from lifecycle.changes import changed
 from lifecycle.decide import SERVICE, service
-from lifecycle.node import USUALLY, Node, Workload
+from lifecycle.lock import USUALLY
+from lifecycle.node import Node, Workload
 from lifecycle.node_events import listed
 from lifecycle.options import Options
 from lifecycle.state import BOOT_MAX, State
@@ -775,19 +776,18 @@ def test_a_booting_node_that_is_preempted_goes_at_once() -> None:
     ]
 
 
-def test_a_leaving_node_that_is_preempted_is_not_kept_and_no_pod_blocks_it() -> None:
+def test_a_leaving_node_that_is_preempted_is_not_kept_and_goes_once_it_is_idle() -> None:
     story = Story()
     story.given_nodes("n1")
     story.hears(seen("n1", "train-0"), requested("n1"))
 
-    first = story.hears(NodePreempted(**of("n1")))
+    first = story.outputs(NodePreempted(**of("n1")))
     rest = story.outputs(
         NodeRemovalCancelled(**of("n1")), seen("n1", "train-0", cordon=1), seen("n1", cordon=1)
     )
 
-    assert [short(event) for event in first] == ["NodeUpdated n1 draining", "CWDrainNode n1"]
-    assert first[1].model_dump()["force"]
-    assert rest == ["NodeActivityChanged n1", "CWNodeDeleted n1"]
+    assert first == ["NodeUpdated n1 cordoned"]
+    assert rest == ["NodeActivityChanged n1", "CWDrainNode n1", "CWNodeDeleted n1"]
 
 
 def test_a_node_that_was_kept_before_its_preemption_arrived_waits_for_a_timetable() -> None:
@@ -1080,15 +1080,19 @@ def evicting(node: str, lock: int, grace_s: int) -> NodeObserved:
     return NodeObserved(**machine(node, 1), unschedulable=False, cordon=0, pods=(pod,), lock=lock)
 
 
-def test_a_lock_that_was_taken_too_late_to_be_answered_in_time_is_given_up() -> None:
-    # given a replica that is so late that the time of a lock is over when it is stored
+def test_a_machine_has_half_an_hour_for_a_lock_from_the_moment_at_which_that_is_stored() -> None:
+    # given a replica that stores a lock three quarters of an hour after the command
     story = Story()
     story.given_nodes("n1")
     story.process(lock("n1"))
     story.now += timedelta(minutes=44)
 
-    outputs = story.wake()
+    (begins,) = story.wake()
+    moment = story.now + THIRTY
+    too_early, outputs = story.wake_at(moment - TICK), story.wake_at(moment)
 
+    assert short(begins) == "AnswerAwaited n1"
+    assert too_early == []
     assert [short(event) for event in outputs] == [
         "NodeLockChanged n1",
         "NodeUpdated n1 production",
@@ -1105,8 +1109,9 @@ def test_of_two_deadlines_that_are_over_at_once_neither_is_forgotten() -> None:
     story.process(lock("n1"))
     story.process(evicting("n1", story.position, grace_s=600))
     story.process(requested("n1"))
-    story.now += USUALLY
-    story.wake()
+    for _ in ("lock", "cordon"):
+        story.now += USUALLY
+        story.wake()
 
     # when the wake for the answer comes after the end of the lock
     story.now += timedelta(hours=1)

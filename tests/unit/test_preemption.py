@@ -24,8 +24,9 @@ from nodepool.contract.events import (
     PreemptionInProgress,
     PreemptionOverdue,
     PreemptionPending,
+    Wake,
 )
-from nodepool.contract.keys import PoolKey, node_key
+from nodepool.contract.keys import NodeKey, PoolKey, node_key
 from nodepool.contract.messages import PoolFields, pool_fields
 from nodepool.contract.metrics import (
     INVARIANT_LAST_POSITION,
@@ -37,7 +38,7 @@ from nodepool.contract.model import COMPUTE_CLASS, ComputeClass, RemovalReason
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.snapshot import dump, load
 from nodepool.engine.world import World
-from nodepool.service import Context
+from nodepool.service import Context, Reconciler
 from preemption import Hears, Says
 from preemption.decide import SERVICE
 from preemption.figures import Figures
@@ -67,20 +68,20 @@ class Story(SingleService[State, Hears, Says]):
     def at(self, after: timedelta, message: Hears) -> list[Says | CommandOutcome]:
         """The outputs for a message that is stored so long after noon."""
         self.now = NOON + after
-        return self.process(message)
+        return self.hears(message)
 
 
 def a_spot_node(name: str = "g1") -> Story:
     """A story that begins with one spot Node."""
     story = Story()
-    story.process(registered(name))
+    story.hears(registered(name))
     return story
 
 
 def a_preemption() -> Story:
     """A story that begins with one spot Node, preempted at noon."""
     story = a_spot_node()
-    story.process(preempt())
+    story.hears(preempt())
     return story
 
 
@@ -168,8 +169,8 @@ def taken_back() -> NodePreemptionRequested:
     return NodePreemptionRequested(**of_node(), cause="Reclaimed")
 
 
-def broken(_state: State, _message: Hears, _context: Context) -> Iterator[Says]:
-    """A decision that fails."""
+def broken(_state: State, _key: NodeKey, _context: Context) -> Iterator[Says]:
+    """Raise ValueError, as a reconciler with a bug does."""
     raise ValueError
 
 
@@ -230,7 +231,7 @@ def refused(name: str, pool: PoolKey = CHEAP) -> CommandRefused:
 def test_a_spot_node_is_warned_at_once() -> None:
     story = a_spot_node()
 
-    outputs = story.process(preempt())
+    outputs = story.hears(preempt())
 
     assert outputs == [accepted("done"), PENDING]
     assert story.due == NOON + TWO
@@ -239,7 +240,7 @@ def test_a_spot_node_is_warned_at_once() -> None:
 def test_a_node_that_is_preempted_already_is_not_warned_again() -> None:
     story = a_preemption()
 
-    outputs = story.process(preempt())
+    outputs = story.hears(preempt())
 
     assert outputs == [accepted("unchanged")]
     assert story.due == NOON + TWO
@@ -247,50 +248,50 @@ def test_a_node_that_is_preempted_already_is_not_warned_again() -> None:
 
 def test_a_repeated_command_has_its_outcome_and_no_second_warning() -> None:
     story = a_spot_node()
-    story.process(preempt(), id="mine")
-    story.process(deleted())
-    story.process(registered(assignment=2))
+    story.hears(preempt(), id="mine")
+    story.hears(deleted())
+    story.hears(registered(assignment=2))
 
-    assert story.process(preempt(), id="mine") == [accepted("done")]
+    assert story.hears(preempt(), id="mine") == [accepted("done")]
     assert story.due is None
 
 
 def test_a_node_that_is_not_there_cannot_be_preempted() -> None:
-    assert a_spot_node().process(preempt("g2")) == [refused("g2")]
+    assert a_spot_node().hears(preempt("g2")) == [refused("g2")]
 
 
 def test_a_node_of_another_nodepool_cannot_be_preempted() -> None:
-    assert a_spot_node().process(preempt("g1", OTHER)) == [refused("g1", OTHER)]
+    assert a_spot_node().hears(preempt("g1", OTHER)) == [refused("g1", OTHER)]
 
 
 def test_a_node_of_another_cluster_cannot_be_preempted() -> None:
     elsewhere = PoolKey("acme/west/cheap")
 
-    assert a_spot_node().process(preempt("g1", elsewhere)) == [refused("g1", elsewhere)]
+    assert a_spot_node().hears(preempt("g1", elsewhere)) == [refused("g1", elsewhere)]
 
 
 def test_a_node_that_is_no_spot_node_cannot_be_preempted() -> None:
     story = Story()
-    story.process(registered(spot=False))
+    story.hears(registered(spot=False))
 
-    assert story.process(preempt()) == [refused("g1")]
+    assert story.hears(preempt()) == [refused("g1")]
 
 
 def test_a_node_that_left_its_nodepool_cannot_be_preempted() -> None:
     story = a_spot_node()
 
-    assert story.process(deleted()) == []
-    assert story.process(preempt()) == [refused("g1")]
+    assert story.hears(deleted()) == []
+    assert story.hears(preempt()) == [refused("g1")]
     assert replace(story.state, figures=Figures()) == SERVICE.initial
 
 
 def test_a_node_that_moved_belongs_to_its_new_nodepool() -> None:
     story = a_spot_node()
-    story.process(deleted())
-    story.process(registered(assignment=2, pool=OTHER))
+    story.hears(deleted())
+    story.hears(registered(assignment=2, pool=OTHER))
 
-    assert story.process(preempt("g1", CHEAP)) == [refused("g1")]
-    assert len(story.process(preempt("g1", OTHER))) == 2
+    assert story.hears(preempt("g1", CHEAP)) == [refused("g1")]
+    assert len(story.hears(preempt("g1", OTHER))) == 2
 
 
 # The stages.
@@ -325,8 +326,8 @@ def test_a_wake_that_is_late_says_the_drain_then_unless_the_time_is_over() -> No
 
 def test_a_node_without_a_timetable_is_not_drained_by_one() -> None:
     story = a_spot_node()
-    story.process(requested())
-    story.process(preempt())
+    story.hears(requested())
+    story.hears(preempt())
 
     assert [story.wakes(after) for after in (TWO, SEVEN)] == [[], []]
 
@@ -407,7 +408,7 @@ def test_a_stage_is_as_late_as_the_lifecycle_service_took_it() -> None:
 def test_what_comes_before_its_moment_is_not_late() -> None:
     # given a drain that was asked for, and is said again because its NodePool is deleted
     story = a_preemption()
-    story.process(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
+    story.hears(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
     story.at(timedelta(seconds=1), drained())
     story.at(SEVEN, drained())
 
@@ -424,14 +425,14 @@ def test_what_comes_before_its_moment_is_not_late() -> None:
 def test_a_drain_that_is_none_of_a_preemption_does_not_count() -> None:
     # given a spot Node that is drained as a problem asks for, then preempted and deleted early
     story = a_spot_node()
-    story.process(drained())
-    story.process(preempt())
+    story.hears(drained())
+    story.hears(preempt())
     story.at(timedelta(seconds=1), drained())
     story.at(TWO, deleted())
 
     # when another one is drained without a timetable
-    story.process(registered("g2", 2))
-    story.process(drained("g2", 2))
+    story.hears(registered("g2", 2))
+    story.hears(drained("g2", 2))
 
     assert shown(story) == [("preemptions_total", ("Command",), 1)]
 
@@ -439,14 +440,14 @@ def test_a_drain_that_is_none_of_a_preemption_does_not_count() -> None:
 def test_preemptions_are_counted_by_what_they_began_for() -> None:
     # given three spot Nodes
     story = a_spot_node()
-    story.process(registered("g2", 2))
-    story.process(registered("g3", 3))
+    story.hears(registered("g2", 2))
+    story.hears(registered("g3", 3))
 
     # when each is preempted for another cause, one of them twice
-    story.process(preempt())
-    story.process(preempt())
-    story.process(to_give_way("g2", 2, "Reclaimed"))
-    story.process(to_give_way("g3", 3, "DefaultPoolShort"))
+    story.hears(preempt())
+    story.hears(preempt())
+    story.hears(to_give_way("g2", 2, "Reclaimed"))
+    story.hears(to_give_way("g3", 3, "DefaultPoolShort"))
 
     assert shown(story) == [
         ("preemptions_total", ("Command",), 1),
@@ -458,11 +459,11 @@ def test_preemptions_are_counted_by_what_they_began_for() -> None:
 def test_a_preemption_that_gets_its_timetable_later_is_one() -> None:
     # given a Node that is preempted while it boots
     story = Story()
-    story.process(assigned())
-    story.process(preempt())
+    story.hears(assigned())
+    story.hears(preempt())
 
     # when it joins its cluster before its end
-    story.process(registered())
+    story.hears(registered())
 
     assert shown(story) == [("preemptions_total", ("Command",), 1)]
 
@@ -506,7 +507,7 @@ def test_pods_that_are_lost_before_the_time_is_over_break_a_rule() -> None:
 def test_a_drain_that_a_command_asked_for_breaks_no_rule() -> None:
     story = a_preemption()
 
-    story.process(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
+    story.hears(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
 
     assert early(story) == []
 
@@ -520,7 +521,7 @@ def test_a_preemption_ends_when_its_node_is_gone(reached: list[timedelta]) -> No
     for after in reached:
         story.wakes(after)
 
-    outputs = story.process(deleted())
+    outputs = story.hears(deleted())
 
     assert outputs == [GONE]
     assert replace(story.state, figures=Figures()) == SERVICE.initial
@@ -529,19 +530,19 @@ def test_a_preemption_ends_when_its_node_is_gone(reached: list[timedelta]) -> No
 
 def test_the_end_of_an_earlier_stay_does_not_end_a_preemption() -> None:
     story = a_spot_node()
-    story.process(deleted())
-    story.process(registered(assignment=2))
-    story.process(preempt())
+    story.hears(deleted())
+    story.hears(registered(assignment=2))
+    story.hears(preempt())
 
-    assert story.process(deleted(assignment=1)) == []
+    assert story.hears(deleted(assignment=1)) == []
     assert story.due == NOON + TWO
 
 
 def test_a_wake_takes_many_nodes_and_the_next_one_the_others() -> None:
     story = Story()
     for number in range(750):
-        story.process(registered(f"g{number}"))
-        story.process(preempt(f"g{number}"))
+        story.hears(registered(f"g{number}"))
+        story.hears(preempt(f"g{number}"))
 
     outputs = [story.wakes(TWO) for _ in range(3)]
 
@@ -585,10 +586,10 @@ def delays(world: World) -> list[timedelta]:
 
 def test_a_booting_spot_node_goes_without_a_timetable() -> None:
     story = Story()
-    story.process(assigned())
+    story.hears(assigned())
 
-    outputs = story.process(preempt())
-    gone = story.process(deleted())
+    outputs = story.hears(preempt())
+    gone = story.hears(deleted())
 
     assert outputs == [accepted("done"), IMMEDIATE]
     assert gone == []
@@ -597,11 +598,11 @@ def test_a_booting_spot_node_goes_without_a_timetable() -> None:
 
 def test_a_node_that_leaves_already_goes_without_a_timetable() -> None:
     story = a_spot_node()
-    story.process(requested())
+    story.hears(requested())
 
-    outputs = story.process(preempt())
-    again = story.process(preempt())
-    gone = story.process(deleted(removal=RemovalReason.PREEMPTED))
+    outputs = story.hears(preempt())
+    again = story.hears(preempt())
+    gone = story.hears(deleted(removal=RemovalReason.PREEMPTED))
 
     assert outputs == [accepted("done"), IMMEDIATE]
     assert again == [accepted("unchanged")]
@@ -610,10 +611,10 @@ def test_a_node_that_leaves_already_goes_without_a_timetable() -> None:
 
 def test_a_node_that_joins_just_when_it_is_preempted_has_its_whole_timetable() -> None:
     story = Story()
-    story.process(assigned())
-    story.process(preempt())
+    story.hears(assigned())
+    story.hears(preempt())
 
-    outputs = story.process(registered())
+    outputs = story.hears(registered())
 
     assert outputs == [PENDING]
     assert story.due == NOON + TWO
@@ -621,11 +622,11 @@ def test_a_node_that_joins_just_when_it_is_preempted_has_its_whole_timetable() -
 
 def test_a_node_that_is_kept_just_when_it_is_preempted_has_its_whole_timetable() -> None:
     story = a_spot_node()
-    story.process(requested())
-    story.process(preempt())
+    story.hears(requested())
+    story.hears(preempt())
 
-    outputs = story.process(kept())
-    gone = story.process(deleted(removal=RemovalReason.PREEMPTED))
+    outputs = story.hears(kept())
+    gone = story.hears(deleted(removal=RemovalReason.PREEMPTED))
 
     assert outputs == [PENDING]
     assert gone == [GONE]
@@ -633,17 +634,17 @@ def test_a_node_that_is_kept_just_when_it_is_preempted_has_its_whole_timetable()
 
 def test_a_node_that_was_kept_and_is_to_leave_again_goes_without_a_timetable() -> None:
     story = a_spot_node()
-    story.process(requested(request=1))
-    story.process(requested(request=2))
-    story.process(preempt())
+    story.hears(requested(request=1))
+    story.hears(requested(request=2))
+    story.hears(preempt())
 
-    assert story.process(kept(request=1)) == []
+    assert story.hears(kept(request=1)) == []
 
 
 def test_a_node_that_a_scale_down_has_deleted_is_not_said_to_be_preempted() -> None:
     story = a_preemption()
 
-    outputs = story.process(deleted(removal=RemovalReason.SCALE_DOWN))
+    outputs = story.hears(deleted(removal=RemovalReason.SCALE_DOWN))
 
     assert outputs == []
     assert replace(story.state, figures=Figures()) == SERVICE.initial
@@ -652,13 +653,14 @@ def test_a_node_that_a_scale_down_has_deleted_is_not_said_to_be_preempted() -> N
 def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_then() -> None:
     # given a preemption that was requested, and could not begin
     story = a_spot_node()
-    story.service = replace(SERVICE, decide=broken)
-    failure = story.failure_of(taken_back())
+    story.service = replace(SERVICE, reconciler=Reconciler(broken))
+    story.process(taken_back())
+    failure = story.failure_of(Wake(service="preemption", due=NOON))
     story.service = SERVICE
 
     # when the Node is to leave for a scale-down as well, and is kept, before the next try
-    story.process(requested())
-    story.process(kept())
+    story.hears(requested())
+    story.hears(kept())
     retry = story.due
     (begun,) = story.wakes(timedelta(minutes=1))
 
@@ -670,12 +672,10 @@ def test_a_requested_preemption_that_is_tried_again_survives_what_happens_until_
 
 def test_a_spot_node_that_never_joins_is_forgotten() -> None:
     story = Story()
-    story.process(assigned())
-    story.process(preempt())
+    story.hears(assigned())
+    story.hears(preempt())
 
-    outputs = story.process(
-        CWNodeRegistrationFailed(**of_node(), uid="u", message="it did not join")
-    )
+    outputs = story.hears(CWNodeRegistrationFailed(**of_node(), uid="u", message="it did not join"))
 
     assert outputs == []
     assert replace(story.state, figures=Figures()) == SERVICE.initial
@@ -686,8 +686,8 @@ def test_a_spot_node_that_never_joins_is_forgotten() -> None:
 
 def test_the_state_comes_back_from_a_snapshot_as_it_was() -> None:
     story = a_preemption()
-    story.process(registered("g2"))
-    story.process(preempt("g2"))
+    story.hears(registered("g2"))
+    story.hears(preempt("g2"))
     story.wakes(TWO)
 
     assert node_key("acme", "prod", "g2") in story.state.nodes

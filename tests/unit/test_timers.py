@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from nodepool.host.leadership import STANDBY_S
-from nodepool.host.timers import RETRY_MAX_S, RETRY_S, Timers
+from nodepool.host.timers import FRESH_S, PASSED_OVER_MAX, RETRY_MAX_S, RETRY_S, Timers
 
 DUE = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = DUE + timedelta(seconds=10)
@@ -51,7 +51,7 @@ def test_no_other_wake_is_fired_while_one_is_in_flight() -> None:
     assert not timers.in_flight(READ_TO)
 
     # when a wake is stored further on in the log
-    timers.fired(DUE, READ_TO, position=READ_TO + 5)
+    timers.fired(DUE, READ_TO, position=READ_TO + 5, sent_at=NOW)
 
     # then it is in flight until the replica has read to there
     assert timers.in_flight(READ_TO + 4)
@@ -61,7 +61,7 @@ def test_no_other_wake_is_fired_while_one_is_in_flight() -> None:
 def test_a_wake_is_not_fired_again_before_more_is_read() -> None:
     # given a wake that was fired, with the id that another wake for it would have
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO)
+    timers.fired(DUE, READ_TO, position=READ_TO, sent_at=NOW)
 
     # when nothing was read since
     # then it is not time, and it is again once something is read
@@ -72,7 +72,7 @@ def test_a_wake_is_not_fired_again_before_more_is_read() -> None:
 def test_another_due_time_is_fired_though_nothing_was_read() -> None:
     # given a wake that was fired
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO)
+    timers.fired(DUE, READ_TO, position=READ_TO, sent_at=NOW)
 
     # when the service is due at another time
     # then that one counts
@@ -82,7 +82,7 @@ def test_another_due_time_is_fired_though_nothing_was_read() -> None:
 def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early() -> None:
     # given a machine whose clock is four seconds ahead of the log's
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO + 1)
+    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
 
     # when it reads that the log has stored its wake four seconds too early
     timers.wake_read(READ_TO + 1, DUE - timedelta(seconds=4), NOW)
@@ -95,7 +95,7 @@ def test_a_wake_that_came_too_early_is_fired_again_after_as_long_as_it_was_early
 def test_a_wake_in_time_changes_nothing() -> None:
     # given a wake that was fired
     timers = Timers()
-    timers.fired(DUE, READ_TO, position=READ_TO + 1)
+    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
 
     # when the log has stored it after the due time
     timers.wake_read(READ_TO + 1, DUE + timedelta(seconds=4), NOW)
@@ -133,7 +133,7 @@ def test_a_follower_waits_longer_after_each_wake_that_it_has_fired_in_vain() -> 
 
     # when a follower fires them
     for number in range(7):
-        timers.fired(DUE, READ_TO + number, READ_TO + number + 1)
+        timers.fired(DUE, READ_TO + number, READ_TO + number + 1, NOW)
         timers.wake_read(READ_TO + number + 1, DUE, NOW + 100)
         pauses.append(left(timers, read_to=READ_TO + number + 1, after=100, leading=False))
 
@@ -180,10 +180,30 @@ def test_a_replica_that_has_led_waits_no_longer_for_the_next_leader() -> None:
     # given a replica that has fired many wakes while it led
     timers = Timers()
     for position in range(READ_TO, READ_TO + 10):
-        timers.fired(DUE, position, position + 1, leading=True)
+        timers.fired(DUE, position, position + 1, NOW, leading=True)
         timers.wake_read(position + 1, DUE, NOW)
 
     # when another replica leads, and is frozen
     # then this one fires what is due as soon as any follower does
     assert left(timers, LATER, read_to=READ_TO + 20, after=10 + STANDBY_S, leading=False) == 0
     assert left(timers, DUE, read_to=READ_TO + 20, after=STANDBY_S, leading=False) == 0
+
+
+def test_the_own_wake_is_followed_while_it_is_fresh() -> None:
+    timers = Timers()
+    timers.fired(DUE, READ_TO, position=READ_TO + 1, sent_at=NOW)
+
+    assert not timers.is_old(READ_TO + 1, NOW + FRESH_S)
+    assert timers.is_old(READ_TO + 1, NOW + FRESH_S + 0.001)
+
+
+def test_the_wake_of_another_replica_or_of_an_earlier_session_is_passed_over() -> None:
+    assert Timers().is_old(READ_TO, NOW)
+
+
+def test_a_machine_that_is_always_slow_follows_a_wake_in_the_end() -> None:
+    timers = Timers()
+
+    passed_over = [timers.is_old(READ_TO, NOW) for _ in range(PASSED_OVER_MAX + 2)]
+
+    assert passed_over == [True] * PASSED_OVER_MAX + [False, True]

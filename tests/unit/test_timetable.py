@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.timetable import DRAIN_AFTER, GONE_AFTER
-from preemption.state import Node
+from preemption.node import Node
 
 WARNED = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 TICK = timedelta(microseconds=1)

@@ -7,9 +7,12 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.decode import Unreadable, unread
 from nodepool.contract.events import Wake
+from nodepool.contract.keys import path_text
 from nodepool.contract.log import Entry, LogId
-from nodepool.contract.messages import Envelope, Message
+from nodepool.contract.messages import Envelope, Message, envelope_of
+from nodepool.contract.outcomes import CommandOutcome
 from nodepool.contract.subjects import subject_of
+from nodepool.engine.correlation import Correlations
 from nodepool.engine.folded import Folded
 from nodepool.engine.records import Record
 from nodepool.service import Context, Failure, I, O, S, Service, commit_subject
@@ -94,7 +97,8 @@ class Proposal(Generic[S, I]):
     expected_sequence: where the service's last commit record must lie for this one to be stored.
     folded: what the replica has folded once it is stored.
     log: the identity of the log that it is for.
-    skips: whether the input at `position` is passed over, because an operator said so.
+    skips: whether the input at `position` is passed over: a `Wake` that is too old, or an input of
+        which an operator said so.
     worth_storing: False for one without outputs, whose inputs may as well wait for the next.
     """
 
@@ -106,6 +110,15 @@ class Proposal(Generic[S, I]):
     worth_storing: bool
     log: LogId
     skips: bool = False
+
+    @property
+    def wakes(self) -> list[Entry]:
+        """Every `Wake` that led to outputs, which have to be published soon after it."""
+        return [
+            processed.input.entry
+            for processed in self.processed
+            if processed.envelopes and isinstance(processed.input.message, Wake)
+        ]
 
     @property
     def messages(self) -> list[Outgoing]:
@@ -134,6 +147,37 @@ class Proposal(Generic[S, I]):
         parts = (len(each.envelopes) + (each.parked is not None) for each in self.processed)
         outputs, before = sum(parts), self.expected_sequence
         return Record(self.position, outputs, before, self.log, self.skips).encode()
+
+
+def envelopes_of(
+    service: str,
+    item: Input[I],
+    outputs: tuple[O | CommandOutcome, ...],
+    correlations: Correlations,
+) -> tuple[Envelope[Message], ...]:
+    """Return the outputs of an input of a service, each in its envelope."""
+    cause = item.envelope
+    assert cause is not None, "an input with outputs was decoded"
+    of_cause = correlations.of_cause(cause)
+    fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
+    position = item.entry.position
+    return tuple(
+        envelope_of(type(output)).model_construct(
+            id=f"{position}.{service}.{index}",
+            type=type(output).__name__,
+            source=service,
+            subject=path_text(output.path),
+            time=item.entry.time,
+            traceparent=correlation.traceparent,
+            tracestate=correlation.tracestate,
+            correlationid=correlation.correlationid,
+            causationid=cause.id,
+            causeposition=position,
+            data=output,
+        )
+        for index, output in enumerate(outputs)
+        for correlation in (correlations.of(output) if fired else of_cause,)
+    )
 
 
 def dead_letter(entry: Entry, cause: str, field: str = "") -> bytes:

@@ -25,7 +25,8 @@ class Record(NamedTuple):
     outputs: how many messages of the batch lie before the record: outputs and dead letters.
     follows: the position of the service's record before this one; 0 for its first.
     log: the identity of the log.
-    skipped: whether the input at `position` is passed over, because an operator said so.
+    skipped: whether the input at `position` is passed over: a `Wake` that was too old, or an input
+        of which an operator said so.
     """
 
     position: int

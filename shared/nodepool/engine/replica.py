@@ -7,24 +7,23 @@ the log, so one position, the committed one, divides those that are done from th
 """
 
 from collections import deque
+from collections.abc import Callable
 from datetime import datetime
 from typing import Generic
 
 from nodepool.contract.events import Wake
-from nodepool.contract.keys import path_text
 from nodepool.contract.log import NO_ID, Entry, LogId
-from nodepool.contract.messages import Envelope, Message, envelope_of
-from nodepool.contract.outcomes import CommandOutcome
+from nodepool.contract.messages import Envelope
 from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlations, correlation_of
 from nodepool.engine.failures import retried
 from nodepool.engine.folded import Folded, due
-from nodepool.engine.proposal import Input, Processed, Proposal
+from nodepool.engine.proposal import Input, Processed, Proposal, envelopes_of
 from nodepool.engine.records import Followed, follow, outputs_by_cause
 from nodepool.engine.step import Step
 from nodepool.engine.waiting import WAITING_MAX, Waiting, too_many, was_too_many
-from nodepool.engine.wakes import wake_subject
+from nodepool.engine.wakes import is_never_old, wake_subject
 from nodepool.service import Failure, I, O, S, Service, commit_subject
 
 BATCH_MAX = 1_000
@@ -166,35 +165,45 @@ class Replica(Generic[S, I, O]):
         self.is_chained = followed.is_chained
 
     def propose(
-        self, *, even_if_quiet: bool = False, most: int = INPUTS_MAX
+        self,
+        *,
+        even_if_quiet: bool = False,
+        most: int = INPUTS_MAX,
+        is_old: Callable[[Entry], bool] = is_never_old,
     ) -> Proposal[S, I] | None:
         """Processes open inputs, as many as one commit holds; None if there are none, or if behind.
 
+        A `Wake` that is too old ends the proposal, whose record says that it is passed over. What
+        is due stays so, and is published soon after the next `Wake`, which is fired for it.
+
         even_if_quiet: makes a proposal worth storing that only moves the committed position.
         most: how many inputs it may have at most.
+        is_old: whether a `Wake` is older than `FRESH` by now.
         """
         if self.is_behind or not self._open:
             return None
         batch: list[Processed[I]] = []
-        size = Size()
+        size, is_passed_over = Size(), False
         while self._passed < len(self._open) and len(batch) < most:
             item = self._open[self._passed]
+            if item.entry.subject == self._wake and is_old(item.entry):
+                self._passed += 1
+                is_passed_over = True
+                break
             item, result = self._refused(item) if item.is_excess else (item, self._step(item))
             outputs = size_of(result.outputs)
             if size.messages and not size.fits(outputs):
                 break
             self._folded = result.folded
             self._passed += 1
-            envelopes = self._envelopes(item, result.outputs) if result.outputs else ()
-            failure = result.failure
-            if isinstance(item.message, Wake):
-                failure, self._wake_failure = retried(failure, self._wake_failure), failure
-            batch.append(Processed(item, envelopes, failure))
+            batch.append(self._processed(item, result))
             letters = batch[-1].parked is not None
             size = Size(size.messages + outputs.messages + letters, size.bytes + outputs.bytes)
         position = self._open[self._passed - 1].entry.position
         is_worth_storing = bool(size.messages) or even_if_quiet or self._passed >= QUIET_MAX
-        return self._proposal(tuple(batch), position, is_worth_storing)
+        return self._proposal(
+            tuple(batch), position, is_worth_storing or is_passed_over, skips=is_passed_over
+        )
 
     def claim(self) -> Proposal[S, I]:
         """Return a proposal without inputs, which moves the committed position to what is read.
@@ -206,7 +215,12 @@ class Replica(Generic[S, I, O]):
         return self._proposal((), self.read_to, True)
 
     def _proposal(
-        self, processed: tuple[Processed[I], ...], position: int, worth_storing: bool
+        self,
+        processed: tuple[Processed[I], ...],
+        position: int,
+        worth_storing: bool,
+        *,
+        skips: bool = False,
     ) -> Proposal[S, I]:
         return Proposal(
             service=self.service.name,
@@ -216,6 +230,7 @@ class Replica(Generic[S, I, O]):
             folded=self._folded,
             worth_storing=worth_storing,
             log=self.log,
+            skips=skips,
         )
 
     def _refused(self, item: Input[I]) -> tuple[Input[I], Step[S, O]]:
@@ -232,36 +247,18 @@ class Replica(Generic[S, I, O]):
         self._note(item)
         return engine.step(self.service, self._folded, message, item.context)
 
+    def _processed(self, item: Input[I], result: Step[S, O]) -> Processed[I]:
+        outputs, failure = result.outputs, result.failure
+        name, correlations = self.service.name, self._correlations
+        envelopes = envelopes_of(name, item, outputs, correlations) if outputs else ()
+        if isinstance(item.message, Wake):
+            failure, self._wake_failure = retried(failure, self._wake_failure), failure
+        return Processed(item, envelopes, failure)
+
     def _note(self, item: Input[I]) -> None:
         envelope = item.envelope
         if self.service.reconciler is not None and isinstance(envelope, Envelope):
             self._correlations.note(envelope.data, correlation_of(envelope))
-
-    def _envelopes(
-        self, item: Input[I], outputs: tuple[O | CommandOutcome, ...]
-    ) -> tuple[Envelope[Message], ...]:
-        cause = item.envelope
-        assert cause is not None, "an input with outputs was decoded"
-        of_cause = self._correlations.of_cause(cause)
-        fired = isinstance(cause, Envelope) and isinstance(cause.data, Wake)
-        name, position = self.service.name, item.entry.position
-        return tuple(
-            envelope_of(type(output)).model_construct(
-                id=f"{position}.{name}.{index}",
-                type=type(output).__name__,
-                source=name,
-                subject=path_text(output.path),
-                time=item.entry.time,
-                traceparent=correlation.traceparent,
-                tracestate=correlation.tracestate,
-                correlationid=correlation.correlationid,
-                causationid=cause.id,
-                causeposition=position,
-                data=output,
-            )
-            for index, output in enumerate(outputs)
-            for correlation in (self._correlations.of(output) if fired else of_cause,)
-        )
 
     def accepted(self, proposal: Proposal[S, I], position: int) -> None:
         """Takes note that the proposal is stored, with its commit record at `position`."""

@@ -1,11 +1,14 @@
 """The message that wakes a service when something is due, and where it lies."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nodepool.contract.events import Wake
 from nodepool.contract.keys import UNNAMED, token
+from nodepool.contract.log import Entry
 from nodepool.contract.messages import Envelope
 
+FRESH = timedelta(milliseconds=500)
+"""How old a `Wake` may be when its outputs are proposed; an older `Wake` is passed over."""
 CLOCK = "clock"
 """The service token in the subject of a `Wake`."""
 
@@ -30,3 +33,8 @@ def wake(service: str, due: datetime, after: int) -> Envelope[Wake]:
         time=due,
         data=Wake(service=service, due=due),
     )
+
+
+def is_never_old(_wake: Entry) -> bool:
+    """Return False, for a driver that processes each `Wake` in the moment in which it is stored."""
+    return False

@@ -17,7 +17,7 @@ from nodepool.contract.subjects import address_of, is_taken, subject_of
 from nodepool.engine.proposal import Proposal
 from nodepool.engine.replica import BATCH_MAX, Replica
 from nodepool.engine.snapshot import dump
-from nodepool.engine.wakes import wake, wake_subject
+from nodepool.engine.wakes import FRESH, wake, wake_subject
 from nodepool.service import AnyService, Object
 
 STEPS_MAX = 200_000
@@ -51,6 +51,10 @@ class Log:
         None where it does not; 0 stands for a subject without a message.
         """
         return self.append(subject, content) if self.last.get(subject, 0) == expected else None
+
+    def is_old(self, wake: Entry) -> bool:
+        """Whether what this `Wake` leads to would be published too late by now."""
+        return self.clock - wake.time > FRESH
 
     def commit(self, proposal: Proposal[Any, Any]) -> int | None:
         """Stores all of a proposal and its commit record; None where another came before it."""
@@ -117,7 +121,7 @@ class World:
 
     def process(self, host: Host, *, even_if_quiet: bool = False) -> bool:
         """Lets a replica process what it has read; True where the log changed."""
-        proposal = host.replica.propose(even_if_quiet=even_if_quiet)
+        proposal = host.replica.propose(even_if_quiet=even_if_quiet, is_old=self.log.is_old)
         if proposal is None or not proposal.worth_storing:
             return False
         position = self.log.commit(proposal)

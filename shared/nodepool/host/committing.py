@@ -144,7 +144,9 @@ class Committing(Generic[S, I, O]):
         was_quiet, most = self._replica.quiet, self._size.most
         even_if_quiet = even_if_quiet or self._replica.open > most
         self._telemetry.begin(self._replica.log)
-        proposal = self._replica.propose(even_if_quiet=even_if_quiet, most=most)
+        proposal = self._replica.propose(
+            even_if_quiet=even_if_quiet, most=most, is_old=self._is_old
+        )
         if proposal is None:
             return False
         self._size.grow()
@@ -154,6 +156,9 @@ class Committing(Generic[S, I, O]):
             self._quiet_since = self._clock()
         self._note_processed(proposal, "quiet")
         return True
+
+    def _is_old(self, wake: Entry) -> bool:
+        return self._timers.is_old(wake.position, self._clock())
 
     async def _store(self, plain: Proposal[S, I]) -> bool:
         proposal = self._telemetry.traced(plain)

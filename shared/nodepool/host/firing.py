@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf
 from typing import Generic
 
 from nats.errors import Error as NatsError
@@ -69,7 +70,8 @@ class Firing(Generic[S, I, O]):
         if due is None or replica.open or replica.is_behind:
             return
         read_to = replica.read_to
-        if self._timers.in_flight(read_to) or self._left(due, self._clock()) > 0:
+        now = self._clock()
+        if self._timers.in_flight(read_to) or self._left(due, now) > 0:
             return
         try:
             position = await fire(self._connection, replica, due)
@@ -79,7 +81,9 @@ class Firing(Generic[S, I, O]):
             return
         if position > read_to:
             leading = not self._leadership.following
-            self._timers.fired(due, read_to, position, leading=leading)
+            # How old the `Wake` of another replica is, is not known.
+            sent_at = now if position != replica.last_wake else -inf
+            self._timers.fired(due, read_to, position, sent_at, leading=leading)
 
     def _left(self, due: datetime, now: float) -> float:
         return self._timers.seconds_left(

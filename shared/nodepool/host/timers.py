@@ -7,6 +7,7 @@ finds nothing due, and is fired again after as long as it was early.
 
 from datetime import datetime
 
+from nodepool.engine.wakes import FRESH
 from nodepool.host.leadership import STANDBY_S
 
 RETRY_S, RETRY_MAX_S = 0.5, 10.0
@@ -14,6 +15,9 @@ RETRY_S, RETRY_MAX_S = 0.5, 10.0
 
 The longest one of a follower is the same.
 """
+FRESH_S = FRESH.total_seconds()
+PASSED_OVER_MAX = 5
+"""How many a replica passes over in a row, so that a slow machine does its work in the end."""
 DOUBLINGS_MAX = 30
 """How often a pause is doubled at most, so that no number grows for ever."""
 
@@ -36,6 +40,8 @@ class Timers:
         self._in_vain = 0
         self._standby_until = 0.0
         self._fired_as_leader = False
+        self._fired_at = 0.0
+        self._passed_over = 0
 
     @property
     def fault(self) -> str:
@@ -60,10 +66,28 @@ class Timers:
         """Whether the last `Wake` fired is not read yet; until then no other is fired."""
         return read_to < self._position
 
-    def fired(self, due: datetime, read_to: int, position: int, *, leading: bool = False) -> None:
-        """A `Wake` for `due` was stored at `position`; `leading` is as for `seconds_left`."""
-        self._fired, self._position = (due, read_to), position
+    def fired(
+        self, due: datetime, read_to: int, position: int, sent_at: float, *, leading: bool = False
+    ) -> None:
+        """A `Wake` for `due` was stored at `position`, and was not sent before `sent_at`.
+
+        `leading` is as for `seconds_left`.
+        """
+        self._fired, self._position, self._fired_at = (due, read_to), position, sent_at
         self._fired_as_leader = leading
+
+    def is_old(self, position: int, now: float) -> bool:
+        """Whether a `Wake` is to be passed over, because too much time may have passed since.
+
+        That is known only of the `Wake` that this replica has fired last, and by no clock but its
+        own monotonic one. After some in a row, the next `Wake` is followed however old it is.
+        """
+        is_fresh = position == self._position and now - self._fired_at <= FRESH_S
+        if is_fresh or self._passed_over >= PASSED_OVER_MAX:
+            self._passed_over = 0
+            return False
+        self._passed_over += 1
+        return True
 
     def wake_read(self, position: int, time: datetime, now: float) -> None:
         """A `Wake` was read that the log stored at `time`; notes by how much it came too early.

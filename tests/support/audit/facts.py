@@ -187,6 +187,7 @@ class Lock:
     """A lock of a Node.
 
     job, number: the Slurm job, and the position of the command that took it.
+    taken: when the log stored that it is pending.
     is_held: whether the Node was said to be locked.
     reports: the reports of its machine that know of it: position, and whether no Pod was left that
         does not tolerate it.
@@ -194,6 +195,7 @@ class Lock:
 
     job: str
     number: int
+    taken: datetime
     is_held: bool = False
     reports: list[tuple[int, bool]] = field(default_factory=list)
 
@@ -222,7 +224,7 @@ class Stay:
     warned: position and time of the warning that it will be preempted.
     in_progress, overdue: how far its preemption is.
     working: whether Pods ran on it when it was last observed.
-    drained: whether its drain has begun, and was not cancelled.
+    goes_with_pool: whether it is to be deleted because its NodePool is.
     problems: whether it has each problem that was reported of it.
     was_unhealthy, was_asked: whether it ever had a problem, or a command asked anything for it.
     asked_for: what commands asked for it last.
@@ -253,7 +255,7 @@ class Stay:
     in_progress: bool = False
     overdue: bool = False
     working: bool = False
-    drained: bool = False
+    goes_with_pool: bool = False
     problems: History[dict[str, bool]] = field(default_factory=History)
     was_unhealthy: bool = False
     was_asked: bool = False

@@ -31,8 +31,10 @@ def check(  # noqa: C901  # It lists the messages.
     """Checks and notes an event about a Node."""
     health.note(facts, message, origin)
     match message:
-        case CWNodeDeletionRequestSuccess():
-            facts.stay(message).removals.add(origin.position, True)
+        case CWNodeDeletionRequestSuccess(removal=removal):
+            stay = facts.stay(message)
+            stay.removals.add(origin.position, True)
+            stay.goes_with_pool = removal is RemovalReason.POOL_DELETED
         case NodeRemovalCancelled():
             facts.stay(message).removals.add(origin.position, False)
         case CWNodeRegistered():
@@ -49,7 +51,7 @@ def check(  # noqa: C901  # It lists the messages.
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
         case CWDrainNode():
-            _drained(facts.current_stay(message), origin)
+            _drained(facts.current_stay(message), message, origin)
             facts.stay(message).asked = facts.times[origin.position]
         case CWNodeDeleted(removal=RemovalReason.UNHEALTHY):
             stay = facts.current_stay(message)
@@ -93,17 +95,18 @@ def _updated(stay: Stay, phase: NodePhase) -> None:
     if stay.phase == NodePhase.BOOTING:
         raise Violation(f"{stay.machine} is updated before it is registered")
     stay.phase = phase
-    stay.drained = stay.drained and phase == NodePhase.DRAINING
 
 
-def _drained(stay: Stay, origin: Origin) -> None:
+def _drained(stay: Stay, message: CWDrainNode, origin: Origin) -> None:
     if stay.phase not in (NodePhase.CORDONED, NodePhase.DRAINING):
         raise Violation(f"{stay.machine} is drained when {stay.phase}")
-    # A Node that was chosen to leave before it was warned goes without the timetable.
-    is_chosen = bool(stay.removals.as_of(origin.cause))
-    if stay.is_preempted(origin.cause) and not (stay.in_progress or is_chosen):
+    # A Node whose NodePool is being deleted goes without the timetable.
+    if stay.is_preempted(origin.cause) and not (stay.in_progress or stay.goes_with_pool):
         raise Violation(f"{stay.machine} is drained while its preemption is pending")
-    stay.phase, stay.drained = NodePhase.DRAINING, True
+    at_once = stay.preempted is not None and stay.warned is None and not stay.goes_with_pool
+    if message.force and stay.working and at_once:
+        raise Violation(f"{stay.machine} is preempted without a warning while Pods run on it")
+    stay.phase = NodePhase.DRAINING
 
 
 def _check_silence(facts: Facts, stay: Stay, origin: Origin) -> None:
@@ -128,8 +131,7 @@ def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: boo
     restarts = stay.phase in health.RESTARTING
     if registered and stay.phase != NodePhase.DRAINING and not (stay.overdue or restarts):
         raise Violation(f"{stay.machine} is deleted when {stay.phase}")
-    # A Node that was being drained when it was warned may leave as soon as it is empty.
-    begun = stay.in_progress or stay.overdue or stay.drained or restarts
+    begun = stay.in_progress or stay.overdue or stay.goes_with_pool or restarts
     if stay.is_preempted(origin.cause) and not begun:
         raise Violation(f"{stay.machine} is deleted for preemption early")
     if stay.working and not (stay.overdue or restarts):

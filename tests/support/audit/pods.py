@@ -8,6 +8,8 @@
 * A lock is released before its Node is gone; a scale-down does not take a Node from a job.
 """
 
+from datetime import timedelta
+
 from nodepool.contract.catalog import INSTANCE_TYPES
 from nodepool.contract.events import (
     CWNodeDeleted,
@@ -107,6 +109,10 @@ def _keeps_the_lock(stay: Stay, report: NodeObserved | NodeReported, origin: Ori
             raise Violation(f"{stay.machine} is locked, and {repelled} run there")
 
 
+LOCK_ANSWER_MAX = timedelta(minutes=30)
+"""How long a machine may take to answer a lock, from the moment at which that is published."""
+
+
 def _tolerates(pod: Pod) -> bool:
     return any(toleration.key in (LOCK, "") for toleration in pod.tolerations)
 
@@ -116,11 +122,14 @@ def _lock_changed(facts: Facts, stay: Stay, event: NodeLockChanged, origin: Orig
     if lock is None:
         if event.lock != "pending" or event.number > origin.cause:
             raise Violation(f"{stay.machine} has no lock that is {event.lock}")
-        stay.lock = Lock(event.job, event.number)
+        stay.lock = Lock(event.job, event.number, facts.times[origin.position])
         return
     if (lock.job, lock.number) != (event.job, event.number):
         raise Violation(f"{stay.machine} is locked by {lock.job}, not by {event.job}")
     if event.lock == "released":
+        waited = facts.times[origin.position] - lock.taken
+        if event.message.endswith("did not answer in time") and waited < LOCK_ANSWER_MAX:
+            raise Violation(f"the lock of {stay.machine} is given up after {waited}")
         stay.lock, stay.lock_ended = None, origin if lock.is_held else None
     elif event.lock == "locked" and not lock.is_held:
         known = [is_clear for position, is_clear in lock.reports if position <= origin.cause]

@@ -17,14 +17,18 @@ WINDOW = timedelta(minutes=7)
 """From the warning to the deletion of the Node, drained or not."""
 
 
+PUBLISHED_WITHIN = timedelta(seconds=1)
+"""From the moment that a warning names to its own time in the log."""
+
+
 def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes a step of a preemption."""
     match message:
         case PreemptionPending():
-            _warned(facts, facts.stay(message), origin)
+            _warned(facts, message, origin)
         case NodePreempted():
             stay = facts.stay(message)
-            stay.preempted = (origin.position, facts.times[origin.cause])
+            stay.preempted = (origin.position, facts.times[origin.position])
         case PreemptionInProgress():
             stay = facts.stay(message)
             if origin.cause not in facts.acknowledgements:
@@ -32,12 +36,15 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             stay.in_progress = True
 
 
-def _warned(facts: Facts, stay: Stay, origin: Origin) -> None:
+def _warned(facts: Facts, message: PreemptionPending, origin: Origin) -> None:
+    stay, late = facts.stay(message), facts.times[origin.position] - message.since
+    if not timedelta() <= late <= PUBLISHED_WITHIN:
+        raise Violation(f"the warning of {stay.machine} is published {late} after its moment")
     if stay.warned is not None:
         raise Violation(f"{stay.machine} is warned twice")
     if stay.pool.spec.compute_class is not ComputeClass.SPOT:
         raise Violation(f"{stay.machine} is preempted and is not a spot Node")
-    stay.warned = (origin.position, facts.times[origin.cause])
+    stay.warned = (origin.position, message.since)
 
 
 def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:

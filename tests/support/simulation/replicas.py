@@ -128,13 +128,18 @@ class Replicas:
             self._propose(actor)
 
     def _propose(self, actor: Actor) -> None:
-        proposal = actor.replica.propose(even_if_quiet=self.random.random() < 0.2)
+        proposal = actor.replica.propose(
+            even_if_quiet=self.random.random() < 0.2, is_old=self.world.log.is_old
+        )
         if proposal is not None and proposal.worth_storing:
             actor.proposal = proposal
 
     def _store(self, actor: Actor) -> None:
         assert actor.proposal is not None
-        if self.random.random() < 0.05:  # The commit is lost on its way to the server.
+        # A commit is lost on its way to the server, or the host never sends it: it stores what it
+        # proposes without a pause.
+        is_old = any(map(self.world.log.is_old, actor.proposal.wakes))
+        if self.random.random() < 0.05 or is_old:
             actor.proposal = None
             actor.replica.in_doubt()
         else:

@@ -134,17 +134,19 @@ class NodeActivityChanged(Event, OfNode):
 
 
 class AnswerAwaited(Event, OfNode):
-    """A machine has not answered a cordon or a drain yet.
+    """A machine has not answered a cordon, a drain or a lock yet.
 
     answer_by: when it is given up, if it has not answered by then.
     is_final: False where it is not certain yet that it could hear of the request: then its time
         only begins at that moment, and this follows once more.
+    lock: the number of the lock that the machine is to answer; 0 for a cordon or a drain.
     """
 
     speaker: ClassVar[str] = "lifecycle"
 
     answer_by: datetime
     is_final: bool = True
+    lock: int = 0
 
 
 class NodeKept(Event, OfNode):
