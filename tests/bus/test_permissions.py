@@ -18,8 +18,9 @@ from nats.errors import TimeoutError as NatsTimeout
 from bus.harness import BINARY, connected, outcome, read_all, send, serving, until
 from nodepool.cli.app import run
 from nodepool.client import Client as ControlPlane
+from nodepool.client import Refused
 from nodepool.contract.commands import RegisterCluster, SetQuota
-from nodepool.contract.events import NodeReported
+from nodepool.contract.events import CommandAccepted, NodeReported
 from nodepool.contract.messages import envelope_of
 from nodepool.contract.subjects import subject_of
 from nodepool.nats.access import Access
@@ -424,3 +425,56 @@ def test_who_may_not_read_is_told_so_at_once(
     assert (read, sent) == (4, 4)
     assert reading.startswith('error: permission denied for publish to "$js.api.')
     assert sending.startswith('error: permission denied for publish to "')
+
+
+def test_a_command_without_the_right_to_it_is_forbidden_and_the_next_one_is_accepted(
+    guarded: Guarded, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        # given an agent, which may send commands about its cluster only
+        (validator,) = services("validator")
+        async with (
+            connected(guarded.url) as operator,
+            serving(validator, guarded, tmp_path / "one.log"),
+            ControlPlane(guarded.of(AGENT), org="acme", cluster="prod", access=OWN_INBOX) as agent,
+        ):
+            # when the agent sends a command about the organisation, and one about its cluster
+            forbidden, accepted = await asyncio.gather(
+                agent.send(SetQuota(org="acme", zone=ZONE, instance_type=H100, limit=1)),
+                agent.send(RegisterCluster(org="acme", cluster="prod", zone=ZONE)),
+                return_exceptions=True,
+            )
+
+            # then the first is refused by name and is not stored, and the second is accepted
+            assert isinstance(forbidden, Refused)
+            assert (forbidden.reason, forbidden.field) == ("Forbidden", "")
+            assert 'permission denied for publish to "np.cmd.acme._._.setquota"' in str(forbidden)
+            assert isinstance(accepted, CommandAccepted)
+            log = await read_all(operator)
+            commands = {entry.subject for entry in log if entry.subject.startswith("np.cmd.")}
+            assert commands == {"np.cmd.acme.prod._.RegisterCluster"}
+
+    asyncio.run(story())
+
+
+def test_a_user_without_the_right_to_a_command_sees_the_refusal(
+    guarded: Guarded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a log, and a user who may read the log and not set quotas
+    async def prepare() -> None:
+        async with connected(guarded.url):
+            pass
+
+    asyncio.run(prepare())
+    monkeypatch.setenv("NODEPOOL_INBOX_PREFIX", f"_INBOX_{AGENT}")
+
+    # when this user sets a quota
+    arguments = ("set", "quota", H100, "1", "--zone", ZONE, "--org", "acme")
+    code = run(["--url", guarded.of(AGENT), *arguments])
+
+    # then the command is refused with the right that the user lacks
+    assert code == 1
+    assert capsys.readouterr() == (
+        "",
+        'error: permission denied for publish to "np.cmd.acme._._.setquota" (Forbidden)\n',
+    )

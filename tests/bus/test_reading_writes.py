@@ -5,12 +5,16 @@ The read model is written by the tests, after the log as the aggregator writes i
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import TypedDict
 
 import pytest
 
+from bus.cli import Done
 from bus.harness import connected
 from bus.test_client import CLUSTER, CREATED, ORG, PATIENCE_S, say
+from bus.tls import HOST, running
+from nodepool.cli.app import run
 from nodepool.cli.documents import labels
 from nodepool.cli.names import CAPACITY, NODE, NODEPOOL, QUOTA, Kind
 from nodepool.cli.names import CLUSTER as CLUSTER_KIND
@@ -35,6 +39,7 @@ from nodepool.local.server import NatsServer
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.stored_objects import VERSION
+from support.ports import free_port
 
 ZONE = "US-EAST-04A"
 H100 = "gd-8xh100ib-i128"
@@ -281,3 +286,51 @@ def test_a_read_model_that_stays_behind_is_read_as_it_is_with_a_note(
 
     assert teams(asyncio.run(story())) == {"p": "ml"}
     assert capsys.readouterr().err == NOTE
+
+
+NOT_FILLED = (
+    "error: the read model does not show the nodepools of the log yet: try again in a moment, and"
+    " 'nodepool doctor' says whether the aggregator writes it\n"
+)
+
+
+def test_after_a_restore_get_ends_with_4_until_the_read_model_is_filled(
+    server: NatsServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nodepool.client.catching_up.CATCH_UP_S", SOON_S)
+    folder, port, event = str(tmp_path / "backup"), free_port(), changed("p", "ml")
+    url = f"nats://{HOST}:{port}"
+
+    async def nodepool(url: str, *words: str) -> Done:
+        words = ("--url", url, "--org", ORG, "--cluster", CLUSTER, *words)
+        code = await asyncio.to_thread(run, words)
+        printed = capsys.readouterr()
+        return Done(code, printed.out, printed.err)
+
+    async def story() -> None:
+        # given the backup of a log with a NodePool, which is restored on another server
+        async with connected(server.url) as connection:
+            position = await say(connection, event)
+        assert (await nodepool(server.url, "backup", folder)).code == 0
+        with running(tmp_path, port, ""):
+            assert (await nodepool(url, "restore", folder)).code == 0
+            async with connected(url) as connection:
+                # when a user reads before the aggregator has written an object
+                by_list = await nodepool(url, "get", "np", "-o", "name")
+                by_name = await nodepool(url, "get", "np", "p", "-o", "name")
+
+                # then the command says that the read model is not filled
+                assert {by_list, by_name} == {Done(4, "", f"{NOTE}{NOT_FILLED}")}
+
+                # and it prints the NodePool once the read model is filled
+                await show(connection, event, position)
+                assert await nodepool(url, "get", "np", "-o", "name") == (
+                    0,
+                    "nodepool.compute.coreweave.com/p\n",
+                    "",
+                )
+
+    asyncio.run(story())

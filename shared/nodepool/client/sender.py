@@ -106,9 +106,17 @@ class Sender(Generic[A]):
                 return await api.publish_event(
                     self._connection, subject, content, timeout_s=PUBLISH_S
                 )
-            except (InDoubt, Busy):
+            except (InDoubt, Busy, Denied) as error:
+                # A denial fails every request under way, also those on other subjects.
+                if isinstance(error, Denied) and _is_about(error, subject):
+                    raise
                 failures += 1
                 await asyncio.sleep(pause_s(failures, RETRY_S, RETRY_MAX_S, random.random()))
+
+
+def _is_about(denial: Denied, subject: str) -> bool:
+    """Return whether the server has denied this subject; errors of nats-py are in lower case."""
+    return f'"{subject.lower()}"' in denial.description.lower()
 
 
 def _misnumbered(id: str) -> Refused | None:
