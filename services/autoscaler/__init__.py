@@ -15,7 +15,14 @@ from nodepool.contract.events import (
     NodeUpdated,
     PodChanged,
     PodsWaitingReported,
+    QuotaChecked,
+    QuotaDeleted,
+    QuotaReleased,
+    QuotaSet,
 )
+
+LimitChanged = QuotaSet | QuotaDeleted | QuotaReleased | QuotaChecked
+"""A limit, or what counts against it, may be other than it was."""
 
 Hears = (
     NodePoolValidated
@@ -30,5 +37,6 @@ Hears = (
     | PodChanged
     | PodsWaitingReported
     | ClusterRegistered
+    | LimitChanged
 )
 Says = NodePoolAutoscaled | AutoscalingFailed

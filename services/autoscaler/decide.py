@@ -11,16 +11,32 @@ from autoscaler import Hears, Says
 from autoscaler.state import State, evolve
 from autoscaler.target import advice, next_change
 from nodepool.contract.events import AutoscalingFailed, NodePoolAutoscaled
-from nodepool.contract.keys import PoolKey
+from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.service import Context, Failure, Reconciler, Service
 
 
-def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
-    """Another target for a NodePool, where that is right now."""
-    pool = state.pools.get(key)
-    right = advice(pool, context.time) if pool is not None else None
-    if pool is not None and right is not None:
+def reconcile(state: State, key: LedgerKey | PoolKey, context: Context) -> Iterator[Says]:
+    """Another target for a NodePool, where that is right now.
+
+    For the key of a limit with more room, this is for each NodePool that needs more Nodes under it,
+    as long as there is room.
+    """
+    if PoolKey(key) in state.pools:
+        yield from _target(state, PoolKey(key), context)
+        return
+    for full in state.ledger(LedgerKey(key)).full:
+        if not state.ledger(LedgerKey(key)).room:
+            return
+        for event in _target(state, full, context):
+            yield event
+            state = evolve(state, event, context)
+
+
+def _target(state: State, key: PoolKey, context: Context) -> Iterator[NodePoolAutoscaled]:
+    pool = state.pools[key]
+    right = advice(pool, state.ledger(pool.ledger), context.time)
+    if right is not None:
         yield NodePoolAutoscaled(
             **pool_fields(key),
             uid=pool.uid,
@@ -31,8 +47,13 @@ def reconcile(state: State, key: PoolKey, context: Context) -> Iterator[Says]:
 
 
 def on_failure(state: State, failure: Failure) -> Iterator[Says]:
-    """A NodePool for which another target is right, and could not be said; it is tried again."""
+    """A NodePool for which another target is right, and could not be said; it is tried again.
+
+    For a limit it is the first NodePool that needs more Nodes.
+    """
     key = PoolKey(failure.key) if failure.key else failure.pool
+    if key is not None and key not in state.pools:
+        key = state.ledger(LedgerKey(key)).full.head
     pool = state.pools.get(key) if key is not None else None
     if pool is not None and next_change(pool) is not None:
         text = f"internal error while autoscaling: {failure.cause}"

@@ -3,16 +3,19 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from immutables import Map
 
 from autoscaler.needed import nodes_needed
 from autoscaler.nodes import Nodes
 from nodepool.contract.catalog import INSTANCE_TYPES, InstanceType
-from nodepool.contract.keys import PoolKey
+from nodepool.contract.keys import LedgerKey, PoolKey
 from nodepool.contract.model import NodePoolSpec
 from nodepool.contract.pods import Pod, Shape, WaitingPods
 from nodepool.contract.production import production_taints
+
+NO_LEDGER: Final = LedgerKey("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,14 @@ class Pool:
     raised: when the autoscaler raised its target last.
     proposed: whether a target for this generation was said, of which nothing has come yet.
     short_since: since when it has fewer Nodes than it wants; None while it has them.
-    full_since: since when the Pods that wait need more Nodes than it wants; None while they do not.
+    full_since: since when the Pods that wait need more Nodes than it wants, or may have; None while
+        they do not.
     nodes: its Nodes.
     waiting: the Pods that wait for a Node of it.
+    ledger: the limit that it counts against.
+    granted: how many Nodes quota grants it, as published last.
+    is_over: whether its target did not fit its limit when quota checked this generation.
+    asked: the target that the autoscaler has asked for; 0 once quota has judged it.
     """
 
     key: PoolKey
@@ -107,6 +115,27 @@ class Pool:
     full_since: datetime | None = None
     nodes: Nodes = Nodes()  # noqa: RUF009  # It is immutable.
     waiting: Waiting = Waiting()
+    ledger: LedgerKey = NO_LEDGER
+    granted: int = 0
+    is_over: bool = False
+    asked: int = 0
+
+    @property
+    def counted(self) -> int:
+        """Return how many of its Nodes count against its limit, granted or there."""
+        return max(self.granted, len(self.nodes.nodes))
+
+    @property
+    def unjudged(self) -> int:
+        """Return how many Nodes more it has asked for, of which quota has not judged yet."""
+        return max(0, self.asked - self.counted)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether Pods wait that its target has no Nodes for, or quota has none."""
+        if not self.waiting.count:
+            return False
+        return self.is_over or self.needed > self.spec.target
 
     @property
     def instance(self) -> InstanceType | None:
@@ -163,9 +192,8 @@ class Pool:
     def observed(self, now: datetime) -> "Pool":
         """The NodePool with the moments since when it is short, or full, in step with the rest."""
         is_short = self.nodes.kept < self.spec.target
-        is_full = bool(self.waiting.count) and self.needed > self.spec.target
         short = (self.short_since or now) if is_short else None
-        full = (self.full_since or now) if is_full else None
+        full = (self.full_since or now) if self.is_full else None
         if (short, full) == (self.short_since, self.full_since):
             return self
         return replace(self, short_since=short, full_since=full)

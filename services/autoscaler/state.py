@@ -8,11 +8,12 @@ from typing import assert_never
 
 from immutables import Map
 
-from autoscaler import Hears, Says
+from autoscaler import Hears, LimitChanged, Says
+from autoscaler.ledger import NONE, Ledger
 from autoscaler.nodes import Node
 from autoscaler.pool import Pool, Waiting, WaitingPod
-from autoscaler.target import next_change
-from nodepool.contract.conditions import Validated
+from autoscaler.target import advice, next_change
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
     ClusterRegistered,
@@ -28,8 +29,19 @@ from nodepool.contract.events import (
     NodeUpdated,
     PodChanged,
     PodsWaitingReported,
+    QuotaChecked,
+    QuotaDeleted,
+    QuotaReleased,
+    QuotaSet,
 )
-from nodepool.contract.keys import ClusterKey, PoolKey, cluster_key, cluster_of
+from nodepool.contract.keys import (
+    ClusterKey,
+    LedgerKey,
+    PoolKey,
+    cluster_key,
+    cluster_of,
+    ledger_key,
+)
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.service import Context
 from nodepool.state.work import WithWork
@@ -48,14 +60,22 @@ COMING = (NodePhase.BOOTING, NodePhase.VERIFYING, NodePhase.REBOOTING)
 
 
 @dataclass(frozen=True, slots=True)
-class State(WithWork[PoolKey]):
+class State(WithWork[LedgerKey | PoolKey]):
     """The NodePools; the work queue holds each when another target will be right for it.
 
+    It holds a limit when there is more room under it for NodePools that need more Nodes.
+
+    ledgers: the limits.
     agents: the clusters that an agent connects to Kubernetes; it reports which Pods wait there.
     """
 
     agents: Map[ClusterKey, bool] = Map()
     pools: Map[PoolKey, Pool] = Map()
+    ledgers: Map[LedgerKey, Ledger] = Map()
+
+    def ledger(self, key: LedgerKey) -> Ledger:
+        """Return the limit of this key."""
+        return self.ledgers.get(key, NONE)
 
 
 def evolve(state: State, message: Hears | Says, context: Context) -> State:
@@ -67,12 +87,15 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
                 return state
-            return _stored(state, replace(pool, valid=False), context)
+            return _stored(state, replace(pool, valid=False, asked=0), context)
         case CWNodePoolDeleted(key=key, uid=uid):
             pool = state.pools.get(key)
             if pool is None or pool.uid != uid:
                 return state
+            state = _ledger_of(state, replace(pool, asked=0, full_since=None), pool)
             return replace(state, pools=state.pools.delete(key), work=state.work.drop(key))
+        case QuotaSet() | QuotaDeleted() | QuotaReleased() | QuotaChecked():
+            return _limit_changed(state, message, context)
         case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
             return _node_changed(state, message, context)
         case NodeUpdated() | NodeActivityChanged() | CWNodeDeleted():
@@ -86,7 +109,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case ClusterRegistered():
             return state
         case NodePoolAutoscaled(key=key):
-            pool = replace(state.pools[key], proposed=True)
+            pool = replace(state.pools[key], proposed=True, asked=message.target)
             return _stored(state, pool, context)
         case AutoscalingFailed(key=key):
             return _failed(state, key, context)
@@ -99,7 +122,8 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool
     valid = event.reason is Validated.VALID
     known = state.pools.get(event.key)
     if known is None or known.uid != event.uid:
-        return Pool(event.key, event.uid, event.generation, event.spec, valid)
+        ledger = ledger_key(event.org, event.zone, event.spec.instance_type)
+        return Pool(event.key, event.uid, event.generation, event.spec, valid, ledger=ledger)
     before, after = known.spec.target, event.spec.target
     is_raised = after > before and event.autoscaled
     is_commanded = after != before and not event.autoscaled
@@ -111,6 +135,9 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Pool
         commanded=context.time if is_commanded else known.commanded,
         raised=context.time if is_raised else known.raised,
         proposed=known.proposed and known.generation == event.generation,
+        asked=known.asked if valid and event.autoscaled else 0,
+        is_over=known.is_over and known.generation == event.generation,
+        granted=0 if event.reason is Validated.INVALID else known.granted,
     )
     if cluster_of(event.key) in state.agents and not event.spec.autoscaling:
         # What waits is reported again once it is autoscaled again, and nobody says so meanwhile.
@@ -196,8 +223,68 @@ def _failed(state: State, key: PoolKey, context: Context) -> State:
 
 
 def _stored(state: State, pool: Pool, context: Context) -> State:
-    """The state with this NodePool, due when another target will be right for it."""
-    pool = pool.observed(context.time)
+    """The state with this NodePool, due when another target will be right for it.
+
+    A NodePool that quota allows no Node more is due when there is more room under its limit.
+    """
+    before, pool = state.pools.get(pool.key), pool.observed(context.time)
     due = next_change(pool)
+    state = _ledger_of(state, pool, before)
+    if due is not None and due <= context.time:
+        due = due if advice(pool, state.ledger(pool.ledger), context.time) else None
     work = state.work.drop(pool.key) if due is None else state.work.put_at(pool.key, due)
     return replace(state, pools=state.pools.set(pool.key, pool), work=work)
+
+
+def _ledger_of(state: State, pool: Pool, before: Pool | None) -> State:
+    """The state with the limit of a NodePool in step with what it needs and has asked for."""
+    if before is not None and before.uid != pool.uid:
+        state, before = _ledger_of(state, replace(before, asked=0, full_since=None), before), None
+    ledger = state.ledger(pool.ledger)
+    is_full = pool.is_autoscaled and pool.full_since is not None
+    asked = ledger.asked + pool.unjudged - (before.unjudged if before is not None else 0)
+    after = ledger.with_full(pool.key, is_full=is_full)
+    return _with_ledger(state, pool.ledger, replace(after, asked=asked))
+
+
+def _with_ledger(state: State, key: LedgerKey, ledger: Ledger) -> State:
+    """The state with this limit, which is work if there is more room for NodePools that need it."""
+    before = state.ledger(key)
+    if ledger == before:
+        return state
+    if ledger == NONE:
+        return replace(state, ledgers=state.ledgers.delete(key), work=state.work.drop(key))
+    work = state.work
+    if ledger.room > before.room and len(ledger.full):
+        work = work.put(key)
+    return replace(state, ledgers=state.ledgers.set(key, ledger), work=work)
+
+
+def _limit_changed(state: State, event: LimitChanged, context: Context) -> State:
+    """The state after a limit, what counts against it, or a grant under it has changed."""
+    key = ledger_key(event.org, event.zone, event.instance_type)
+    ledger = state.ledger(key)
+    match event:
+        case QuotaSet(limit=limit, granted=used):
+            return _with_ledger(state, key, replace(ledger, limit=limit, used=used))
+        case QuotaDeleted(granted=used):
+            return _with_ledger(state, key, replace(ledger, limit=None, used=used))
+        case QuotaReleased(used=used):
+            return _with_ledger(state, key, replace(ledger, used=used))
+        case QuotaChecked(limit=limit, used=used):
+            state = _with_ledger(state, key, replace(ledger, limit=limit, used=used))
+            return _judged(state, event, context)
+        case _:
+            assert_never(event)
+
+
+def _judged(state: State, event: QuotaChecked, context: Context) -> State:
+    """The state after quota has judged a NodePool."""
+    pool = state.pools.get(event.key)
+    if pool is None or pool.uid != event.uid:
+        return state
+    is_current = event.generation == pool.generation
+    is_over = event.reason is not Quota.UNDER if is_current else pool.is_over
+    asked = 0 if is_current and not pool.proposed else pool.asked
+    after = replace(pool, granted=event.granted, is_over=is_over, asked=asked)
+    return state if after == pool else _stored(state, after, context)

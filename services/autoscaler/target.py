@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from autoscaler.ledger import Ledger
 from autoscaler.pool import Pool
 
 DELAY_OF_PODS = timedelta(seconds=3)
@@ -31,13 +32,16 @@ class Advice:
     message: str
 
 
-def advice(pool: Pool, now: datetime) -> Advice | None:
-    """Another target for the NodePool; None where its own is right, or may not be changed now."""
+def advice(pool: Pool, ledger: Ledger, now: datetime) -> Advice | None:
+    """Another target for the NodePool; None where its own is right, or may not be changed now.
+
+    ledger: the limit that the NodePool counts against.
+    """
     due = next_change(pool)
     if due is None or due > now:
         return None
     if pool.waiting.count:
-        return _upward(pool)
+        return _upward(pool, ledger)
     return _downward(pool, now)
 
 
@@ -55,13 +59,26 @@ def _rises_at(pool: Pool) -> datetime | None:
     return pool.full_since and pool.full_since + DELAY_OF_PODS
 
 
-def _upward(pool: Pool) -> Advice:
-    (_, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
-    after = pool.needed
-    limit = ", which is maxNodes" if after == most else ""
+def _upward(pool: Pool, ledger: Ledger) -> Advice | None:
+    """Return a target for the Pods that wait, as far as quota allows; None if it allows no Node.
+
+    A target that quota does not allow gets no Node at all, so it becomes as low as quota allows.
+    """
+    (least, most), before, pods = pool.bounds, pool.spec.target, pool.waiting.count
+    needed, allowed = pool.needed, pool.counted + pool.unjudged + ledger.room
+    after = min(needed, allowed)
+    is_corrected = pool.is_over and max(least, pool.counted + 1) <= after < before
+    if after <= before and not is_corrected:
+        return None
     who = f"{pods} {_plural(pods, 'Pod waits', 'Pods wait')}"
-    more = f"{_counted(after - before)} more"
-    return Advice(after, f"targetNodes from {before} to {after}{limit}: {who} for {more}")
+    change = f"targetNodes from {before} to {after}"
+    if after < needed:
+        lacking = f"quota lacks {_counted(needed - after)} for them"
+        return Advice(
+            after, f"{change}, all that quota {ledger.limit} allows: {who}, and {lacking}"
+        )
+    limit = ", which is maxNodes" if after == most else ""
+    return Advice(after, f"{change}{limit}: {who} for {_counted(after - before)} more")
 
 
 def _falls_at(pool: Pool) -> datetime | None:

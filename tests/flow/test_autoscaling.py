@@ -180,21 +180,78 @@ def test_a_pool_that_is_autoscaled_from_now_on_knows_what_waits_and_what_is_idle
     assert (target(world), len(world.nodes("train"))) == (3, 3)
 
 
-def test_a_quota_that_is_too_small_does_not_make_the_autoscaler_ask_again(
+def test_the_autoscaler_asks_for_no_more_than_quota_allows_and_says_what_is_lacking(
     world: WorldHarness,
 ) -> None:
+    # given room for three of the four Nodes that Pods wait for
     given_autoscaled_pool(world)
-    world.given_quota(1)
-    with world.sent_together():
-        for name in ("a", "b"):
-            world.create_pod("train", name, gpus=8)
-    world.pass_time(seconds=3)
+    world.given_quota(4)
+    world.apply("serve", 1)
     world.start_recording()
 
+    # when the Pods wait for an hour
+    with world.sent_together():
+        for name in ("a", "b", "c", "d"):
+            world.create_pod("train", name, gpus=8)
     world.pass_time(minutes=60)
 
-    assert (target(world), world.conditions("train")["Quota"]) == (2, "Over")
-    assert reasons(world) == []
+    # then the pool has three Nodes, and is not over its quota
+    assert (target(world), world.conditions("train")["Quota"]) == (3, "Under")
+    assert world.node_counts("train") == (3, 0, 3)
+    assert reasons(world) == [
+        "targetNodes from 0 to 3, all that quota 4 allows: 4 Pods wait, and quota lacks 1 Node "
+        "for them"
+    ]
+
+
+def test_more_quota_wakes_the_autoscaler(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    world.given_quota(2)
+    world.apply("serve", 1)
+    with world.sent_together():
+        for name in ("a", "b", "c"):
+            world.create_pod("train", name, gpus=8)
+    world.pass_time(minutes=1)
+    targets = [target(world)]
+
+    world.scale("serve", 0)
+    world.pass_time(seconds=3)
+    targets.append(target(world))
+    world.given_quota(9)
+    world.pass_time(seconds=3)
+    targets.append(target(world))
+
+    assert targets == [1, 2, 3]
+    assert world.node_counts("train") == (3, 0, 3)
+
+
+def test_two_autoscaled_pools_share_what_quota_allows(world: WorldHarness) -> None:
+    given_autoscaled_pool(world)
+    world.apply("serve", 0, autoscaling=True, minNodes=0, maxNodes=4)
+    world.given_quota(3)
+
+    with world.sent_together():
+        for pool in ("train", "serve"):
+            for name in ("a", "b"):
+                world.create_pod(pool, f"{pool}-{name}", gpus=8)
+    world.pass_time(minutes=1)
+
+    assert [world.conditions(pool)["Quota"] for pool in ("train", "serve")] == ["Under", "Under"]
+    assert len(world.nodes()) == 3
+
+
+def test_a_pool_without_a_limit_is_not_made_larger(world: WorldHarness) -> None:
+    world.given_cluster()
+    world.given_machines(4)
+    apply(world, 0)
+
+    world.create_pod("train", "a", gpus=8)
+    world.pass_time(minutes=1)
+    before = target(world)
+    world.given_quota(1)
+    world.pass_time(seconds=3)
+
+    assert (before, target(world)) == (0, 1)
 
 
 def test_a_spot_node_that_is_taken_back_is_replaced_and_not_added(world: WorldHarness) -> None:

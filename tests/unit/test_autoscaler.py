@@ -11,7 +11,7 @@ from autoscaler import Hears, Says
 from autoscaler.decide import SERVICE
 from autoscaler.state import State
 from autoscaler.target import DELAY_OF_PODS
-from nodepool.contract.conditions import Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     AutoscalingFailed,
     ClusterRegistered,
@@ -27,6 +27,9 @@ from nodepool.contract.events import (
     NodeUpdated,
     PodChanged,
     PodsWaitingReported,
+    QuotaChecked,
+    QuotaDeleted,
+    QuotaSet,
     Wake,
 )
 from nodepool.contract.events.fleet import PodPhase
@@ -61,6 +64,7 @@ class Story(SingleService[State, Hears, Says]):
             "autoscaling": True,
         }
         self.fields |= spec
+        self.hears(limit_of(100, kind=str(self.fields["instanceType"])))
         self.stores()
 
     def stores(self, autoscaled: str = "", **spec: object) -> list[str]:
@@ -103,6 +107,30 @@ class Story(SingleService[State, Hears, Says]):
             assert (output.uid, output.generation) == (UID, self.generation)
             self.last = output
         return [output.message for output in outputs if isinstance(output, NodePoolAutoscaled)]
+
+
+def limit_of(limit: int, used: int = 0, kind: str = H100) -> QuotaSet:
+    """The limit of the organisation, of which so many Nodes are used."""
+    return QuotaSet(org="acme", zone=ZONE, instance_type=kind, limit=limit, granted=used)
+
+
+def judged(
+    generation: int, granted: int, limit: int | None, used: int, reason: Quota = Quota.UNDER
+) -> QuotaChecked:
+    """The NodePool `train` may have so many Nodes."""
+    return QuotaChecked(
+        **OF,
+        uid=UID,
+        generation=generation,
+        reason=reason,
+        granted=granted,
+        zone=ZONE,
+        instance_type=H100,
+        limit=limit,
+        used=used,
+        message="",
+        number=generation,
+    )
 
 
 def validated(
@@ -223,6 +251,11 @@ def pod(
         accelerators=spec.accelerators,
         spec=spec if phase == "Pending" else None,
     )
+
+
+def four_pods_that_wait() -> list[PodChanged]:
+    """Four Pods that each take a Node."""
+    return [pod(name, number=number) for number, name in enumerate("abcd", 1)]
 
 
 def a_pool_at_work(nodes: int = 1, **spec: object) -> Story:
@@ -440,6 +473,64 @@ def test_a_pool_gets_nodes_for_pods_that_an_agent_has_counted() -> None:
 
     assert said == ["targetNodes from 0 to 3: 5 Pods wait for 3 Nodes more"]
     assert story.follows() == []
+
+
+# A limit.
+
+
+def test_a_target_is_raised_as_far_as_quota_allows_and_further_when_the_limit_is_raised() -> None:
+    story = Story()
+    story.says(limit_of(5, used=2))
+
+    first = story.waits(*four_pods_that_wait())
+    story.follows()
+    story.says(judged(2, 3, limit=5, used=5))
+    blocked = story.passes(TEN)
+    raised = story.says(limit_of(6, used=5))
+
+    three = "targetNodes from 0 to 3, all that quota 5 allows"
+    assert first == [f"{three}: 4 Pods wait, and quota lacks 1 Node for them"]
+    assert blocked == []
+    assert raised == ["targetNodes from 3 to 4: 4 Pods wait for 1 Node more"]
+
+
+def test_a_limit_that_is_not_set_allows_no_node() -> None:
+    story = Story()
+    story.hears(QuotaDeleted(org="acme", zone=ZONE, instance_type=H100, granted=0))
+
+    blocked = story.waits(*four_pods_that_wait())
+    due = story.due
+    set_again = story.says(limit_of(9))
+
+    assert (blocked, due) == ([], None)
+    assert set_again == ["targetNodes from 0 to 4: 4 Pods wait for 4 Nodes more"]
+
+
+def test_a_target_that_another_pool_took_the_quota_for_becomes_what_quota_allows() -> None:
+    story = Story()
+    story.says(limit_of(4))
+    story.waits(*four_pods_that_wait())
+
+    story.follows()
+    corrected = story.waits(judged(2, 0, limit=4, used=1, reason=Quota.OVER))
+    story.follows()
+    story.says(judged(3, 3, limit=4, used=4))
+
+    three = "targetNodes from 4 to 3, all that quota 4 allows"
+    assert corrected == [f"{three}: 4 Pods wait, and quota lacks 1 Node for them"]
+    assert story.passes(TEN) == []
+
+
+def test_a_pool_that_is_gone_asks_for_nothing_more_under_its_limit() -> None:
+    story = Story()
+    story.says(limit_of(4))
+    story.waits(*four_pods_that_wait())
+
+    story.hears(NodePoolDeleting(**OF, uid=UID, generation=1, since=NOON))
+    story.hears(CWNodePoolDeleted(**OF, uid=UID, message=""))
+
+    (ledger,) = story.state.ledgers.values()
+    assert (ledger.asked, len(ledger.full)) == (0, 0)
 
 
 def test_pods_that_take_the_place_of_many_fill_a_node_by_that() -> None:

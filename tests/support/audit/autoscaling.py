@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from nodepool.contract.catalog import INSTANCE_TYPES
-from nodepool.contract.conditions import Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     NodePoolAutoscaled,
     NodePoolValidated,
@@ -55,6 +55,11 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
     commanded, raised = _last_changes(facts, pool, origin.cause)
     if commanded is not None and now - commanded < COOL_DOWN:
         raise Violation(f"the target of {pool.key} was set by a command just before")
+    grant = pool.grants.as_of(origin.cause)
+    if grant is not None and grant.reason is not Quota.UNDER and event.target > grant.granted:
+        # A target that quota does not allow gets no Node; a smaller one does.
+        facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
+        return
     if event.target < spec.target and raised is not None and now - raised < COOL_DOWN:
         raise Violation(f"the target of {pool.key} was raised just before")
     waiting = _waiting(pool.waiting.as_of(origin.cause), spec)
@@ -160,7 +165,8 @@ def faults(facts: Facts) -> Iterator[str]:
             continue
         waiting = [] if pool.waiting.is_empty else _waiting(pool.waiting.last, spec)
         stays = [stay for stay in facts.stays_in(pool) if stay.phase is NodePhase.PRODUCTION]
-        if waiting and len(stays) >= spec.target < (spec.max_nodes or 0):
+        room = facts.limits.get(pool.ledger, 0) - facts.reserved(pool.ledger)
+        if waiting and len(stays) >= spec.target < (spec.max_nodes or 0) and room > 0:
             yield f"{waiting[0]} waits, and {pool.key} wants {spec.target} Nodes and no more"
         idle = [stay for stay in stays if not stay.working]
         if not waiting and idle and spec.target > (spec.min_nodes or 0):

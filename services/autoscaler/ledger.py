@@ -1,0 +1,39 @@
+"""A limit as the autoscaler knows it, so that it asks for no Nodes that quota would not grant."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nodepool.contract.keys import PoolKey
+from nodepool.state.queue import Queue
+
+NO_POOLS: Final[Queue[PoolKey]] = Queue()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One limit, and what counts against it.
+
+    limit: the most Nodes; None for a limit that is not set, which allows no more than one of 0.
+    used: how many Nodes count against it, as the quota service published last.
+    asked: how many Nodes more the autoscaler has asked for, of which quota has not judged yet.
+    full: the NodePools whose Pods need more Nodes than their targets; the one that came first
+        comes first.
+    """
+
+    limit: int | None = None
+    used: int = 0
+    asked: int = 0
+    full: Queue[PoolKey] = NO_POOLS
+
+    @property
+    def room(self) -> int:
+        """Return how many Nodes more quota would grant now."""
+        return max(0, (self.limit or 0) - self.used - self.asked)
+
+    def with_full(self, key: PoolKey, *, is_full: bool) -> "Ledger":
+        """Return the ledger with a NodePool among those that need more Nodes, or not."""
+        full = self.full.put(key) if is_full else self.full.drop(key)
+        return self if full is self.full else replace(self, full=full)
+
+
+NONE: Final = Ledger()
