@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from autoscaler.decide import SERVICE as AUTOSCALER
+from autoscaler.ledger import Ledger
 from autoscaler.pool import Pool, Waiting
 from autoscaler.target import Advice, advice, next_change
 from nodepool.contract.events import NodePoolAutoscaled, PodChanged
@@ -40,10 +41,10 @@ def heedless(function: Any) -> Any:
     return instead
 
 
-def too_early(pool: Pool, now: datetime) -> Advice | None:
+def too_early(pool: Pool, ledger: Ledger, now: datetime) -> Advice | None:
     """A Node less, of a NodePool that the autoscaler has just given one more."""
     lower = Advice(pool.spec.target - 1, "it was raised")
-    return lower if is_just_raised(pool) else advice(pool, now)
+    return lower if is_just_raised(pool) else advice(pool, ledger, now)
 
 
 def is_just_raised(pool: Pool) -> bool:
@@ -68,16 +69,21 @@ PLANTS = {
     ),
     "a target that is lowered right after it was raised": Plant(
         "was raised just before",
-        PROFILE,
+        replace(PROFILE, limits=(9, 12)),
         functions={
             "autoscaler.decide.advice": too_early,
+            "autoscaler.state.advice": too_early,
             "autoscaler.state.next_change": lambda pool: (
                 pool.raised if is_just_raised(pool) else next_change(pool)
             ),
         },
+        seed=3,
     ),
     "bounds that do not hold": Plant(
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
+    ),
+    "a limit that does not count": Plant(
+        "than quota allows", PROFILE, functions={"autoscaler.ledger.Ledger.room": 100}
     ),
     "Pods that are not heard of": Plant(
         "waits, and ", PROFILE, (hearing(AUTOSCALER, without_pods),)

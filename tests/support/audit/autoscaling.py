@@ -51,6 +51,7 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
         raise Violation(f"{pool.key} may not have {event.target} Nodes")
     if event.target == spec.target:
         raise Violation(f"{pool.key} has that target already")
+    _check_quota(facts, pool, event, origin, spec.target)
     now = facts.times[origin.cause]
     commanded, raised = _last_changes(facts, pool, origin.cause)
     if commanded is not None and now - commanded < COOL_DOWN:
@@ -69,6 +70,16 @@ def _advised(facts: Facts, event: NodePoolAutoscaled, origin: Origin) -> None:
     if event.target < min(coming, spec.target):
         raise Violation(f"{pool.key} goes down to {event.target}, with {coming} Nodes on their way")
     facts.advice.setdefault((event.uid, event.generation), set()).add(event.target)
+
+
+def _check_quota(
+    facts: Facts, pool: PoolFacts, event: NodePoolAutoscaled, origin: Origin, before: int
+) -> None:
+    """Check that a target is not raised above the limit of the moment."""
+    limits = facts.limited.get(pool.ledger)
+    limit = (limits.as_of(origin.cause) if limits is not None else None) or 0
+    if event.target > max(limit, before):
+        raise Violation(f"{pool.key} is to have {event.target} Nodes, more than quota allows")
 
 
 def _on_their_way(facts: Facts, pool: PoolFacts, origin: Origin) -> int:

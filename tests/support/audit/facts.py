@@ -302,6 +302,7 @@ class Facts:
     uids: the uid of each NodePool that exists, by key.
     stays: by assignment, those that have ended included.
     limits: how many Nodes a ledger may have.
+    limited: every limit that a ledger has had; 0 while there was none.
     outcomes: the outcome of each command, by path, name and id.
     times: when each entry was stored, by position.
     to_reclaim: how many machines of an offering are to be held back.
@@ -321,6 +322,7 @@ class Facts:
         self.uids: dict[str, str] = {}
         self.stays: dict[int, Stay] = {}
         self.limits: dict[Ledger, int] = {}
+        self.limited: dict[Ledger, History[int]] = {}
         self.outcomes: dict[tuple[str, str, str], str] = {}
         self.times: dict[int, datetime] = {}
         self.to_reclaim: dict[Offering, int] = {}

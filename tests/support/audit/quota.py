@@ -2,16 +2,20 @@
 
 from nodepool.contract.events import GrantAcknowledged, QuotaChecked, QuotaDeleted, QuotaSet
 from nodepool.contract.messages import Message
-from support.audit.facts import Facts, Origin, Pool, Violation
+from support.audit.facts import Facts, History, Origin, Pool, Violation
 
 
 def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes an event about a limit or a grant."""
     match message:
         case QuotaSet():
-            facts.limits[message.org, message.zone, message.instance_type] = message.limit
+            ledger = message.org, message.zone, message.instance_type
+            facts.limits[ledger] = message.limit
+            facts.limited.setdefault(ledger, History()).add(origin.position, message.limit)
         case QuotaDeleted():
-            facts.limits.pop((message.org, message.zone, message.instance_type), None)
+            ledger = message.org, message.zone, message.instance_type
+            facts.limits.pop(ledger, None)
+            facts.limited.setdefault(ledger, History()).add(origin.position, 0)
         case QuotaChecked():
             _granted(facts, message, origin)
         case GrantAcknowledged():
