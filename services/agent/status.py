@@ -9,6 +9,7 @@ from agent.bus import Document, WantedPool
 from agent.cluster import PoolObject
 from nodepool.contract.conditions import Validated
 from nodepool.contract.model import NodePoolSpec
+from nodepool.contract.progress import STALLED
 
 CONDITION: Final = (
     "lastTransitionTime",
@@ -48,6 +49,8 @@ def shown_status(
             for condition in _conditions(wanted.status)
         ]
     }
+    if _observed(wanted.status) is not None:
+        status["observedGeneration"] = generation(_observed(wanted.status))
     status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
     status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
     granted = _count(wanted.status, "grantedNodes")
@@ -65,17 +68,17 @@ def shown_status(
 
 def invalid_status(found: PoolObject, message: str) -> Document:
     """The status of an object that the bus does not take: Validated is False."""
+    validated = {
+        "lastTransitionTime": _since(found),
+        "message": message,
+        "observedGeneration": found.generation,
+        "reason": Validated.INVALID.value,
+        "status": "False",
+        "type": Validated.__name__,
+    }
     return {
-        "conditions": [
-            {
-                "lastTransitionTime": _since(found),
-                "message": message,
-                "observedGeneration": found.generation,
-                "reason": Validated.INVALID.value,
-                "status": "False",
-                "type": Validated.__name__,
-            }
-        ],
+        "conditions": [validated, {**validated, "status": "True", "type": STALLED}],
+        "observedGeneration": found.generation,
         **dict.fromkeys(COUNTS, 0),
     }
 

@@ -97,15 +97,11 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         "currentNodes": pool.current,
         "grantedNodes": pool.grant,
         "inProgress": pool.in_progress,
+        **status.observed(pool),
         **_racks(pool),
         **({"awaitedSpotNodes": pool.spot_awaited} if pool.spot_awaited else {}),
+        **status.autoscaled(pool),
     }
-    if pool.autoscaled is not None:
-        shown["autoscaled"] = {
-            "message": pool.autoscaled.message,
-            "since": rfc3339(pool.autoscaled.since),
-            "logPosition": pool.autoscaled.position,
-        }
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -34,6 +34,13 @@ class Autoscaled:
     position: int
 
 
+class Progressing(NamedTuple):
+    """The type of a condition that is there only while it is True, and since when it is."""
+
+    type: str
+    since: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class NodePoolObject:
     """A NodePool and its status.
@@ -49,6 +56,7 @@ class NodePoolObject:
     fault: what an invalid spec is wrong about.
     conditions: its conditions by type; `aggregator.status` has the messages that name numbers.
     accepted: the deprecated condition Accepted.
+    progressing: which of Reconciling and Stalled it shows, and since when; None for neither.
     autoscaled: where its target is the autoscaler's; None where a command set it.
     spot_awaited: how many spot Nodes are being preempted for it.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
@@ -71,6 +79,7 @@ class NodePoolObject:
     fault: SpecFault = ""
     conditions: Map[str, Condition] = Map()
     accepted: Condition | None = None
+    progressing: Progressing | None = None
     autoscaled: Autoscaled | None = None
     spot_awaited: int = 0
     busy: "tuple[NodeObject, ...]" = ()

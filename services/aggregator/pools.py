@@ -1,13 +1,15 @@
 """A NodePool of the read model after an event about it: its conditions and its counts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
-from aggregator.objects import Autoscaled, NodePoolObject
+from aggregator.objects import Autoscaled, NodePoolObject, Progressing
 from nodepool.contract.conditions import (
     AtTarget,
     Capacity,
+    Condition,
     NodesRemoved,
     Quota,
     Reason,
@@ -31,6 +33,7 @@ from nodepool.contract.events import (
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
+from nodepool.contract.progress import progressing
 from nodepool.service import Context
 from nodepool.state.racks import counted, domain_of
 
@@ -188,7 +191,25 @@ def _with_condition(
         return pool
     conditions = pool.conditions.set(kind, after)
     kept = accepted(pool.accepted, conditions, context.time, refused=pool.fault == "Zone")
-    return replace(pool, conditions=conditions, accepted=kept, version=context.position)
+    return replace(
+        pool,
+        conditions=conditions,
+        accepted=kept,
+        progressing=_progressing(pool, conditions, context),
+        version=context.position,
+    )
+
+
+def _progressing(
+    pool: NodePoolObject, conditions: Mapping[str, Condition], context: Context
+) -> Progressing | None:
+    deleting = pool.deleting is not None
+    condition = progressing(conditions, pool.generation, deleting=deleting)
+    if condition is None:
+        return None
+    before = pool.progressing
+    is_kept = before is not None and before.type == condition.type
+    return before if is_kept else Progressing(condition.type, context.time)
 
 
 def _counted(

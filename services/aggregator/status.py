@@ -13,6 +13,8 @@ from nodepool.contract.conditions import (
     deprecated,
 )
 from nodepool.contract.model import ScaleDownStrategy
+from nodepool.contract.moments import rfc3339
+from nodepool.contract.progress import evaluated_generation, progressing
 from nodepool.explanation.causes import blocking
 from nodepool.explanation.facts import Check, Facts, NodeFacts
 from nodepool.explanation.leaving import counted, still_there, surplus
@@ -28,8 +30,27 @@ def conditions(pool: NodePoolObject, *, show_deprecated: bool) -> Iterator[Condi
         if kind in pool.conditions
     }
     yield from current.values()
+    deleting = pool.deleting is not None
+    condition = progressing(current, pool.generation, deleting=deleting)
+    if condition is not None and pool.progressing is not None:
+        yield replace(condition, since=pool.progressing.since)
     if show_deprecated:
         yield from deprecated(current, pool.accepted)
+
+
+def observed(pool: NodePoolObject) -> dict[str, object]:
+    """Return the newest generation that every check has evaluated, if there is one."""
+    generation = evaluated_generation(pool.conditions)
+    return {"observedGeneration": generation} if generation else {}
+
+
+def autoscaled(pool: NodePoolObject) -> dict[str, object]:
+    """Return why the autoscaler has set the target, if it has."""
+    if pool.autoscaled is None:
+        return {}
+    why = pool.autoscaled
+    shown = {"message": why.message, "since": rfc3339(why.since), "logPosition": why.position}
+    return {"autoscaled": shown}
 
 
 def _with_numbers(pool: NodePoolObject, condition: Condition) -> Condition:

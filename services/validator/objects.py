@@ -18,7 +18,8 @@ UIDS = UUID("6f9c8f2e-5d0b-4b53-9a53-2f0e6a3f7a11")
 
 def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolValidated:
     """The NodePool that a manifest creates in a cluster of this zone."""
-    checked = _checked(command.spec, zone)
+    spec = _with_target(command.spec, None)
+    checked = _checked(spec, zone)
     return NodePoolValidated(
         **path_fields(command),
         uid=str(uuid5(UIDS, f"{command.key}@{context.position}")),
@@ -28,7 +29,7 @@ def created(command: ApplyNodePool, zone: str, context: Context) -> NodePoolVali
         created=context.time,
         labels=command.metadata.labels,
         annotations=command.metadata.annotations,
-        spec=command.spec,
+        spec=spec,
         reason=checked.reason,
         fault=checked.fault,
         message=checked.message,
@@ -43,6 +44,7 @@ def changed(
     context: Context,
 ) -> NodePoolValidated:
     """The stored NodePool with this spec and metadata; only a new spec is a new generation."""
+    spec = _with_target(spec, stored.spec)
     checked = _checked(spec, stored.zone)
     is_kept = spec.autoscaling and spec.target == stored.spec.target
     return NodePoolValidated(
@@ -60,6 +62,18 @@ def changed(
         message=checked.message,
         autoscaled=stored.autoscaled if is_kept else "",
     )
+
+
+def _with_target(spec: NodePoolSpec, before: NodePoolSpec | None) -> NodePoolSpec:
+    """Return the spec with a target; one that leaves it to the autoscaler keeps that of `before`.
+
+    It stays within its bounds, and begins with the fewest Nodes.
+    """
+    if spec.target_nodes is not None or spec.target_racks is not None:
+        return spec
+    least, most = spec.min_nodes or 0, spec.max_nodes or 0
+    target = least if before is None else max(least, min(before.target, most))
+    return spec.model_copy(update={"target_nodes": target})
 
 
 def autoscaled(

@@ -5,9 +5,12 @@ of https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.m
 """
 
 from nodepool.contract.events import NodePoolAutoscaled
+from nodepool.contract.model import API_VERSION, KIND
 from nodepool.explanation.documents import facts
 from nodepool.explanation.sentence import explain
+from support.constants import H100
 from support.harness import Harness
+from support.paths import pool_path
 from support.world_harness import WorldHarness
 
 
@@ -80,6 +83,48 @@ def test_a_pool_grows_as_far_as_its_pods_need_and_no_further_than_it_may(
     waiting = [text.split()[0] for text in harness.pod_changes("train") if "Pending" in text]
     running = [text.split()[0] for text in harness.pod_changes("train") if "Running" in text]
     assert sorted(set(waiting) - set(running)) == ["f", "g"]
+
+
+def test_a_pool_without_a_target_leaves_it_to_the_autoscaler(harness: Harness) -> None:
+    # given a manifest that names no target
+    harness.given_data_center()
+    apply_without_target(harness, least=1, most=4)
+    assert target(harness) == 1
+
+    # when the autoscaler has set one, and the manifest is applied again
+    harness.create_pod("train", "a", gpus=8)
+    harness.create_pod("train", "b", gpus=8)
+    harness.pass_time(seconds=3)
+    assert target(harness) == 2
+    again = apply_without_target(harness, least=1, most=4)
+
+    # then it stays, and what no longer lies between the bounds goes only as far as they ask
+    assert harness.outcomes(again) == ["unchanged 2"]
+    assert target(harness) == 2
+    apply_without_target(harness, least=3, most=4)
+    assert target(harness) == 3
+
+
+def test_without_an_autoscaler_a_target_is_required(harness: Harness) -> None:
+    harness.given_data_center()
+
+    refused = apply_without_target(harness, least=1, most=4, autoscaling=False)
+
+    assert harness.outcomes(refused) == ["Invalid spec.targetNodes: is required"]
+
+
+def apply_without_target(
+    harness: Harness, *, least: int, most: int, autoscaling: bool = True
+) -> str:
+    """Applies the NodePool `train` without a target."""
+    bounds = {"autoscaling": autoscaling, "minNodes": least, "maxNodes": most}
+    content = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": "train"},
+        "spec": {"instanceType": H100, **bounds},
+    }
+    return harness.send("ApplyNodePool", pool_path("train"), content)
 
 
 def test_nodes_that_were_idle_for_ten_minutes_go(world: WorldHarness) -> None:

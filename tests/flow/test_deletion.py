@@ -53,6 +53,7 @@ def test_a_pool_in_deletion_shows_what_is_still_to_be_removed(world: WorldHarnes
             "Quota": "Under",
             "AtTarget": "PendingDelete",
             "NodesRemoved": "Pending",
+            "Reconciling": "PendingDelete",
         },
         "False Pending: 1 Node is still to be removed;"
         " waits for n1, active since 2026-01-01T00:00:00Z (running: job).",

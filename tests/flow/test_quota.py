@@ -65,6 +65,7 @@ def test_a_pool_that_grows_over_its_quota_keeps_the_nodes_it_has(harness: Harnes
         "Capacity": "Sufficient",
         "Quota": "Over",
         "AtTarget": "UnderTarget",
+        "Stalled": "Over",
     }
 
 

@@ -165,7 +165,11 @@ def test_racks_of_an_unknown_type_are_judged_with_the_type(world: WorldHarness) 
 
     want(world, 1, instanceType="gb200-5x")
 
-    assert world.conditions("train") == {"Validated": "Invalid", "AtTarget": "UnderTarget"}
+    assert world.conditions("train") == {
+        "Validated": "Invalid",
+        "AtTarget": "UnderTarget",
+        "Stalled": "Invalid",
+    }
 
 
 def test_scaling_to_whole_racks_keeps_the_target_in_racks(harness: Harness) -> None:

@@ -138,7 +138,7 @@ _HAS_TARGET: Final = "(has(self.targetNodes) || has(self.targetRacks))"
 _CLASS: Final = "(has({0}.computeClass) && {0}.computeClass != 'default')"
 
 _SPEC: Final = (
-    rule(_HAS_TARGET, "is required", ".targetNodes", "FieldValueRequired"),
+    rule(f"self.autoscaling || {_HAS_TARGET}", "is required", ".targetNodes", "FieldValueRequired"),
     rule(
         "!has(self.targetNodes) || !has(self.targetRacks)",
         "cannot be given beside targetNodes; leave one of the two out",

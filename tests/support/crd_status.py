@@ -6,10 +6,13 @@ Both are those of https://docs.coreweave.com/products/cks/reference/node-pool.
 from typing import Final
 
 from nodepool.contract.conditions import ORDER
+from nodepool.contract.progress import RECONCILING, STALLED
 from support.schemas import Json
 
 _MESSAGE_MAX: Final = 32768
 """As in the conditions of Kubernetes itself."""
+
+_TYPES: Final = (*(each.__name__ for each in ORDER), RECONCILING, STALLED)
 
 
 def _count(text: str) -> Json:
@@ -31,7 +34,7 @@ def _object(text: str, properties: Json, **more: object) -> Json:
 _CONDITION: Final = _object(
     "One thing that is known of the NodePool.",
     {
-        "type": _text(f"One of {', '.join(each.__name__ for each in ORDER)}.", 316),
+        "type": _text(f"One of {', '.join(_TYPES)}.", 316),
         "status": {
             "type": "string",
             "enum": ["True", "False", "Unknown"],
@@ -60,6 +63,12 @@ STATUS: Final = _object(
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
             "items": _CONDITION,
+        },
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "description": "The newest generation that every check has evaluated.",
         },
         "currentNodes": _count("How many of its Nodes are in the cluster."),
         "inProgress": _count(

@@ -81,6 +81,16 @@ _TARGETS: Final[Json] = {
         }
         for given, left_out in (("targetNodes", "targetRacks"), ("targetRacks", "targetNodes"))
     ]
+    + [
+        {
+            "required": ["autoscaling"],
+            "properties": {
+                "autoscaling": {"const": True},
+                "targetNodes": {"type": "null"},
+                "targetRacks": {"type": "null"},
+            },
+        }
+    ]
 }
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from agent.actions import Patch
 from agent.bus import WantedPool
 from agent.cluster import PoolObject
@@ -104,14 +106,30 @@ def test_an_object_that_is_not_taken_is_invalid_since_it_first_was() -> None:
         FOUND, status={"conditions": [_condition("Validated", 8, **invalid, **earlier)]}
     )
 
+    stalled = {**invalid, "status": "True"}
     assert status == {
-        "conditions": [_condition("Validated", 9, **invalid)],
+        "conditions": [
+            _condition("Validated", 9, **invalid),
+            _condition("Stalled", 9, **stalled),
+        ],
         "currentNodes": 0,
         "inProgress": 0,
+        "observedGeneration": 9,
     }
     assert invalid_status(found, "spec.targetNodes: is required")["conditions"] == [
-        _condition("Validated", 9, **invalid, **earlier)
+        _condition("Validated", 9, **invalid, **earlier),
+        _condition("Stalled", 9, **stalled, **earlier),
     ]
+
+
+@pytest.mark.parametrize(("is_same_spec", "shown"), [(True, 9), (False, 8)])
+def test_the_generation_that_was_evaluated_is_the_objects(is_same_spec: bool, shown: int) -> None:
+    wanted = _wanted()
+    wanted = replace(wanted, status={"observedGeneration": wanted.generation})
+
+    status = shown_status(wanted, FOUND, 9, is_same_spec=is_same_spec)
+
+    assert status["observedGeneration"] == shown
 
 
 def test_a_status_of_any_shape_is_no_error() -> None:

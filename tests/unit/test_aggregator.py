@@ -188,6 +188,15 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
                     "status": "False",
                     "type": "AtTarget",
                 },
+                {
+                    "lastTransitionTime": "2026-01-01T12:00:01Z",
+                    "logPosition": 1,
+                    "message": "NodePool has 0 of 2 Nodes.",
+                    "observedGeneration": 2,
+                    "reason": "UnderTarget",
+                    "status": "True",
+                    "type": "Reconciling",
+                },
             ],
             "currentNodes": 0,
             "grantedNodes": 0,
@@ -220,6 +229,7 @@ def test_a_nodepool_keeps_its_counts_and_conditions_when_its_spec_changes() -> N
         "Validated": ("True", "Valid"),
         "Quota": ("False", "Over"),
         "AtTarget": ("False", "UnderTarget"),
+        "Reconciling": ("True", "UnderTarget"),
     }
 
 
@@ -227,7 +237,7 @@ def test_a_nodepool_of_the_same_name_begins_anew() -> None:
     story = with_node().heard(sample(QuotaChecked), validated(uid="another", generation=1))
 
     assert story.counts() == (0, 0)
-    assert set(story.conditions()) == {"Validated", "AtTarget"}
+    assert set(story.conditions()) == {"Validated", "AtTarget", "Reconciling"}
 
 
 def test_verdicts_show_as_conditions() -> None:
@@ -240,6 +250,7 @@ def test_verdicts_show_as_conditions() -> None:
         "Capacity": ("False", "Partial"),
         "Quota": ("True", "Under"),
         "AtTarget": ("False", "UnderTarget"),
+        "Reconciling": ("True", "UnderTarget"),
     }
 
 
@@ -250,7 +261,7 @@ def test_a_verdict_on_another_generation_or_another_nodepool_is_not_shown(
     checks = sample(QuotaChecked, **fields, granted=0), sample(CapacityChecked, **fields)
     story = with_pool().heard(*checks)
 
-    assert set(story.conditions()) == {"Validated", "AtTarget"}
+    assert set(story.conditions()) == {"Validated", "AtTarget", "Reconciling"}
     assert story.version(POOLS, POOL) == 2
 
 

@@ -70,7 +70,7 @@ def _lines(document: Document, name: str) -> list[list[str]]:
 def without_internals(document: Document) -> Document:
     """The object without the fields that the documentation's example of `describe` leaves out.
 
-    These are `observedGeneration` and `logPosition` of conditions, `grantedNodes`, and finalizers
+    These are `observedGeneration`, `logPosition` of conditions, `grantedNodes`, and finalizers
     until it is being deleted.
     """
     metadata = dict(_mapping(field(document, "metadata")))
@@ -78,6 +78,7 @@ def without_internals(document: Document) -> Document:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
     status.pop("grantedNodes", None)
+    status.pop("observedGeneration", None)
     conditions = [
         {key: value for key, value in _mapping(shown).items() if key not in _OF_CONDITIONS}
         for shown in items(document, "status", "conditions")

@@ -150,7 +150,8 @@ class NodePoolSpec(Value):
     """The desired state of a NodePool.
 
     instance_type: the type of its Nodes; it cannot be changed.
-    target_nodes: how many Nodes it is to have; this or `targetRacks` is required.
+    target_nodes: how many Nodes it is to have; this or `targetRacks` is required. While autoscaling
+        is true, the target may be left to the autoscaler, which begins with `minNodes`.
     target_racks: how many racks it is to have instead, of a type that comes in whole racks.
     autoscaling: whether an autoscaler may set the target.
     min_nodes: the fewest Nodes that the target may be while autoscaling is true; else ignored.
@@ -187,7 +188,12 @@ class NodePoolSpec(Value):
 
     @model_validator(mode="after")
     def _has_one_target(self) -> Self:
-        """Raises where there is no target, or more than one, naming the field as it is written."""
+        """Raises where there is no target, or more than one, naming the field as it is written.
+
+        While autoscaling is true, the target may be left to the autoscaler.
+        """
+        if self.autoscaling and self.target_nodes is None and self.target_racks is None:
+            return self
         if (self.target_nodes is None) is not (self.target_racks is None):
             return self
         fault = InitErrorDetails(type="missing", loc=("targetNodes",), input=None)
@@ -199,7 +205,9 @@ class NodePoolSpec(Value):
 
     @property
     def target(self) -> int:
-        """How many Nodes it is to have, whichever way it says so."""
+        """How many Nodes it is to have, whichever way it says so; the fewest where it does not."""
+        if self.target_nodes is None and self.target_racks is None:
+            return self.min_nodes or 0
         return self.target_nodes if self.target_nodes is not None else self._target_of_racks
 
     @property

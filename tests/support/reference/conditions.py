@@ -6,7 +6,7 @@ From the log: nothing but what the models of quota, capacity and Nodes take from
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from nodepool.contract.conditions import HEALTHY, AtTarget, Validated
 from nodepool.contract.model import NodePhase
@@ -52,9 +52,29 @@ def faults(
         wanted["AtTarget"] = _at_target(current, pool, conditions)
         for kind, (reason, message) in wanted.items():
             yield from _condition(f"{key} {kind}", pool, conditions.get(kind), reason, message)
+        yield from _progress(pool, document, conditions)
         absent = {"NodesRemoved"} if pool.was_valid else {"NodesRemoved", "Quota", "Capacity"}
         for kind in absent & set(conditions):
             yield f"{key} shows the condition {kind}: {conditions[kind]['message']}"
+
+
+def _progress(pool: Desired, document: Shown, conditions: Mapping[str, Shown]) -> Iterator[str]:
+    """What kstatus is shown: Stalled if a check has failed, else Reconciling on the way."""
+    newest = [each for each in conditions.values() if each["observedGeneration"] == pool.generation]
+    others = [each for each in newest if each["type"] not in _OF_KSTATUS]
+    wanted = set()
+    if conditions["AtTarget"]["status"] != "True":
+        wanted = {"Reconciling"}
+    if any(each["reason"] in _FAILED for each in others):
+        wanted = {"Stalled"}
+    if _OF_KSTATUS & set(conditions) != wanted:
+        yield f"{pool.key} shows {sorted(_OF_KSTATUS & set(conditions))}, not {sorted(wanted)}"
+    if (observed := document["status"].get("observedGeneration")) != pool.generation:
+        yield f"{pool.key} shows observedGeneration {observed}, not {pool.generation}"
+
+
+_OF_KSTATUS: Final = {"Reconciling", "Stalled"}
+_FAILED: Final = frozenset({"Invalid", "Over", "NotSet", "InternalError"})
 
 
 def _object(pool: Desired, document: Shown) -> Iterator[str]:

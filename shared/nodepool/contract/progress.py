@@ -1,0 +1,76 @@
+"""The conditions that say whether a NodePool is on its way to its target, for tools that wait.
+
+kstatus reads them, the library of Flux, Argo CD and Helm: see
+https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nodepool.contract.conditions import (
+    AtTarget,
+    Capacity,
+    Condition,
+    NodesRemoved,
+    Quota,
+    Validated,
+)
+
+STALLED = "Stalled"
+"""The condition of a NodePool of which nothing changes until a person acts."""
+RECONCILING = "Reconciling"
+"""The condition of a NodePool on its way to its target."""
+_STALLING = frozenset((Validated.INVALID, Quota.OVER, Quota.NOT_SET, Validated.INTERNAL_ERROR))
+_CHECKS = (Validated.__name__, Quota.__name__, Capacity.__name__)
+"""The conditions that checks evaluate for each generation, in the order of the checks."""
+
+
+def evaluated_generation(conditions: Mapping[str, Condition]) -> int:
+    """Return the newest generation that every check has evaluated; 0 for none.
+
+    A check that fails ends the evaluation: those after it wait until it succeeds.
+    """
+    newest = max((each.generation for each in conditions.values()), default=0)
+    evaluated = newest
+    for kind in _CHECKS:
+        condition = conditions.get(kind)
+        evaluated = min(evaluated, condition.generation if condition is not None else 0)
+        if evaluated < newest or (condition is not None and condition.reason in _STALLING):
+            break
+    return evaluated
+
+
+def progressing(
+    conditions: Mapping[str, Condition], generation: int, *, deleting: bool
+) -> Condition | None:
+    """Return why a NodePool of a generation is not at its target; None if it is.
+
+    Its `since` is that of the condition that it follows from.
+    """
+    kinds = (
+        (AtTarget.__name__, NodesRemoved.__name__) if deleting else (*_CHECKS, AtTarget.__name__)
+    )
+    current = [
+        conditions[kind]
+        for kind in kinds
+        if kind in conditions and conditions[kind].generation == generation
+    ]
+    for condition in current:
+        if condition.reason in _STALLING:
+            return replace(condition, type=STALLED, status="True")
+    at_target = conditions.get(AtTarget.__name__)
+    if at_target is None:
+        return None
+    if at_target.status != "True":
+        return replace(at_target, type=RECONCILING, status="True", generation=generation)
+    if evaluated_generation(conditions) == generation:
+        return None
+    return Condition(
+        RECONCILING,
+        "True",
+        "Checking",
+        "The newest version of the NodePool is being checked.",
+        at_target.since,
+        generation,
+        at_target.position,
+    )

@@ -1,0 +1,90 @@
+"""What tools see of a NodePool that wait for the objects that they have applied."""
+
+from support.harness import Harness
+from support.kstatus import status_of
+from support.world_harness import WorldHarness
+
+
+def shown(harness: Harness, pool: str = "train") -> str:
+    """What such a tool sees, and the condition that says so."""
+    document = harness.node_pool(pool)
+    assert document is not None
+    found = [
+        f"{each['type']}={each['reason']}"
+        for each in document["status"]["conditions"]
+        if each["type"] in ("Reconciling", "Stalled")
+    ]
+    return " ".join((status_of(document), *found))
+
+
+def test_a_pool_at_its_target_is_current_and_has_no_further_condition(harness: Harness) -> None:
+    harness.given_data_center()
+
+    harness.apply("train", 2)
+
+    assert shown(harness) == "Current"
+    document = harness.node_pool("train")
+    assert document is not None
+    assert document["status"]["observedGeneration"] == 1
+
+
+def test_a_pool_is_in_progress_until_its_nodes_have_joined(world: WorldHarness) -> None:
+    world.given_data_center(boot_s=60)
+
+    world.apply("train", 2)
+    before = shown(world)
+    world.pass_time(minutes=2)
+
+    assert [before, shown(world)] == ["InProgress Reconciling=UnderTarget", "Current"]
+
+
+def test_a_pool_that_waits_for_machines_is_in_progress(harness: Harness) -> None:
+    harness.given_data_center(machines=1)
+
+    harness.apply("train", 2)
+
+    assert shown(harness) == "InProgress Reconciling=UnderTarget"
+
+
+def test_a_pool_is_in_progress_until_the_last_check_has_evaluated_it(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 0)
+
+    with world.paused("quota"):
+        world.apply("train", 0, nodeLabels={"team": "a"})
+        before = shown(world)
+
+    assert [before, shown(world)] == ["InProgress Reconciling=Checking", "Current"]
+
+
+def test_a_pool_that_needs_a_person_has_failed_until_it_is_mended(harness: Harness) -> None:
+    harness.given_cluster()
+    harness.given_machines(9)
+
+    seen = []
+    harness.apply("train", 4)
+    seen.append(shown(harness))
+    harness.given_quota(3)
+    seen.append(shown(harness))
+    harness.apply("train", 4, region="US-WEST-01A")
+    seen.append(shown(harness))
+    harness.apply("train", 3)
+    seen.append(shown(harness))
+
+    assert seen == [
+        "Failed Stalled=NotSet",
+        "Failed Stalled=Over",
+        "Failed Stalled=Invalid",
+        "Current",
+    ]
+
+
+def test_a_pool_that_is_deleted_is_terminating(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 2)
+
+    with world.paused("lifecycle"):
+        world.delete("train")
+        seen = shown(world)
+
+    assert seen == "Terminating Reconciling=PendingDelete"
