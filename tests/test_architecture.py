@@ -26,8 +26,8 @@ FLOW_MARK = "<!-- flow -->"
 
 ROOMS = (
     "nodepool.contract",
-    "nodepool.explanation",
     "nodepool.state",
+    "nodepool.explanation",
     "nodepool.service",
     "nodepool.engine",
     "nodepool.nats",

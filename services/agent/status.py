@@ -21,7 +21,8 @@ CONDITION: Final = (
 )
 """The fields of a condition that are shown."""
 COUNTS: Final = ("currentNodes", "inProgress")
-OPTIONAL: Final = ("awaitedSpotNodes",)
+TEXTS: Final = ("nodeProfile",)
+OPTIONAL: Final = ("awaitedSpotNodes", "queuePosition", "machinesNeeded")
 
 
 def shown_status(
@@ -59,6 +60,7 @@ def shown_status(
     racks = wanted.status.get("rackStatus")
     if isinstance(racks, Mapping):
         status["rackStatus"] = {str(name): count for name, count in racks.items()}
+    status |= {name: wanted.status[name] for name in TEXTS if name in wanted.status}
     autoscaled = wanted.status.get("autoscaled")
     if isinstance(autoscaled, Mapping):
         names = ("message", "since")

@@ -24,6 +24,8 @@ from aggregator.known import State
 from aggregator.machine_changes import moved
 from aggregator.objects import ClusterObject, NodePoolObject
 from aggregator.pool_figures import PoolFigures
+from aggregator.profile_changes import booted_again
+from aggregator.profiles import profile_of
 from aggregator.templates import counted, dropped
 from nodepool.contract.events import (
     ClusterRegistered,
@@ -121,10 +123,12 @@ def node_assigned(state: State, event: CWNodeAssigned, context: Context) -> Stat
     machine = moved(state, event, inventory, context)
     change = pools.node_assigned
     pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
+    pool = state.pools.get(event.key)
+    profile = profile_of(pool.spec) if pool is not None and pool.uid == event.uid else ""
     return replace(
         state,
         pools=pools_,
-        nodes=state.nodes.set(event.node_key, nodes.assigned(event, context)),
+        nodes=state.nodes.set(event.node_key, nodes.assigned(event, context, profile)),
         inventory=machine.inventory,
         capacity=machine.capacity,
         machines=machine.machines,
@@ -176,6 +180,8 @@ def node_changed(state: State, event: NodeChanged, context: Context) -> State:
     if after.phase is not before.phase or after.removal is not before.removal:
         figures = figures.changed(key, after, context.time)
     busy, pools_ = state.busy, state.pools
+    if after.boot != before.boot:
+        after, pools_ = booted_again(pools_, after, context)
     if before.is_busy or after.is_busy:
         busy = _with_busy(busy, after.pool, key, is_busy=after.is_busy)
         pool = pools_.get(after.pool)
@@ -221,7 +227,7 @@ def node_left(state: State, event: NodeLeft, context: Context) -> State:
     machine = moved(state, event, state.inventory.depart(event), context, cause)
     failure = failure_at_the_end(event, cause)
     domain = machine.inventory.machines[event.machine_key].domain
-    change = partial(pools.node_left, domain=domain)
+    change = partial(pools.node_left, domain=domain, profile=node.profile)
     pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
     return replace(
         state,

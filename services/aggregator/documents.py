@@ -6,7 +6,6 @@ https://docs.coreweave.com/products/cks/nodes/nodepool-status describes the stat
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from aggregator import status
 from aggregator.machines import state_of
 from aggregator.objects import (
     AnyObject,
@@ -17,6 +16,7 @@ from aggregator.objects import (
     NodePoolObject,
     QuotaObject,
 )
+from aggregator.pool_status import pool_status
 from aggregator.resources import resources
 from nodepool.contract.keys import PoolKey, pool_path
 from nodepool.contract.model import (
@@ -89,39 +89,13 @@ def _pool(pool: NodePoolObject, *, show_deprecated: bool) -> Document:
         metadata["annotations"] = dict(pool.annotations)
     if pool.deleting is not None:
         metadata["deletionTimestamp"] = rfc3339(pool.deleting)
-    shown: dict[str, object] = {
-        "conditions": [
-            condition.document()
-            for condition in status.conditions(pool, show_deprecated=show_deprecated)
-        ],
-        "currentNodes": pool.current,
-        "grantedNodes": pool.grant,
-        "inProgress": pool.in_progress,
-        **status.observed(pool),
-        **_racks(pool),
-        **({"awaitedSpotNodes": pool.spot_awaited} if pool.spot_awaited else {}),
-        **status.autoscaled(pool),
-    }
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": metadata,
         "spec": spec_document(pool.spec),
-        "status": shown,
+        "status": pool_status(pool, show_deprecated=show_deprecated),
     }
-
-
-def _racks(pool: NodePoolObject) -> Document:
-    """The counts in racks, of a type that comes in racks: whole ones, and all that are awaited."""
-    size = pool.spec.rack_size
-    if not size:
-        return {}
-    counts = {
-        "target": pool.spec.target // size,
-        "current": sum(count // size for count in pool.domains.values()),
-        "queued": -(-max(0, pool.granted - pool.held) // size),
-    }
-    return {"rackStatus": counts}
 
 
 def _node(node: NodeObject) -> Document:
@@ -153,6 +127,7 @@ def _node(node: NodeObject) -> Document:
             **_drain(node),
             "conditions": list(_node_conditions(node)),
             **({"reboots": node.boot} if node.boot else {}),
+            **({"nodeProfile": node.profile} if node.profile else {}),
             **_resources(node),
             **_blocking(node),
         },

@@ -17,8 +17,8 @@ from nodepool.contract.model import NodePhase, Taint
 from nodepool.service import Context
 
 
-def assigned(event: CWNodeAssigned, context: Context) -> NodeObject:
-    """A new Node, which has not joined its cluster yet."""
+def assigned(event: CWNodeAssigned, context: Context, profile: str) -> NodeObject:
+    """A new Node with this profile, which has not joined its cluster yet."""
     return NodeObject(
         name=event.node,
         zone=event.zone,
@@ -27,6 +27,7 @@ def assigned(event: CWNodeAssigned, context: Context) -> NodeObject:
         assignment=event.assignment,
         created=context.time,
         version=context.position,
+        profile=profile,
     )
 
 

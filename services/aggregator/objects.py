@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from immutables import Map
 
+from aggregator.profiles import Profiles
 from nodepool.contract.commands import MachineFault
 from nodepool.contract.conditions import AtTarget, Condition, Validated
 from nodepool.contract.events import SpecFault
@@ -59,6 +60,10 @@ class NodePoolObject:
     progressing: which of Reconciling and Stalled it shows, and since when; None for neither.
     autoscaled: where its target is the autoscaler's; None where a command set it.
     spot_awaited: how many spot Nodes are being preempted for it.
+    queue_position, machines_needed: the position of its first Node that waits for a machine, and
+        how many machines have to become free until it has all; 0 where there are machines enough.
+    specified: when its newest generation was stored; None where an older release stored it.
+    profiles: how many of its Nodes were booted with which profile.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -82,6 +87,10 @@ class NodePoolObject:
     progressing: Progressing | None = None
     autoscaled: Autoscaled | None = None
     spot_awaited: int = 0
+    queue_position: int = 0
+    machines_needed: int = 0
+    specified: datetime | None = None
+    profiles: Profiles = Map()
     busy: "tuple[NodeObject, ...]" = ()
 
     @property
@@ -148,6 +157,7 @@ class NodeObject:
     action, action_since: what it waits for, or what is done to it, and since when.
     boot: how often it was rebooted.
     reported: the conditions that were reported of it, by type.
+    profile: the node configuration that it was booted with; empty where that is not known.
     """
 
     name: str
@@ -178,6 +188,7 @@ class NodeObject:
     action_since: datetime | None = None
     boot: int = 0
     reported: tuple[ReportedCondition, ...] = ()
+    profile: str = ""
 
     @property
     def is_busy(self) -> bool:

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from aggregator import CheckFailed, NodeLeft, Recovered
 from aggregator.objects import Autoscaled, NodePoolObject, Progressing
+from aggregator.profiles import counted_profiles, profile_of
 from nodepool.contract.conditions import (
     AtTarget,
     Capacity,
@@ -54,8 +55,10 @@ def specified(
             spec=event.spec,
             version=context.position,
         )
+    is_new = before.specified is None or before.generation != event.generation
     pool = replace(
         before,
+        specified=context.time if is_new else before.specified,
         generation=event.generation,
         labels=event.labels,
         annotations=event.annotations,
@@ -81,7 +84,17 @@ def _autoscaled(
 
 def deleting(pool: NodePoolObject, event: NodePoolDeleting, context: Context) -> NodePoolObject:
     """The NodePool on its way out."""
-    return _counted(replace(pool, deleting=event.since, granted=0, spot_awaited=0), context)
+    return _counted(
+        replace(
+            pool,
+            deleting=event.since,
+            granted=0,
+            spot_awaited=0,
+            queue_position=0,
+            machines_needed=0,
+        ),
+        context,
+    )
 
 
 def checked(
@@ -98,9 +111,23 @@ def checked(
         pool = replace(pool, granted=event.granted, version=context.position)
     if event.generation != pool.generation:
         return pool
-    if isinstance(event, CapacityChecked) and event.preempted != pool.spot_awaited:
-        pool = replace(pool, spot_awaited=event.preempted, version=context.position)
+    if isinstance(event, CapacityChecked):
+        pool = _with_queue(pool, event, context)
     return _with_condition(pool, event.reason, event.message, context)
+
+
+def _with_queue(pool: NodePoolObject, event: CapacityChecked, context: Context) -> NodePoolObject:
+    """Return the NodePool with its place among those that wait for machines."""
+    before = (pool.spot_awaited, pool.queue_position, pool.machines_needed)
+    if before == (event.preempted, event.position, event.needed):
+        return pool
+    return replace(
+        pool,
+        spot_awaited=event.preempted,
+        queue_position=event.position,
+        machines_needed=event.needed,
+        version=context.position,
+    )
 
 
 def check_failed(pool: NodePoolObject, event: CheckFailed, context: Context) -> NodePoolObject:
@@ -146,7 +173,10 @@ def nodes_removed(
 
 def node_assigned(pool: NodePoolObject, event: CWNodeAssigned, context: Context) -> NodePoolObject:
     """The NodePool with one Node more in progress."""
-    return _counted(pool, context, in_progress=1) if event.uid == pool.uid else pool
+    if event.uid != pool.uid:
+        return pool
+    profiles = counted_profiles(pool.profiles, profile_of(pool.spec), 1)
+    return _counted(replace(pool, profiles=profiles), context, in_progress=1)
 
 
 def node_registered(
@@ -158,11 +188,12 @@ def node_registered(
 
 
 def node_left(
-    pool: NodePoolObject, event: NodeLeft, context: Context, *, domain: str
+    pool: NodePoolObject, event: NodeLeft, context: Context, *, domain: str, profile: str = ""
 ) -> NodePoolObject:
     """The NodePool with one Node less, current or in progress, of this NVLink domain."""
     if event.uid != pool.uid:
         return pool
+    pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
     if isinstance(event, CWNodeDeleted) and event.registered:
         return _counted(_in_domain(pool, domain, -1), context, current=-1)
     return _counted(pool, context, in_progress=-1)

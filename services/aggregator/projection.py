@@ -54,9 +54,10 @@ from nodepool.contract.keys import (
     offering_key,
 )
 from nodepool.contract.messages import OfMachine, OfNode
+from nodepool.contract.model import NodePhase
 from nodepool.service import Object, Projection
 
-RENDERING: Final = "6"
+RENDERING: Final = "7"
 """Another number where objects of the same state look otherwise than in the release before."""
 POOLS: Final = "nodepools"
 NODES: Final = "nodes"
@@ -64,6 +65,8 @@ QUOTAS: Final = "quotas"
 CAPACITY: Final = "capacity"
 MACHINES: Final = "machines"
 CLUSTERS: Final = "clusters"
+_BOOTED_AGAIN: Final = (NodePhase.REBOOTING, NodePhase.VERIFYING)
+"""The phases of a Node in which its profile may have changed."""
 
 
 def touched(  # noqa: C901, PLR0912  # It lists the messages.
@@ -111,7 +114,8 @@ def _node(state: State, event: OfNode) -> Iterator[tuple[str, str]]:
     """A Node, and the NodePool whose status may name it."""
     yield NODES, event.node_key
     pool = state.pools.get(event.key)
-    if pool is not None and pool.is_shrinking:
+    has_booted = isinstance(event, NodeUpdated) and event.phase in _BOOTED_AGAIN
+    if pool is not None and (pool.is_shrinking or has_booted):
         yield POOLS, event.key
 
 

@@ -92,8 +92,14 @@ def _said(pool: Pool, share: Share) -> Iterator[Says]:
     )
     is_short = share.reason is not Capacity.SUFFICIENT
     since = pool.wait.since if is_short else None
-    new = replace(new, preempted=share.preempted, since=since)
-    if new != pool.said:
+    new = replace(
+        new,
+        preempted=share.preempted,
+        since=since,
+        position=share.position,
+        needed=share.needed,
+    )
+    if pool.said is None or not (new == pool.said or new.is_hardly_ahead_of(pool.said)):
         yield verdict(pool, share)
     if is_short and pool.warned != Warned(share.reason, pool.allowed):
         yield warning(pool, share)

@@ -28,6 +28,7 @@ class Said:
     wanted, available, preempted: the numbers in its message; 0 where it has none.
     text: its message, of a type that comes in racks, where that names more numbers.
     since: the start of the wait; None where there are machines enough.
+    position, needed: its place among what waits, and the machines that it waits for.
     """
 
     generation: int
@@ -38,6 +39,20 @@ class Said:
     text: str = ""
     preempted: int = 0
     since: datetime | None = None
+    position: int = 0
+    needed: int = 0
+
+    def is_hardly_ahead_of(self, before: "Said") -> bool:
+        """Whether nothing is new but that less than a tenth of the wait is over since then.
+
+        Each machine moves everything that waits; so a NodePool far behind hears of it seldom.
+        """
+        moved = replace(self, position=before.position, needed=before.needed)
+        return (
+            moved == before
+            and 0 <= (before.position - self.position) * 10 < before.position
+            and 0 <= (before.needed - self.needed) * 10 < max(1, before.needed)
+        )
 
     @classmethod
     def of(
@@ -66,7 +81,13 @@ class Said:
             verdict.message if pool.rack_size else "",
         )
         since = None if verdict.reason is Capacity.SUFFICIENT else verdict.since
-        return replace(said, preempted=verdict.preempted, since=since)
+        return replace(
+            said,
+            preempted=verdict.preempted,
+            since=since,
+            position=verdict.position,
+            needed=verdict.needed,
+        )
 
 
 @dataclass(frozen=True, slots=True)

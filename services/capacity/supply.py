@@ -15,6 +15,7 @@ from nodepool.contract.keys import OfferingKey, PoolKey
 from nodepool.contract.model import ComputeClass
 from nodepool.state.inventory import FreeMachines, take_racks
 from nodepool.state.racks import deliveries
+from nodepool.state.ranking import Ranking
 from nodepool.state.reclaims import take_reclaimed
 
 
@@ -23,6 +24,8 @@ class Share(NamedTuple):
 
     free: how many of each NVLink domain it could have taken its racks from, where there are any.
     preempted: how many spot Nodes give way to it.
+    position: that of its first Node among those that wait; 0 where it could have all.
+    needed: how many more machines have to become free until it could have all.
     """
 
     key: PoolKey
@@ -30,6 +33,8 @@ class Share(NamedTuple):
     available: int
     free: Mapping[str, int] = MappingProxyType({})
     preempted: int = 0
+    position: int = 0
+    needed: int = 0
 
 
 def share_of(state: State, pool: Pool) -> Share:
@@ -64,11 +69,31 @@ def shares(state: State, key: OfferingKey) -> Iterator[Share]:
         if pool.spec.compute_class is not ComputeClass.SPOT:
             part.preempted += (gone := min(giving_way, max(0, count - taken)))
             giving_way -= gone
+    _place(offering.waiting, parts)
     yield from (part.share for part in parts.values())
     for pool_key in offering.short:
         pool = state.pools[pool_key]
         if pool.may_grow and not pool.shortfall:
             yield Share(pool_key, Capacity.SUFFICIENT, 0)
+
+
+def _place(waiting: Ranking, parts: "Mapping[PoolKey, _Part]") -> None:
+    """Set the positions of what waits, and how many machines each NodePool still waits for.
+
+    Those are as many as its last position, without what comes for it and for what is before it.
+    """
+    if all(part.is_enough for part in parts.values()):
+        return
+    ahead = coming = 0
+    for key, count in waiting.turns():
+        part = parts.get(key)
+        if part is not None and not part.position:
+            part.position = ahead + 1
+            coming += part.taken + part.preempted
+        ahead += count
+        if part is not None:
+            unmet = part.pool.shortfall - part.taken - part.preempted
+            part.needed = max(unmet, ahead - coming)
 
 
 class _Counted:
@@ -103,12 +128,15 @@ class _Part:
     fitting: how many it could have taken in its last turn.
     most: how many it could have taken without its affinity.
     preempted: how many spot Nodes give way to it.
+    position: that of its first Node among those that wait.
+    needed: how many machines have to become free for it and what is served before it.
     free: how many machines of each NVLink domain it could take from, of a type in racks.
     """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.taken = self.fitting = self.most = self.preempted = 0
+        self.position = self.needed = 0
         self.free: Mapping[str, int] = MappingProxyType({})
         self._domains = pool.domains
 
@@ -139,12 +167,20 @@ class _Part:
         return taken
 
     @property
+    def is_enough(self) -> bool:
+        """Whether the NodePool took all that it lacks."""
+        return self.taken >= self.pool.shortfall
+
+    @property
     def share(self) -> Share:
         """What the NodePool could have in all its turns."""
         pool, reason = self.pool, _reason(self.pool, self.taken, self.most)
         is_enough = reason is Capacity.SUFFICIENT and not pool.rack_size
         available = max(self.taken, self.fitting) if is_enough else self.taken
-        return Share(pool.key, reason, available, self.free, self.preempted)
+        share = Share(pool.key, reason, available, self.free, self.preempted)
+        if reason is Capacity.SUFFICIENT:
+            return share
+        return share._replace(position=self.position, needed=self.needed)
 
 
 def _reason(pool: Pool, available: int, most: int) -> Capacity:

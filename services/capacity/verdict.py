@@ -26,6 +26,8 @@ def verdict(pool: Pool, share: Share) -> CapacityChecked:
         since=pool.wait.since,
         message=text(pool, share),
         preempted=share.preempted,
+        position=share.position,
+        needed=share.needed,
     )
 
 

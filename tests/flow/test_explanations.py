@@ -1,29 +1,25 @@
 """Why a NodePool does not have what it wants, from the read model of a whole control plane."""
 
 import json
+from datetime import timedelta
 
-from nodepool.explanation.documents import facts
+import pytest
+
+from flow.test_racks import R1, given_racks, want
+from nodepool.explanation.remedies import RepairMachines, StartService
 from nodepool.explanation.sentence import Explanation, explain
 from support.constants import CLUSTER, H100, ORG, ZONE
+from support.explaining import READ, facts_of
 from support.harness import Harness
+from support.paths import machine_path
 from support.world_harness import WorldHarness
 
 
-def explained(harness: Harness, pool: str) -> Explanation:
-    """The explanation of a NodePool from all that the read model has."""
-    pools = harness.documents("nodepools")
-    key = f"{ORG}/{CLUSTER}/{pool}"
-    return explain(
-        facts(
-            pools[key],
-            zone=ZONE,
-            nodes=harness.documents("nodes").values(),
-            quota=harness.document("quotas", f"{ORG}/{ZONE}/{H100}"),
-            capacity=harness.document("capacity", f"{ZONE}/{H100}"),
-            machines=harness.documents("machines").values(),
-            peers=[(name.partition("/")[2], each) for name, each in pools.items() if name != key],
-        )
-    )
+def explained(harness: Harness, pool: str, *, is_now: bool = False) -> Explanation:
+    """The explanation of a NodePool from all that the read model has; with the present if asked."""
+    now = harness.world.log.clock if is_now and isinstance(harness, WorldHarness) else None
+    buckets = {bucket: harness.documents(bucket) for bucket in READ}
+    return explain(facts_of(buckets, pool if "/" in pool else f"{ORG}/{CLUSTER}/{pool}", now))
 
 
 def titles(explanation: Explanation) -> list[str]:
@@ -55,7 +51,7 @@ def test_the_quota_that_an_explanation_asks_for_is_enough_and_one_less_is_not(
     assert before.causes[0].helps == (
         f"raise the quota of {H100} in {ZONE} to 11",
         "scale train to 3, which fits",
-        f"scale {CLUSTER}/other down by 3",
+        f"scale {CLUSTER}/other down to 2",
     )
     assert one_less.causes[0].helps[0] == f"raise the quota of {H100} in {ZONE} to 11"
     assert titles(explained(harness, "train")) == []
@@ -82,6 +78,7 @@ def test_the_machines_that_an_explanation_asks_for_are_enough(harness: Harness) 
 
     assert titles(before) == ["Capacity is NoneAvailable"]
     assert before.causes[0].details == (
+        "train has position 1 of what waits: it is served next",
         f"of {H100} in {ZONE} 0 are free, 5 are assigned and 0 are in triage",
         f"other NodePools hold 3: {CLUSTER}/other 3",
     )
@@ -147,7 +144,10 @@ def test_a_removal_that_waits_names_the_pods_as_the_condition_does(world: WorldH
     condition = world.condition("train", "AtTarget")
 
     assert cause.title == "it has 1 Node too many"
-    assert cause.helps == ("end the Pods that block", "scale train to 1, what it has")
+    assert cause.helps == (
+        f"end the Pods that block on {world.machine_name('n1')}",
+        "scale train to 1, what it has",
+    )
     assert cause.message.startswith("waits for ")
     assert condition.endswith(f"; {world.with_machine_numbers(cause.message)}.")
 
@@ -243,3 +243,127 @@ def test_an_explanation_is_json(world: WorldHarness) -> None:
     document = explained(world, "train").document()
 
     assert json.loads(json.dumps(document)) == document
+
+
+def test_a_broken_rack_asks_for_the_machines_of_its_own_domain(world: WorldHarness) -> None:
+    # given a rack of which three machines went to triage
+    given_racks(world, 1)
+    want(world, 1, lifecycle={"disableUnhealthyNodeEviction": False})
+    broken = sorted(world.documents("machines"))[:3]
+    for key in broken:
+        world.send("BreakMachine", machine_path(key), {"fault": "gpu-lost"})
+    world.pass_time(minutes=5)
+
+    # when the advice is followed
+    before = explained(world, "train")
+    for key in broken:
+        world.send("RepairMachine", machine_path(key), {})
+
+    # then no whole rack was asked for, a part of one was no target, and the rack is complete again
+    names = tuple(key.partition("/")[2] for key in broken)
+    (capacity,) = (cause for cause in before.causes if cause.kind == "Capacity")
+    assert [remedy.action for remedy in capacity.remedies] == [RepairMachines(3, names)]
+    assert f"NVLink domain {R1} lacks 3 Nodes; 0 of its machines are free and 3 in triage" in (
+        capacity.details
+    )
+    assert titles(explained(world, "train")) == []
+
+
+def test_racks_that_are_missing_are_asked_for_as_a_whole(world: WorldHarness) -> None:
+    given_racks(world, 2)
+    want(world, 1)
+    want(world, 3, "more")
+
+    (capacity,) = explained(world, "more").causes
+
+    assert capacity.helps == (
+        "add 36 machines of the type to the zone, in whole racks",
+        "scale more to 18, what it has",
+    )
+
+
+def test_the_machines_for_what_is_served_before_are_asked_for_as_well(world: WorldHarness) -> None:
+    # given a NodePool of another organisation that waits for four machines, and one for two
+    world.given_data_center(machines=1)
+    world.given_cluster("west", "umbrella")
+    world.given_quota(10, org="umbrella")
+    world.apply("umbrella/west/theirs", 5)
+    world.apply("train", 2)
+
+    # when as many are added as are advised, less one, and then that one
+    cause = explained(world, "train").causes[0]
+    world.given_machines(5)
+    one_less = titles(explained(world, "train"))
+    world.given_machines(1)
+
+    # then these are enough, and nothing names the other organisation
+    assert cause.helps == (
+        "add 6 machines of the type to the zone, 4 of them for what is served before it",
+    )
+    assert cause.details[0] == "train has position 5 of what waits: 4 Nodes wait before it"
+    assert "umbrella" not in json.dumps(explained(world, "train").document())
+    assert one_less == ["Capacity is NoneAvailable"] or one_less == ["Capacity is Partial"]
+    assert titles(explained(world, "train")) == []
+
+
+def test_the_quota_for_what_is_served_before_is_asked_for_as_well(world: WorldHarness) -> None:
+    world.given_data_center(machines=20, quota=2)
+    world.apply("first", 4)
+    world.apply("train", 3)
+
+    (cause,) = explained(world, "train").causes
+    world.given_quota(7)
+
+    text = f"raise the quota of {H100} in {ZONE} to 7, 4 of them for what is served before train"
+    assert cause.helps[0] == text
+    assert titles(explained(world, "train")) == []
+
+
+@pytest.mark.parametrize(
+    ("service", "shown"),
+    [
+        ("quota", "; Quota still shows Under, of an older version"),
+        ("capacity", "; Capacity still shows Sufficient, of an older version"),
+    ],
+)
+def test_a_service_that_does_not_answer_is_named_since_the_change(
+    world: WorldHarness, service: str, shown: str
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    with world.paused(service):
+        world.pass_time(minutes=10)
+        world.scale("train", 2)
+        changed = world.world.log.clock
+        at_once = titles(explained(world, "train", is_now=True))
+        world.pass_time(minutes=3)
+        silent = explained(world, "train", is_now=True)
+
+    assert at_once == [f"{service.title()} is not determined yet"]
+    assert titles(silent) == [f"the {service} service does not answer"]
+    (cause,) = silent.causes
+    assert cause.message == f"it has not checked version 2 of the spec{shown}"
+    assert cause.since is not None
+    assert abs(cause.since - changed) < timedelta(seconds=1)
+    assert cause.remedies[0].action == StartService(service)
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_an_allocator_that_does_not_answer_is_named(world: WorldHarness) -> None:
+    world.given_data_center()
+    with world.paused("allocator"):
+        world.apply("train", 2)
+        world.pass_time(minutes=1)
+        silent = explained(world, "train", is_now=True)
+
+    assert titles(silent) == ["the allocator service does not answer"]
+    assert titles(explained(world, "train", is_now=True)) == []
+
+
+def test_an_invalid_nodepool_is_not_told_to_wait_for_a_check(world: WorldHarness) -> None:
+    world.given_data_center(quota=1)
+    world.apply("train", 2)
+
+    world.apply("train", 2, region="US-WEST-04")
+
+    assert titles(explained(world, "train")) == ["Validated is Invalid"]

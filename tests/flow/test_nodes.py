@@ -1,6 +1,7 @@
 """Nodes: their labels, annotations and taints, and the machines that fail to become one."""
 
-from support.constants import H100, PREFER_IDLE, ZONE
+from nodepool.cli.documents import field
+from support.constants import CLUSTER, H100, ORG, PREFER_IDLE, ZONE
 from support.harness import Harness
 from support.world_harness import WorldHarness
 
@@ -21,6 +22,13 @@ def spec(harness: Harness, node: str) -> object:
 def labels(harness: Harness, node: str) -> dict[str, str]:
     """The labels of a Node."""
     return harness.node(node)["metadata"]["labels"]
+
+
+def pool_status(harness: Harness) -> dict[str, object]:
+    """The status of the NodePool `train`."""
+    status = field(harness.documents("nodepools")[f"{ORG}/{CLUSTER}/train"], "status")
+    assert isinstance(status, dict)
+    return status
 
 
 def test_a_node_has_the_metadata_of_the_control_plane_and_its_pool(harness: Harness) -> None:
@@ -229,3 +237,26 @@ def test_a_machine_that_keeps_failing_does_not_block_its_pool(harness: Harness) 
 
     assert harness.nodes("train") == ["n3"]
     assert harness.node_counts("train") == (2, 0, 1)
+
+
+def test_a_node_has_the_profile_that_it_was_booted_with(world: WorldHarness) -> None:
+    # given a NodePool with a Node, whose image changes
+    world.given_data_center()
+    world.apply("train", 1)
+    before = pool_status(world)
+    world.apply("train", 1, image={"name": "new", "kernel": "6.8", "releaseTrain": "latest"})
+
+    # when a second Node is booted, and then the first one again
+    world.scale("train", 2)
+    mixed = pool_status(world)
+    profiles = [field(node, "status", "nodeProfile") for node in world.documents("nodes").values()]
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=30)
+    after = pool_status(world)
+
+    # then each carries the profile that it was booted with, and the NodePool says so
+    old, new = f"{H100}/default", f"{H100}/new:6.8@latest"
+    assert (before["nodeProfile"], before.get("otherNodeProfiles")) == (old, None)
+    assert (mixed["nodeProfile"], mixed["otherNodeProfiles"]) == (new, {old: 1})
+    assert sorted(map(str, profiles)) == [old, new]
+    assert (after["nodeProfile"], after.get("otherNodeProfiles")) == (new, None)

@@ -76,6 +76,8 @@ STATUS: Final = _object(
         ),
         "grantedNodes": _count("How many Nodes quota allows it, where that is not its target."),
         "awaitedSpotNodes": _count("How many Nodes wait for the preemption of others."),
+        "queuePosition": _count("The position of its first Node that waits for a machine."),
+        "machinesNeeded": _count("How many machines have to become free until it has all Nodes."),
         "rackStatus": _object(
             "The counts in racks, of an instance type that comes in whole racks.",
             {

@@ -201,6 +201,8 @@ def test_a_nodepool_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
             "currentNodes": 0,
             "grantedNodes": 0,
             "inProgress": 0,
+            "nodeProfile": f"{KIND}/default",
+            "specified": "2026-01-01T12:00:01Z",
         },
     }
 
@@ -581,6 +583,7 @@ def test_a_node_is_shown_in_the_shape_of_a_kubernetes_object() -> None:
             "assignment": 7,
             "cordon": 0,
             "lock": 0,
+            "nodeProfile": f"{KIND}/default",
             "conditions": [
                 {
                     "type": "CWRegistered",

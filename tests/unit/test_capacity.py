@@ -420,7 +420,7 @@ def test_a_higher_priority_is_served_first() -> None:
     story.want("low", 1)
     story.want("high", 1, scheduling_priority=SchedulingPriority(value=5))
 
-    assert short(story.add_machines(1)) == ["high Sufficient 1/1"]
+    assert short(story.add_machines(1)) == ["high Sufficient 1/1", "low NoneAvailable 0/1"]
 
 
 def test_spot_pools_are_served_last() -> None:
@@ -428,7 +428,7 @@ def test_spot_pools_are_served_last() -> None:
     story.want("spot", 1, compute_class=ComputeClass.SPOT)
     story.want("train", 1)
 
-    assert short(story.add_machines(1)) == ["train Sufficient 1/1"]
+    assert short(story.add_machines(1)) == ["train Sufficient 1/1", "spot NoneAvailable 0/1"]
 
 
 def test_a_pool_that_wants_no_more_than_before_keeps_its_place() -> None:
@@ -885,7 +885,9 @@ def test_the_share_of_a_pool_is_what_is_left_after_those_before_it() -> None:
     pools = story.state.pools
 
     assert share_of(story.state, pools[key("first")]) == Share(key("first"), Capacity.SUFFICIENT, 4)
-    assert share_of(story.state, pools[key("second")]) == Share(key("second"), Capacity.PARTIAL, 1)
+    assert share_of(story.state, pools[key("second")]) == Share(
+        key("second"), Capacity.PARTIAL, 1, position=4, needed=1
+    )
 
 
 targets = st.lists(st.integers(0, 4), min_size=1, max_size=6)

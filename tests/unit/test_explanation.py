@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from nodepool.contract.catalog import INSTANCE_TYPES
-from nodepool.explanation.causes import Cause, Proof, causes
+from nodepool.explanation.cause import Cause, Proof
+from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.explanation.sentence import explain
 from support.constants import H100, ZONE
@@ -29,6 +30,41 @@ def pool(target: int, *checks: Check, **fields: object) -> Facts:
     own = {**passed, **{each.type: each for each in checks}}
     shown = {"name": "train", "instance_type": H100, "zone": ZONE, "checks": own, "position": 90}
     return Facts(target=target, **{**shown, **fields})  # type: ignore[arg-type]
+
+
+def shown(cause: Cause) -> dict[str, object]:
+    """What a cause says, with its remedies as texts."""
+    return {
+        "kind": cause.kind,
+        "title": cause.title,
+        "message": cause.message,
+        "since": cause.since,
+        "details": cause.details,
+        "helps": cause.helps,
+        "proofs": cause.proofs,
+    }
+
+
+def says(
+    kind: str,
+    title: str,
+    message: str = "",
+    *,
+    since: datetime | None = None,
+    details: tuple[str, ...] = (),
+    helps: tuple[str, ...] = (),
+    proofs: tuple[Proof, ...] = (),
+) -> dict[str, object]:
+    """The same as it is expected."""
+    return {
+        "kind": kind,
+        "title": title,
+        "message": message,
+        "since": since,
+        "details": details,
+        "helps": helps,
+        "proofs": proofs,
+    }
 
 
 def kinds(facts: Facts) -> list[str]:
@@ -73,12 +109,21 @@ def test_a_target_over_the_quota_names_who_holds_it_and_every_change_that_would_
         limit=Limit(16, 13, 41),
         peers=(
             Peer("prod/small", held=2, reserved=3, position=30),
-            Peer("test/batch", held=9, reserved=9, spot=True, waits_for_quota=True, position=31),
+            Peer(
+                "test/batch",
+                held=9,
+                reserved=9,
+                spot=True,
+                target=9,
+                yields=True,
+                waits_for_quota=True,
+                position=31,
+            ),
             Peer("prod/empty", held=0, reserved=0, position=32),
         ),
     )
 
-    assert first(facts) == Cause(
+    assert shown(first(facts)) == says(
         "Quota",
         "Quota is Over",
         OVER,
@@ -92,7 +137,7 @@ def test_a_target_over_the_quota_names_who_holds_it_and_every_change_that_would_
         helps=(
             f"raise the quota of {H100} in {ZONE} to 24",
             "scale train to 4, which fits",
-            "scale test/batch down by 8",
+            "scale test/batch down to 1",
         ),
         proofs=(
             Proof(40, "condition Quota"),
@@ -134,7 +179,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
         peers=(Peer("prod/batch", 4, 4, spot=True, waits_for_machines=True, position=30),),
     )
 
-    assert first(facts) == Cause(
+    assert shown(first(facts)) == says(
         "Capacity",
         "Capacity is NoneAvailable",
         SCARCE,
@@ -151,7 +196,6 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
             "repair 3 of the 3 machines in triage",
             "add 3 machines of the type to the zone",
             "scale train to 2, what it has",
-            "wait: it is served when machines become free",
         ),
         proofs=(
             Proof(50, "condition Capacity"),
@@ -166,10 +210,7 @@ def test_missing_machines_name_who_holds_them_and_those_in_triage() -> None:
 def test_a_node_affinity_that_leaves_out_free_machines_is_to_be_relaxed() -> None:
     facts = pool(5, check("Capacity", "PartialNodeAffinity"), granted=5, machines=Machines(4, 0, 9))
 
-    assert first(facts).helps == (
-        "relax the node affinity: 4 machines are free without it",
-        "wait: it is served when machines become free",
-    )
+    assert first(facts).helps == ("relax the node affinity: 4 machines are free without it",)
 
 
 def test_machines_that_come_by_racks_are_added_by_racks() -> None:
@@ -183,7 +224,7 @@ def test_machines_that_come_by_racks_are_added_by_racks() -> None:
         machines=Machines(0, 18, 2),
     )
 
-    assert first(facts).helps[0] == "add 18 machines of the type to the zone"
+    assert first(facts).helps[0] == "add 18 machines of the type to the zone, in whole racks"
 
 
 def test_nodes_that_boot_are_counted_from_the_first() -> None:
@@ -193,8 +234,8 @@ def test_nodes_that_boot_are_counted_from_the_first() -> None:
         NodeFacts("g0", 59, after(0)),
     )
 
-    assert causes(pool(3, current=1, in_progress=2, nodes=nodes)) == [
-        Cause(
+    assert [shown(each) for each in causes(pool(3, current=1, in_progress=2, nodes=nodes))] == [
+        says(
             "Booting",
             "2 are in progress",
             "g1, g2 have not joined yet",
@@ -210,13 +251,13 @@ def test_surplus_nodes_name_the_pods_that_they_wait_for_and_since_when() -> None
     node = NodeFacts("g1", 70, NOON, active=True, blocking=pods, blocking_count=2, removal="X")
     facts = pool(0, check("AtTarget", "OverTarget"), current=1, nodes=(node,))
 
-    assert causes(facts) == [
-        Cause(
+    assert [shown(each) for each in causes(facts)] == [
+        says(
             "Removal",
             "it has 1 Node too many",
             "waits for g1, active with Pods job since 2026-01-01T12:02:00Z, 1 more",
             since=NOON,
-            helps=("end the Pods that block", "scale train to 1, what it has"),
+            helps=("end the Pods that block on g1", "scale train to 1, what it has"),
             proofs=(Proof(70, "node g1"),),
         )
     ]
@@ -231,7 +272,7 @@ def test_nodes_that_stay_since_none_is_idle_may_go_with_another_strategy() -> No
         f"waits for 1 of 2: g1, active since {SINCE} (2 Pods); g2, active since {SINCE} (2 Pods)"
     )
     assert cause.helps == (
-        "end the work on one of its active Nodes",
+        "end the work on one of its active Nodes: each leaves once it is idle",
         "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too",
         "scale train to 2, what it has",
     )
@@ -253,8 +294,8 @@ def test_no_node_leaves_an_invalid_nodepool_and_only_its_spec_is_to_be_changed()
 def test_preempted_nodes_are_no_removal_of_the_nodepool() -> None:
     nodes = (NodeFacts("g1", 80, NOON, removal="Preempted", removal_since=after(1)),)
 
-    assert causes(pool(1, current=1, nodes=nodes)) == [
-        Cause(
+    assert [shown(each) for each in causes(pool(1, current=1, nodes=nodes))] == [
+        says(
             "Preemption",
             "1 Node is being preempted",
             "g1",
@@ -277,7 +318,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
     (cause,) = (each for each in causes(pool(4, current=4, nodes=nodes)) if each.kind == "Health")
     cured = causes(pool(1, current=1, nodes=nodes[:1], cures=True))
 
-    assert cause == Cause(
+    assert shown(cause) == says(
         "Health",
         "2 Nodes are unhealthy",
         "g1: NotReady; g2: GPUMissing, XIDErrors",
@@ -286,7 +327,7 @@ def test_unhealthy_nodes_are_named_with_their_problems_and_what_cures_them() -> 
         proofs=(Proof(80, "node g1"), Proof(81, "node g2")),
     )
     assert [each.helps for each in cured] == [
-        ("wait: an unhealthy Node is rebooted or replaced once nothing runs there that blocks it",)
+        ("wait: an unhealthy Node is rebooted or replaced once nothing blocks that",)
     ]
 
 
@@ -302,13 +343,13 @@ def test_nothing_but_its_nodes_keeps_a_nodepool_from_its_deletion() -> None:
         nodes=(node,),
     )
 
-    assert causes(facts) == [
-        Cause(
+    assert [shown(each) for each in causes(facts)] == [
+        says(
             "Deletion",
             "it is being deleted",
             f"1 Node is still to be removed; waits for g1, active since {SINCE} (job)",
             since=NOON,
-            helps=("end the Pods that block",),
+            helps=("wait until its Nodes are gone: no Pod blocks a deletion",),
             proofs=(Proof(66, "condition NodesRemoved"), Proof(70, "node g1")),
         )
     ]

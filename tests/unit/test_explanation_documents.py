@@ -134,7 +134,9 @@ def test_every_fact_is_read_from_its_place() -> None:
         ),
         limit=Limit(8, 8, 41),
         machines=Machines(1, 2, 1, (("g9", "no boot", 20),), 51),
-        peers=(Peer("prod/batch", 2, 3, spot=True, waits_for_quota=True, position=90),),
+        peers=(Peer("prod/batch", 2, 3, True, 3, yields=True, waits_for_quota=True, position=90),),
+        generation=2,
+        older={"Capacity": ""},
         position=90,
     )
 

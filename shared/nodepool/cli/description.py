@@ -7,6 +7,7 @@ from datetime import datetime
 from nodepool.cli.documents import Document, field, items
 from nodepool.cli.event_table import CountedEvent, interval
 from nodepool.cli.layout import aligned, escaped
+from nodepool.contract.model import KIND
 
 ANNOTATION_MAX = 140
 """An annotation with more characters is printed on lines of its own, as kubectl does."""
@@ -70,15 +71,17 @@ def _lines(document: Document, name: str) -> list[list[str]]:
 def without_internals(document: Document) -> Document:
     """The object without the fields that the documentation's example of `describe` leaves out.
 
-    These are `observedGeneration`, `logPosition` of conditions, `grantedNodes`, and finalizers
-    until it is being deleted.
+    These are `observedGeneration`, the `logPosition` of conditions, `grantedNodes`, `specified`,
+    `nodeProfile` while every Node has it, and finalizers until the object is being deleted.
     """
     metadata = dict(_mapping(field(document, "metadata")))
     if "deletionTimestamp" not in metadata:
         metadata.pop("finalizers", None)
     status = dict(_mapping(field(document, "status")))
-    status.pop("grantedNodes", None)
-    status.pop("observedGeneration", None)
+    for name in ("grantedNodes", "observedGeneration", "specified"):
+        status.pop(name, None)
+    if "otherNodeProfiles" not in status and document.get("kind") == KIND:
+        status.pop("nodeProfile", None)
     conditions = [
         {key: value for key, value in _mapping(shown).items() if key not in _OF_CONDITIONS}
         for shown in items(document, "status", "conditions")

@@ -2,7 +2,8 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nodepool.cli.documents import Document, condition, text
@@ -10,7 +11,7 @@ from nodepool.cli.layout import escaped
 from nodepool.cli.times import human
 from nodepool.contract.grammar import label_value
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.causes import Cause
+from nodepool.explanation.cause import Cause
 from nodepool.explanation.documents import facts
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.sentence import Explanation, explain
@@ -40,7 +41,7 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
     key = f"{zone}.{instance_type}"
     capacity = await client.get("capacity", key) if zone and is_short else None
     machines = await client.list("machines", f"{zone}.") if capacity is not None else ()
-    return facts(
+    read = facts(
         pool,
         zone=zone,
         nodes=[each.document for each in await client.list("nodes")],
@@ -53,6 +54,7 @@ async def read_facts(client: "ReadingClient", pool: Document) -> Facts:
         ],
         peers=list(_peers(client, everything, {of for of in zones if zones[of] == zone}, name)),
     )
+    return replace(read, now=datetime.now(UTC))
 
 
 async def why_pods_wait(client: "ReadingClient", pool: str) -> str:

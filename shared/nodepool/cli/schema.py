@@ -67,6 +67,7 @@ class StatusShape(_Shape):
     conditions: what is true of the NodePool, and why.
     current_nodes: how many of its Nodes have joined the cluster.
     in_progress: how many Nodes are assigned to it and have not joined yet.
+    node_profile: the node configuration that new Nodes boot with, `<instanceType>/<image>`.
     granted_nodes: how many Nodes its quota allows it.
     autoscaled: why the autoscaler has set the target; absent where a command did.
     rack_status: the same in racks, where its type comes in whole racks.
@@ -75,6 +76,7 @@ class StatusShape(_Shape):
     conditions: tuple[ConditionShape, ...]
     current_nodes: int
     in_progress: int
+    node_profile: str
     granted_nodes: int
     autoscaled: AutoscaledShape | None = None
     rack_status: RackStatusShape | None = None

@@ -131,3 +131,8 @@ def pod_parts(name: str) -> tuple[str, str]:
     """The namespace and the name of the Pod that has this name on the bus."""
     namespace, _, rest = name.partition("/")
     return namespace, rest
+
+
+def node_profile(instance_type: str, image: str) -> str:
+    """Return the node configuration of an instance type with an image."""
+    return f"{instance_type}/{image}"

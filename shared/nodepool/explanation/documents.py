@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.health import cordon_cause, is_problem
-from nodepool.explanation.facts import Check, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.contract.model import RESERVED
+from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
+from nodepool.state.racks import NVLINK_DOMAIN
 
 Document = Mapping[str, object]
 NUMBER_MAX = 10**15
@@ -19,6 +21,10 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
+CONTROL_PLANE = "control-plane"
+"""What a Node is reserved for that its NodePool cannot use."""
+IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
+"""The states of a machine that is not counted as in triage."""
 
 
 def facts(
@@ -37,22 +43,22 @@ def facts(
     zone: the zone of its cluster.
     nodes: the Nodes of its cluster.
     quota, capacity: the documents for its type, organisation and zone; None where there is none.
-    machines: the machines of its type and zone, of which only those in triage count.
+    machines: the machines of its type and zone; only those in triage count, and of a type that
+        comes in racks also those that are free or Nodes of the NodePool.
     peers: other NodePools of its organisation in its zone, each with its name.
     """
     own = _own(pool)
     unset = Limit(None, 0) if _reason(own, "Quota") == "NotSet" else None
     joined = (node for node in nodes if _at(node, "metadata", "labels", POOL_LABEL) == own.name)
+    own = replace(own, zone=zone, nodes=tuple(_node(node) for node in joined))
     same = [
         (of, each) for of, each in peers if _text(each, "spec", "instanceType") == own.instance_type
     ]
     return replace(
         own,
-        zone=zone,
-        nodes=tuple(_node(node) for node in joined),
         # A quota that was never set, and that nothing counts against, is no object.
         limit=_limit(quota) or unset,
-        machines=_machines(capacity, machines),
+        machines=_machines(capacity, machines, own),
         peers=tuple(_peer(of, each) for of, each in same),
     )
 
@@ -79,10 +85,18 @@ def _own(pool: object) -> Facts:
         idle_only=_text(pool, "spec", "lifecycle", "scaleDownStrategy") != "PreferIdle",
         cures=_at(pool, "spec", "lifecycle", "disableUnhealthyNodeEviction") is False,
         checks={check.type: check for check in _checks(pool)},
+        older=_older(pool),
         position=_position(pool),
         autoscaled=_text(pool, "status", "autoscaled", "message"),
         autoscaled_position=_number(pool, "status", "autoscaled", "logPosition"),
         spot_awaited=_number(pool, "status", "awaitedSpotNodes"),
+        autoscaling=_at(pool, "spec", "autoscaling") is True,
+        has_affinity=bool(_at(pool, "spec", "affinity")),
+        queue_position=_number(pool, "status", "queuePosition"),
+        machines_needed=_number(pool, "status", "machinesNeeded"),
+        quota_place=_number(pool, "status", "quotaPlace"),
+        generation=_number(pool, "metadata", "generation"),
+        specified=_moment(pool, "status", "specified"),
     )
 
 
@@ -104,6 +118,16 @@ def _checks(pool: object) -> Iterator[Check]:
                 since=_moment(each, "lastTransitionTime"),
                 position=_number(each, "logPosition"),
             )
+
+
+def _older(pool: object) -> dict[str, str]:
+    """Return the reasons of the conditions that are about an older generation, by type."""
+    generation = _at(pool, "metadata", "generation")
+    return {
+        _text(each, "type"): _text(each, "reason")
+        for each in _items(pool, "status", "conditions")
+        if _at(each, "observedGeneration") != generation and _text(each, "type")
+    }
 
 
 def _node(node: object) -> NodeFacts:
@@ -131,6 +155,8 @@ def _node(node: object) -> NodeFacts:
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
+        reserved=_text(node, "metadata", "labels", RESERVED) == CONTROL_PLANE,
+        domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )
 
 
@@ -142,10 +168,11 @@ def _limit(quota: object) -> Limit | None:
     return Limit(limit, _number(quota, "used"), _number_in_text(quota, "resourceVersion"))
 
 
-def _machines(capacity: object, machines: Iterable[object]) -> Machines | None:
+def _machines(capacity: object, machines: Iterable[object], pool: Facts) -> Machines | None:
     if not isinstance(capacity, Mapping):
         return None
-    triage = [each for each in machines if _text(each, "status", "state") == "Triage"]
+    machines = list(machines)
+    triage = [each for each in machines if _text(each, "status", "state") not in IN_SERVICE]
     broken = [
         (_text(each, "metadata", "name"), _text(each, "status", "cause"), _position(each))
         for each in triage[:BROKEN_MAX]
@@ -156,21 +183,47 @@ def _machines(capacity: object, machines: Iterable[object]) -> Machines | None:
         triage=_number(capacity, "triage"),
         broken=tuple(broken),
         reclaimed=_number(capacity, "reclaimed"),
+        to_reclaim=_number(capacity, "toReclaim"),
+        domains=_domains(machines, pool) if rack_size(pool.instance_type) else {},
         position=_number_in_text(capacity, "resourceVersion"),
     )
+
+
+def _domains(machines: Iterable[object], pool: Facts) -> dict[str, Domain]:
+    """Return the NVLink domains of the machines, as far as the NodePool depends on them."""
+    own = {node.name for node in pool.nodes}
+    domains: dict[str, Domain] = {}
+    for each in machines:
+        name, state = (
+            _text(each, "metadata", "labels", NVLINK_DOMAIN),
+            _text(each, "status", "state"),
+        )
+        machine = _text(each, "metadata", "name")
+        domain = domains.get(name, Domain())
+        domains[name] = Domain(
+            domain.held + (state == "Assigned" and machine in own),
+            domain.free + (state == "Free"),
+            (*domain.triage, machine) if state not in IN_SERVICE else domain.triage,
+        )
+    return domains
 
 
 def _peer(name: str, pool: object) -> Peer:
     held = _number(pool, "status", "currentNodes") + _number(pool, "status", "inProgress")
     checks = {check.type: check for check in _checks(pool)}
-    quota, capacity = checks.get("Quota"), checks.get("Capacity")
+    quota, capacity, validated = (checks.get(kind) for kind in ("Quota", "Capacity", "Validated"))
+    is_valid = validated is None or validated.status == "True"
+    stays = is_valid and _at(pool, "metadata", "deletionTimestamp") is None
     return Peer(
         name=name,
         held=held,
         reserved=max(held, _number(pool, "status", "grantedNodes")),
         spot=_text(pool, "spec", "computeClass") == "spot",
-        waits_for_quota=quota is not None and quota.reason in ("Over", "NotSet"),
-        waits_for_machines=capacity is not None and capacity.status == "False",
+        target=target_of(pool),
+        yields=stays and _at(pool, "spec", "autoscaling") is not True,
+        quota_place=_number(pool, "status", "quotaPlace"),
+        waits_for_quota=stays and quota is not None and quota.reason in ("Over", "NotSet"),
+        waits_for_machines=stays and capacity is not None and capacity.status == "False",
         position=_position(pool),
     )
 

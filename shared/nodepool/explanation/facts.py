@@ -34,6 +34,8 @@ class NodeFacts:
     blocking_count: how many Pods a drain waits for.
     removal, removal_since: why it is to leave, and since when; empty for a Node that stays.
     problems, problems_since: what makes it unhealthy, as its cordon names it, and since when.
+    reserved: whether it is reserved for the control plane, so that the NodePool cannot use it.
+    domain: its NVLink domain; empty where it has none.
     """
 
     name: str
@@ -49,6 +51,8 @@ class NodeFacts:
     removal_since: datetime | None = None
     problems: tuple[str, ...] = ()
     problems_since: datetime | None = None
+    reserved: bool = False
+    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,27 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """The machines of one NVLink domain.
+
+    held: how many of them are Nodes of the NodePool.
+    free: how many are free.
+    triage: the names of its machines in triage.
+    """
+
+    held: int = 0
+    free: int = 0
+    triage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Machines:
     """The machines of the NodePool's type in its zone: how many are in which state.
 
     broken: some of those in triage: name, cause, and where in the log each changed last.
     position: where in the log the counts changed last.
-    reclaimed: how many an operator holds back.
+    reclaimed, to_reclaim: how many an operator holds back, and how many the operator is to have.
+    domains: of a type that comes in racks, its NVLink domains by name.
     """
 
     free: int
@@ -80,6 +99,8 @@ class Machines:
     broken: tuple[tuple[str, str, int], ...] = ()
     position: int = 0
     reclaimed: int = 0
+    to_reclaim: int = 0
+    domains: Mapping[str, Domain] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +111,11 @@ class Peer:
     held: how many Nodes it has, those on their way to it included.
     reserved: how many Nodes it takes of the quota.
     spot: whether its Nodes are spot Nodes.
+    target: how many Nodes it wants.
+    yields: whether a lower target makes it give Nodes back: it is valid, stays, and no autoscaler
+        sets its target.
     waits_for_quota, waits_for_machines: whether it is short of them itself.
+    quota_place: its place on the wait list of the quota; 0 where it has none or it is not known.
     position: where in the log it changed last.
     """
 
@@ -98,9 +123,17 @@ class Peer:
     held: int
     reserved: int
     spot: bool = False
+    target: int = 0
+    yields: bool = False
+    quota_place: int = 0
     waits_for_quota: bool = False
     waits_for_machines: bool = False
     position: int = 0
+
+    @property
+    def lacks(self) -> int:
+        """Return how many Nodes of the quota it waits for."""
+        return max(0, self.target - self.reserved) if self.waits_for_quota else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +154,15 @@ class Facts:
     autoscaled: why the autoscaler has set its target; empty where a command did.
     autoscaled_position: where in the log it did.
     spot_awaited: how many spot Nodes are being preempted for it.
+    autoscaling: whether the autoscaler sets its target.
+    has_affinity: whether a node affinity restricts its machines.
+    queue_position: the position of its first Node that waits for a machine; 0 for none.
+    machines_needed: how many machines have to become free until it has all; 0 if not known.
+    quota_place: its place on the wait list of the quota; 0 where it has none or it is not known.
+    generation: the newest version of its spec.
+    specified: when that version was stored; None where that is not known.
+    older: the reasons of its conditions on older versions, by type.
+    now: the present; None where no moment is to be judged by it.
     """
 
     name: str
@@ -143,6 +185,15 @@ class Facts:
     autoscaled: str = ""
     autoscaled_position: int = 0
     spot_awaited: int = 0
+    autoscaling: bool = False
+    has_affinity: bool = False
+    queue_position: int = 0
+    machines_needed: int = 0
+    quota_place: int = 0
+    generation: int = 0
+    specified: datetime | None = None
+    older: Mapping[str, str] = field(default_factory=dict)
+    now: datetime | None = None
 
     @property
     def held(self) -> int:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from nodepool.contract.moments import rfc3339
-from nodepool.explanation.causes import Cause, causes
+from nodepool.explanation.cause import Cause
+from nodepool.explanation.causes import causes
 from nodepool.explanation.facts import Facts
 from nodepool.explanation.leaving import counted
 
@@ -35,6 +36,8 @@ class Explanation:
                 "currentNodes": facts.current,
                 "inProgress": facts.in_progress,
                 "grantedNodes": facts.granted,
+                **({"queuePosition": facts.queue_position} if facts.queue_position else {}),
+                **({"quotaPlace": facts.quota_place} if facts.quota_place else {}),
                 **({"autoscaled": autoscaled} if facts.autoscaled else {}),
             },
             "causes": [_document(rank, cause) for rank, cause in enumerate(self.causes, 1)],

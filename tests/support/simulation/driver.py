@@ -16,6 +16,7 @@ from nodepool.engine.world import Log, World
 from nodepool.service import AnyService
 from support.audit.auditor import Auditor
 from support.services import services
+from support.simulation.advice import check_advice
 from support.simulation.attacker import Attacker
 from support.simulation.autoscaling import Autoscaling
 from support.simulation.bounded import bounded
@@ -35,6 +36,8 @@ from support.simulation.slurm import Slurm
 
 JUMPS_S = (0.1, 1, 10, 45, 90, 121, 200, 600, 1900)
 """How far the clock moves at once, in seconds."""
+ADVICE_MAX = 6
+"""How much of what `explain` advises in the end is tried."""
 
 
 @dataclass
@@ -100,6 +103,7 @@ class Simulation:
                 self._audit()
             self._stop_faults()
             self._check()
+            check_advice(self.world, Random(f"{self.seed} advice"), ADVICE_MAX)
 
     def _check(self) -> None:
         FinalChecks(self.world, self.auditor.facts, self.auditor.history).check(self.sender.sent)

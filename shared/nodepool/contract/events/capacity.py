@@ -19,6 +19,10 @@ class CapacityChecked(Event, OfPool):
     since: since when it waits; NodePools are served in this order.
     message: the message of the condition.
     preempted: how many spot Nodes are being preempted for it.
+    position: the position of the first Node that it lacks among all Nodes that wait for machines of
+        the type in the zone; 0 where there are machines enough.
+    needed: how many more machines have to become free until it has every Node that it lacks: those
+        for it and for what is served before; 0 where there are machines enough.
     """
 
     speaker: ClassVar[str] = "capacity"
@@ -32,6 +36,8 @@ class CapacityChecked(Event, OfPool):
     since: datetime
     message: str
     preempted: int = 0
+    position: int = 0
+    needed: int = 0
 
 
 class CapacityCheckFailed(Event, OfPool):

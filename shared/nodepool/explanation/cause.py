@@ -1,0 +1,84 @@
+"""What a cause is: something that keeps a NodePool from its target, with its proof in the log."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from nodepool.explanation.leaving import since
+from nodepool.explanation.remedies import Remedy, StartService
+
+Kind = Literal[
+    "Validated",
+    "Deletion",
+    "Quota",
+    "Capacity",
+    "Booting",
+    "Removal",
+    "Preemption",
+    "Health",
+    "Reservation",
+    "InternalError",
+    "Service",
+    "Progress",
+]
+"""What a cause is about, in the order in which causes are ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Where in the log something lies that proves a cause, and what it is about."""
+
+    position: int
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that keeps a NodePool from its target.
+
+    title: what is the case, in a few words; `message` says more, where there is more to say.
+    since: since when; None where that is not known.
+    details: further facts, each one sentence without a full stop.
+    remedies: the changes that would end it, the smallest first.
+    proofs: where in the log it can be seen.
+    """
+
+    kind: Kind
+    title: str
+    message: str = ""
+    since: datetime | None = None
+    details: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    proofs: tuple[Proof, ...] = ()
+
+    @property
+    def helps(self) -> tuple[str, ...]:
+        """Return what would help, each an instruction without a full stop."""
+        return tuple(remedy.text for remedy in self.remedies)
+
+    @property
+    def clause(self) -> str:
+        """The cause without its moment, as part of a sentence."""
+        return f"{self.title}: {self.message}" if self.message else self.title
+
+    @property
+    def dated(self) -> str:
+        """The cause with its moment, as part of a sentence."""
+        dated = f"{self.title}{since(self.since)}"
+        return f"{dated}: {self.message}" if self.message else dated
+
+
+def proofs(pairs: Iterable[tuple[int, str]]) -> tuple[Proof, ...]:
+    """The proofs with a position that is known, each position once."""
+    known: dict[int, str] = {}
+    for position, about in pairs:
+        if position > 0:
+            known.setdefault(position, about)
+    return tuple(Proof(position, about) for position, about in known.items())
+
+
+def start_service(service: str) -> Remedy:
+    """Return the advice to look after a service that does not answer."""
+    text = f"see that the {service} service runs: 'nodepool doctor' says what is wrong with it"
+    return Remedy(text, StartService(service))

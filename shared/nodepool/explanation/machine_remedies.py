@@ -1,0 +1,119 @@
+"""The numbers behind a shortage of machines, and the changes that would end it."""
+
+from collections.abc import Iterator
+
+from nodepool.contract.timetable import GONE_AFTER
+from nodepool.explanation.facts import Facts, Machines
+from nodepool.explanation.rack_remedies import rack_details, rack_remedies
+from nodepool.explanation.remedies import (
+    AddMachines,
+    DropAffinity,
+    Remedy,
+    RepairMachines,
+    ReturnMachines,
+    Wait,
+)
+from nodepool.explanation.sharing import (
+    holders,
+    in_zone,
+    keep_nodes,
+    largest,
+    nodes_wait,
+    rack_of,
+    rivals,
+)
+
+MINUTES = int(GONE_AFTER.total_seconds() // 60)
+
+
+def capacity_details(facts: Facts) -> Iterator[str]:
+    """Yield how many machines there are in which state, who holds them, and who waits for them."""
+    yield from _queue(facts)
+    machines = facts.machines
+    if machines is None:
+        return
+    yield (
+        f"of {facts.instance_type}{in_zone(facts)} {machines.free} are free, "
+        f"{machines.assigned} are assigned and {machines.triage} are in triage"
+    )
+    if machines.reclaimed:
+        verb = "is" if machines.reclaimed == 1 else "are"
+        yield f"{machines.reclaimed} more {verb} reclaimed by an operator"
+    if (pending := _pending(machines)) > 0:
+        yield f"the next {pending} that become free go to an operator who reclaims them"
+    own = sum(peer.held for peer in facts.peers)
+    yield from holders("other NodePools hold", own, [(peer, peer.held) for peer in facts.peers])
+    foreign = machines.assigned - own - facts.held
+    if foreign > 0:
+        yield f"other organisations hold {foreign}"
+    yield from rivals("machines", [peer for peer in facts.peers if peer.waits_for_machines])
+    yield from rack_details(facts)
+    for name, cause, _ in machines.broken:
+        yield f"machine {name} is in triage{f': {cause}' if cause else ''}"
+
+
+def capacity_remedies(facts: Facts, reason: str) -> Iterator[Remedy]:
+    """Yield what would make as many machines available as the NodePool may have."""
+    comes, machines = facts.spot_awaited, facts.machines
+    if comes:
+        nodes = "spot Node is" if comes == 1 else "spot Nodes are"
+        minutes = f"which takes at most {MINUTES} minutes"
+        yield Remedy(f"wait: {comes} {nodes} being preempted for it, {minutes}", Wait())
+    if reason.endswith("NodeAffinity") and machines is not None and machines.free:
+        text = f"relax the node affinity: {machines.free} machines are free without it"
+        yield Remedy(text, DropAffinity())
+    elif rack_of(facts) > 1:
+        yield from rack_remedies(facts)
+    elif machines is not None:
+        yield from _more_machines(facts, machines)
+    yield from keep_nodes(facts)
+
+
+def capacity_proofs(facts: Facts) -> Iterator[tuple[int, str]]:
+    """Yield where in the log the counts of machines, and those in triage, changed last."""
+    machines = facts.machines
+    if machines is None:
+        return
+    yield machines.position, f"capacity {facts.zone}.{facts.instance_type}"
+    for name, _, position in machines.broken:
+        yield position, f"machine {name}"
+    for peer in largest([(peer, peer.held) for peer in facts.peers]):
+        yield peer.position, f"nodepool {peer.name}"
+
+
+def _queue(facts: Facts) -> Iterator[str]:
+    """Yield the place among all that waits, which includes other organisations, without names."""
+    if facts.queue_position:
+        ahead = facts.queue_position - 1
+        before = f": {nodes_wait(ahead)} before it" if ahead else ": it is served next"
+        yield f"{facts.name} has position {facts.queue_position} of what waits{before}"
+
+
+def _more_machines(facts: Facts, machines: Machines) -> Iterator[Remedy]:
+    """Yield how many machines end the shortage: repaired, returned or added.
+
+    They serve first an operator who reclaims machines, and then what waits for longer.
+    """
+    own = max(0, min(facts.granted or facts.target, facts.target) - facts.held)
+    needed = facts.machines_needed or max(0, own - facts.spot_awaited)
+    count = needed + _pending(machines) if needed else 0
+    if not count:
+        return
+    more = count - own + facts.spot_awaited
+    before = f", {more} of them for what is served before it" if needed > own or more > 0 else ""
+    if not facts.has_affinity:
+        if count <= machines.triage:
+            text = f"repair {count} of the {machines.triage} machines in triage{before}"
+            yield Remedy(text, RepairMachines(count))
+        if count <= machines.to_reclaim:
+            text = f"return {count} of the {machines.to_reclaim} machines that are reclaimed"
+            yield Remedy(text, ReturnMachines(count))
+    which = "that satisfy the node affinity" if facts.has_affinity else "of the type"
+    noun = "machine" if count == 1 else "machines"
+    verb = which.replace("satisfy", "satisfies") if count == 1 else which
+    yield Remedy(f"add {count} {noun} {verb} to the zone{before}", AddMachines(count))
+
+
+def _pending(machines: Machines) -> int:
+    """Return how many machines an operator is still to get before any NodePool."""
+    return max(0, machines.to_reclaim - machines.reclaimed)

@@ -1,0 +1,156 @@
+"""What keeps a NodePool from its target, or from its end, that its Nodes show."""
+
+from collections.abc import Iterable, Iterator
+
+from nodepool.explanation import leaving
+from nodepool.explanation.cause import Cause, Proof, proofs, start_service
+from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.leaving import NAMED_MAX, counted
+from nodepool.explanation.node_remedies import (
+    health_remedies,
+    removal_remedies,
+    reservation_remedies,
+)
+from nodepool.explanation.remedies import Remedy, Wait
+from nodepool.explanation.unanswered import is_late, silent_preemptions, unchosen_since
+
+PREEMPTED = "Preempted"
+"""Why a Node is to leave that is being preempted."""
+
+
+def of_nodes(facts: Facts) -> Iterator[Cause]:
+    """Yield the causes that Nodes show of a NodePool that stays, ranked."""
+    if not facts.deleting:
+        yield from _booting(facts)
+        yield from _removal(facts)
+        yield from _preemption(facts)
+        yield from _health(facts)
+        yield from _reservation(facts)
+
+
+def deletion(facts: Facts) -> Iterator[Cause]:
+    """Yield why a NodePool that is being deleted is still there."""
+    check = facts.checks.get("NodesRemoved")
+    position = check.position if check is not None else facts.position
+    # No Pod blocks a deletion: it gets its grace period.
+    late = is_late(facts, unchosen_since(facts))
+    wait = Remedy("wait until its Nodes are gone: no Pod blocks a deletion", Wait())
+    yield Cause(
+        "Deletion",
+        "it is being deleted",
+        leaving.still_there(facts),
+        since=facts.deleting_since,
+        remedies=(start_service("allocator"),) if late else (wait,),
+        proofs=(
+            *proofs([(position, "condition NodesRemoved")]),
+            *_node_proofs(node for node in facts.nodes if node.active or node.removal),
+        ),
+    )
+
+
+def _booting(facts: Facts) -> Iterator[Cause]:
+    if not facts.in_progress:
+        return
+    nodes = _oldest([node for node in facts.nodes if not node.registered])
+    one = facts.in_progress == 1
+    yield Cause(
+        "Booting",
+        f"{facts.in_progress} {'is' if one else 'are'} in progress",
+        f"{_names(nodes)} {'has' if len(nodes) == 1 else 'have'} not joined yet" if nodes else "",
+        since=next((node.created for node in nodes), None),
+        remedies=(Remedy(f"wait until {'it joins' if one else 'they join'} the cluster", Wait()),),
+        proofs=_node_proofs(nodes),
+    )
+
+
+def _removal(facts: Facts) -> Iterator[Cause]:
+    leave = [node for node in facts.nodes if node.removal and node.removal != PREEMPTED]
+    over = facts.current > facts.target
+    if not (over or leave):
+        return
+    moments = [node.removal_since for node in leave if node.removal_since is not None]
+    shown = leave or [node for node in facts.nodes if node.active]
+    if over:
+        title = f"it has {counted(facts.current - facts.target)} too many"
+        message = leaving.surplus(facts)
+    else:
+        title = f"{counted(len(leave))} {'is' if len(leave) == 1 else 'are'} to leave"
+        message = _names(leave)
+    at_target = facts.checks.get("AtTarget")
+    began = at_target.since if over and at_target is not None else None
+    yield Cause(
+        "Removal",
+        title,
+        message,
+        since=began or min(moments, default=None),
+        remedies=tuple(removal_remedies(facts)),
+        proofs=_node_proofs(shown),
+    )
+
+
+def _preemption(facts: Facts) -> Iterator[Cause]:
+    nodes = _oldest([node for node in facts.nodes if node.removal == PREEMPTED])
+    if not nodes:
+        return
+    late = list(silent_preemptions(facts, nodes))
+    wait = Remedy("wait: the NodePool refills by itself when machines are free", Wait())
+    yield Cause(
+        "Preemption",
+        f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} being preempted",
+        _names(nodes),
+        since=next((node.removal_since for node in nodes), None),
+        details=("a preempted Node leaves 7 minutes after its cordon at the latest",),
+        remedies=(start_service("preemption"),) if late else (wait,),
+        proofs=_node_proofs(nodes),
+    )
+
+
+def _health(facts: Facts) -> Iterator[Cause]:
+    """The Nodes that stay and have a problem."""
+    nodes = [node for node in facts.nodes if node.problems and not node.removal]
+    if not nodes:
+        return
+    moments = [node.problems_since for node in nodes if node.problems_since is not None]
+    named = [f"{node.name}: {', '.join(node.problems)}" for node in nodes[:NAMED_MAX]]
+    more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
+    yield Cause(
+        "Health",
+        f"{counted(len(nodes))} {'is' if len(nodes) == 1 else 'are'} unhealthy",
+        "; ".join([*named, *more]),
+        since=min(moments, default=None),
+        remedies=tuple(health_remedies(facts, nodes[0])),
+        proofs=_node_proofs(nodes),
+    )
+
+
+def _reservation(facts: Facts) -> Iterator[Cause]:
+    """Yield the Nodes that the NodePool lacks because the control plane uses them."""
+    nodes = [node for node in facts.nodes if node.reserved and not node.removal]
+    if not nodes or facts.current >= facts.target:
+        return
+    verb = "is" if len(nodes) == 1 else "are"
+    yield Cause(
+        "Reservation",
+        f"{counted(len(nodes))} {verb} reserved for the control plane",
+        f"{_names(nodes)} {'does' if len(nodes) == 1 else 'do'} not count as current",
+        remedies=tuple(reservation_remedies(nodes)),
+        proofs=_node_proofs(nodes),
+    )
+
+
+def _node_proofs(nodes: Iterable[NodeFacts]) -> tuple[Proof, ...]:
+    return proofs([(node.position, f"node {node.name}") for node in nodes][:NAMED_MAX])
+
+
+def _oldest(nodes: list[NodeFacts]) -> list[NodeFacts]:
+    """The Nodes by when they began to leave, or to boot; those of which it is not known last."""
+    moments = [(node.removal_since or node.created, node) for node in nodes]
+    known = [(moment, node) for moment, node in moments if moment is not None]
+    first = [node for _, node in sorted(known, key=lambda pair: (pair[0], pair[1].name))]
+    return [*first, *(node for moment, node in moments if moment is None)]
+
+
+def _names(nodes: list[NodeFacts]) -> str:
+    names = [node.name for node in nodes[:NAMED_MAX]]
+    more = [f"{len(nodes) - NAMED_MAX} more"] if len(nodes) > NAMED_MAX else []
+    return ", ".join([*names, *more])

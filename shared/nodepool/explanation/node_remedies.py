@@ -1,0 +1,107 @@
+"""What would let the Nodes of a NodePool go that are to leave, or cure those that stay."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from nodepool.explanation.facts import Facts, NodeFacts
+from nodepool.explanation.leaving import NAMED_MAX
+from nodepool.explanation.remedies import (
+    DrainNode,
+    EditSpec,
+    EndWork,
+    PreferIdle,
+    Remedy,
+    ScaleTo,
+    Unreserve,
+    Wait,
+)
+from nodepool.explanation.sharing import down_to_racks, rack_of
+
+SLURM_JOB: Final = "Slurm job "
+"""What the name of a workload begins with that is a Slurm job."""
+
+
+def removal_remedies(facts: Facts) -> Iterator[Remedy]:
+    """Yield what would let the Nodes go that are to leave, or keep them."""
+    validated = facts.checks.get("Validated")
+    is_over = facts.current > facts.target
+    if is_over and validated is not None and validated.status != "True":
+        yield Remedy("change the spec as the condition Validated says", EditSpec())
+        return
+    leaving = [node for node in facts.nodes if node.removal]
+    blocked = [node for node in leaving if node.blocking_count]
+    if blocked:
+        yield _end_pods(blocked)
+    elif is_over and facts.idle_only and (nodes := _to_empty(facts, len(leaving))):
+        yield from _empty(nodes)
+    else:
+        yield Remedy("wait until they are gone", Wait())
+    has = facts.current
+    if is_over and not facts.autoscaling and has == down_to_racks(facts, has):
+        yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
+
+
+def health_remedies(facts: Facts, node: NodeFacts) -> Iterator[Remedy]:
+    """Yield what cures an unhealthy Node that stays, or replaces it."""
+    if facts.cures and not node.blocking_count:
+        text = "wait: an unhealthy Node is rebooted or replaced once nothing blocks that"
+        yield Remedy(text, Wait())
+        return
+    if facts.cures:
+        yield _end_pods([node])
+    if any(name.startswith(SLURM_JOB) for name, _ in node.blocking):
+        text = f"end the Slurm job on {node.name}, then 'nodepool drain {node.name} --force'"
+        yield Remedy(text, DrainNode(node.name, force=True, after_work=True))
+        return
+    force = node.blocking_count > 0
+    command = f"'nodepool drain {node.name}{' --force' if force else ''}'"
+    text = f"{command} ends what runs there; it is then cured or replaced"
+    yield Remedy(text, DrainNode(node.name, force))
+
+
+def reservation_remedies(nodes: list[NodeFacts]) -> Iterator[Remedy]:
+    """Yield how a Node that is reserved for the control plane becomes usable again."""
+    for node in nodes[:1]:
+        yield Remedy(f"reserve {node.name} for the organisation again", Unreserve(node.name))
+
+
+def _end_pods(nodes: list[NodeFacts]) -> Remedy:
+    names = tuple(node.name for node in nodes)
+    shown = ", ".join(names[:NAMED_MAX])
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return Remedy(f"end the Pods that block on {shown}{more}", EndWork(names, len(names)))
+
+
+def _to_empty(facts: Facts, leaving: int) -> list[tuple[NodeFacts, ...]]:
+    """Return the Nodes that have to become idle, together with those that may stand in for them.
+
+    Each item is as many Nodes as have to become idle at once: single Nodes, or those of a rack.
+    Empty where the surplus leaves without that.
+    """
+    left = facts.held - facts.target - leaving
+    staying = [node for node in facts.nodes if not node.removal]
+    active = [node for node in staying if node.active]
+    size = rack_of(facts)
+    if left <= 0 or (len(staying) - len(active) >= left and size == 1):
+        return []
+    if size == 1:
+        return [(node,) for node in active]
+    domains = sorted({node.domain for node in active})
+    racks = [tuple(node for node in active if node.domain == domain) for domain in domains]
+    return sorted(racks, key=len)
+
+
+def _empty(units: list[tuple[NodeFacts, ...]]) -> Iterator[Remedy]:
+    """Yield how a Node, or a rack, becomes idle so that it leaves."""
+    first = units[0]
+    if len(first) == 1:
+        text = "end the work on one of its active Nodes: each leaves once it is idle"
+        names = tuple(node.name for unit in units for node in unit)
+        yield Remedy(text, EndWork(names, 1))
+    else:
+        names = tuple(node.name for node in first)
+        text = f"end the work on all {len(names)} active Nodes of NVLink domain {first[0].domain}"
+        yield Remedy(text, EndWork(names, len(names)))
+    if not any(node.blocking_count for unit in units for node in unit):
+        text = "set lifecycle.scaleDownStrategy to PreferIdle, which removes active Nodes too"
+        yield Remedy(text, PreferIdle())

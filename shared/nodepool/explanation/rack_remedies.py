@@ -1,0 +1,90 @@
+"""What would complete the racks of a NodePool whose instance type comes in whole racks.
+
+A rack that lost some of its machines is completed by machines of its own NVLink domain only; a
+whole rack comes from a domain of which all machines are free.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from nodepool.explanation.facts import Domain, Facts
+from nodepool.explanation.leaving import counted
+from nodepool.explanation.remedies import AddMachines, Remedy, RepairMachines
+from nodepool.explanation.sharing import rack_of, up_to_racks
+from nodepool.state.racks import lacking
+
+NAMED_MAX: Final = 18
+"""How many machines to repair are named: those of a rack."""
+DOMAINS_MAX: Final = 3
+"""How many NVLink domains are named."""
+
+
+def rack_details(facts: Facts) -> Iterator[str]:
+    """Yield what each rack lacks that the NodePool has in part, and what could complete it."""
+    for domain, missing in _parts(facts)[:DOMAINS_MAX]:
+        found = _domains(facts).get(domain, Domain())
+        yield (
+            f"{_of(domain)} lacks {counted(missing)}; {found.free} of its machines are free and "
+            f"{len(found.triage)} in triage"
+        )
+
+
+def rack_remedies(facts: Facts) -> Iterator[Remedy]:
+    """Yield what completes the racks that the NodePool has in part, or gives it whole ones."""
+    parts = [
+        (domain, short)
+        for domain, missing in _parts(facts)
+        if (short := missing - _domains(facts).get(domain, Domain()).free) > 0
+    ]
+    for domain, short in parts[:DOMAINS_MAX]:
+        names = _domains(facts).get(domain, Domain()).triage
+        if len(names) >= short:
+            yield _repair(names[:short], domain)
+        else:
+            noun = "machine" if short == 1 else "machines"
+            text = f"add {short} {noun} of {_of(domain)} to the zone: no other completes its rack"
+            yield Remedy(text, AddMachines(short, domain))
+    if not parts:
+        yield from _whole_racks(facts)
+
+
+def _whole_racks(facts: Facts) -> Iterator[Remedy]:
+    size, domains = rack_of(facts), _domains(facts)
+    goal = min(facts.granted or facts.target, facts.target)
+    missing = up_to_racks(facts, max(1, goal - facts.held))
+    machines = facts.machines
+    pending = max(0, machines.to_reclaim - machines.reclaimed) if machines is not None else 0
+    needed = max(missing, up_to_racks(facts, facts.machines_needed))
+    if needed + pending == size:
+        by_triage = sorted(
+            (len(domain.triage), name)
+            for name, domain in domains.items()
+            if domain.triage and not domain.held and len(domain.triage) + domain.free == size
+        )
+        for _, name in by_triage[:1]:
+            yield _repair(domains[name].triage, name)
+    count = needed + up_to_racks(facts, pending)
+    text = f"add {count} machines of the type to the zone, in whole racks"
+    yield Remedy(text, AddMachines(count))
+
+
+def _repair(names: tuple[str, ...], domain: str) -> Remedy:
+    noun = "machine" if len(names) == 1 else "machines"
+    text = f"repair {noun} {', '.join(names[:NAMED_MAX])} of {_of(domain)}"
+    return Remedy(text, RepairMachines(len(names), names))
+
+
+def _parts(facts: Facts) -> list[tuple[str, int]]:
+    """Return the domains of which the NodePool has a part of a rack, and what each lacks."""
+    if rack_of(facts) == 1:
+        return []
+    held = {name: domain.held for name, domain in _domains(facts).items()}
+    return [(part.domain, part.machines) for part in lacking(rack_of(facts), held)]
+
+
+def _domains(facts: Facts) -> Mapping[str, Domain]:
+    return facts.machines.domains if facts.machines is not None else {}
+
+
+def _of(domain: str) -> str:
+    return f"NVLink domain {domain}" if domain else "no NVLink domain"

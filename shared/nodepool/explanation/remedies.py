@@ -1,0 +1,143 @@
+"""Changes that would help a NodePool: each as an instruction for people and as an action to try."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing: the control plane ends the cause by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditSpec:
+    """Correct the spec, in a way that only its author knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """Set the quota of the NodePool's instance type in its zone."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleTo:
+    """Scale the NodePool to this many Nodes."""
+
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePeer:
+    """Scale another NodePool of the organisation, `<cluster>/<name>`, to this many Nodes."""
+
+    peer: str
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddMachines:
+    """Add free machines of the NodePool's type to its zone.
+
+    domain: the NVLink domain of the machines; empty for machines of any, or of new, domains.
+    """
+
+    count: int
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairMachines:
+    """Repair some of the machines in triage.
+
+    count: how many.
+    names: which machines; empty where any machines of the type in the zone help.
+    """
+
+    count: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnMachines:
+    """Return machines that an operator holds back, or is still to get."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropAffinity:
+    """Remove the node affinity from the spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreferIdle:
+    """Set `lifecycle.scaleDownStrategy` to `PreferIdle`."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndWork:
+    """End what runs on some of these Nodes.
+
+    count: on how many of them.
+    """
+
+    nodes: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Drain a Node.
+
+    force: whether no Pod may block the drain.
+    after_work: whether the Slurm job has to end before, as no drain ends it.
+    """
+
+    node: str
+    force: bool = False
+    after_work: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserve:
+    """Reserve a Node for the organisation again."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartService:
+    """Start a service that does not answer."""
+
+    name: str
+
+
+Action = (
+    Wait
+    | EditSpec
+    | SetLimit
+    | ScaleTo
+    | ScalePeer
+    | AddMachines
+    | RepairMachines
+    | ReturnMachines
+    | DropAffinity
+    | PreferIdle
+    | EndWork
+    | DrainNode
+    | Unreserve
+    | StartService
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that ends a cause.
+
+    text: an instruction without a full stop.
+    action: the same for programs, which can try it.
+    """
+
+    text: str
+    action: Action

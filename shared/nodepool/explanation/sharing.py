@@ -1,0 +1,79 @@
+"""How the NodePools are named that share a quota or machines, and counts in whole racks."""
+
+from collections.abc import Iterator
+
+from nodepool.contract.catalog import INSTANCE_TYPES
+from nodepool.explanation.facts import Facts, Peer
+from nodepool.explanation.leaving import counted
+from nodepool.explanation.remedies import Remedy, ScaleTo
+
+HOLDERS_MAX = 5
+"""How many of the NodePools that hold a quota or machines are named: those with the most."""
+
+
+def holders(verb: str, total: int, counts: list[tuple[Peer, int]]) -> Iterator[str]:
+    """Yield how many Nodes the other NodePools have together, with the NodePools that have most."""
+    if total <= 0:
+        return
+    by_name = {peer.name: count for peer, count in counts}
+    named = [
+        f"{peer.name}{' (spot)' if peer.spot else ''} {by_name[peer.name]}"
+        for peer in largest(counts)
+    ]
+    rest = sum(count > 0 for count in by_name.values()) - len(named)
+    if rest > 0:
+        named.append(f"{rest} more")
+    yield f"{verb} {total}{': ' if named else ''}{', '.join(named)}"
+
+
+def rivals(what: str, waiting: list[Peer]) -> Iterator[str]:
+    """Yield which NodePools wait for the same."""
+    if not waiting:
+        return
+    names = sorted(peer.name for peer in waiting)
+    more = f" and {len(names) - HOLDERS_MAX} more" if len(names) > HOLDERS_MAX else ""
+    verb = "waits" if len(names) == 1 else "wait"
+    yield f"{', '.join(names[:HOLDERS_MAX])}{more} {verb} for the same {what}"
+
+
+def largest(counts: list[tuple[Peer, int]]) -> list[Peer]:
+    """Return the NodePools with the highest counts above 0."""
+    ranked = sorted(counts, key=lambda pair: (-pair[1], pair[0].name))
+    return [peer for peer, count in ranked if count > 0][:HOLDERS_MAX]
+
+
+def in_zone(facts: Facts) -> str:
+    """Return the words ` in <zone>`; empty where the zone is not known."""
+    return f" in {facts.zone}" if facts.zone else ""
+
+
+def rack_of(facts: Facts) -> int:
+    """Return how many Nodes are a rack; 1 for a type that does not come in racks."""
+    entry = INSTANCE_TYPES.get(facts.instance_type)
+    return (entry.rack_size if entry is not None else 0) or 1
+
+
+def down_to_racks(facts: Facts, count: int) -> int:
+    """Return the count without the Nodes that are no whole rack."""
+    return count - count % rack_of(facts)
+
+
+def up_to_racks(facts: Facts, count: int) -> int:
+    """Return the smallest number of Nodes in whole racks that is at least the count."""
+    return -(-count // rack_of(facts)) * rack_of(facts)
+
+
+def keep_nodes(facts: Facts) -> Iterator[Remedy]:
+    """Yield the lower target that the NodePool's Nodes meet already, if it may be set.
+
+    Nodes that leave are no part of it, a part of a rack is no target, and the autoscaler sets a
+    target of its own.
+    """
+    held = facts.held - sum(node.removal != "" for node in facts.nodes)
+    if 0 < held < facts.target and held == down_to_racks(facts, held) and not facts.autoscaling:
+        yield Remedy(f"scale {facts.name} to {held}, what it has", ScaleTo(held))
+
+
+def nodes_wait(count: int) -> str:
+    """Return a number of Nodes with the verb `wait`."""
+    return f"{counted(count)} {'waits' if count == 1 else 'wait'}"

@@ -1,0 +1,79 @@
+"""The simulation finds advice of `explain` that does not help, put into it on purpose."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nodepool.contract.keys import PoolKey
+from nodepool.explanation.facts import Facts, NodeFacts, Peer
+from nodepool.state.ranking import Ranking
+from support.simulation.faults import Plant, violation_of
+from support.simulation.profile import CROWDED, NVLINK, SETTINGS
+
+BUSY = replace(CROWDED, steps=2_000, faults=("boot",))
+SHORT = replace(
+    BUSY, machines=3, limits=(9, 12), actions={**BUSY.actions, "break_one": 30, "repair_one": 4}
+)
+WORKING = replace(SETTINGS, steps=2_000, actions={"run_pod": 60, "stop_pod": 2, "scale": 40})
+
+
+def alone(_waiting: Ranking, parts: Mapping[PoolKey, Any]) -> None:
+    """Each NodePool waits for the machines that it lacks itself, whoever is served before it."""
+    for part in parts.values():
+        part.position = 1
+        part.needed = part.pool.shortfall - part.taken
+
+
+def nobody_ahead(_facts: Facts) -> list[Peer]:
+    """No NodePool of the organisation is served before another one."""
+    return []
+
+
+def no_part_of_a_rack(_facts: Facts) -> list[tuple[str, int]]:
+    """No rack has lost a machine."""
+    return []
+
+
+def nothing_to_empty(_facts: Facts, _leaving: int) -> list[tuple[NodeFacts, ...]]:
+    """Nodes leave by themselves, whatever runs on them."""
+    return []
+
+
+PLANTS: Mapping[str, Plant] = {
+    "machines are counted as if nobody was served first": Plant(
+        "that does not help",
+        SHORT,
+        (),
+        {"capacity.supply._place": alone},
+    ),
+    "quota is counted as if no other NodePool waited for it": Plant(
+        "that does not help",
+        BUSY,
+        (),
+        {"nodepool.explanation.quota_remedies._ahead": nobody_ahead},
+    ),
+    "a rack that lost machines is to be completed by other racks": Plant(
+        "whole racks; that does not help",
+        replace(NVLINK, steps=2_000),
+        (),
+        {"nodepool.explanation.rack_remedies._parts": no_part_of_a_rack},
+    ),
+    "a surplus is waited for that no idle Node ends": Plant(
+        "wait until they are gone; that does not help",
+        WORKING,
+        (),
+        {"nodepool.explanation.node_remedies._to_empty": nothing_to_empty},
+    ),
+}
+"""What is wrong, and how it is put into the advice."""
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_advice_that_does_not_help_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    violation = violation_of(plant, monkeypatch)
+
+    assert plant.text in violation

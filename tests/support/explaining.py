@@ -1,0 +1,48 @@
+"""The facts about a NodePool in the read model of a world, as the command line reads them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from nodepool.cli.documents import Document, text
+from nodepool.engine.world import World
+from nodepool.explanation.documents import facts
+from nodepool.explanation.facts import Facts
+from support.documents import documents_of
+
+Buckets = Mapping[str, Mapping[str, Document]]
+"""The documents of each bucket by key."""
+READ = ("nodepools", "nodes", "quotas", "capacity", "machines", "clusters")
+
+
+def buckets_of(world: World) -> Buckets:
+    """Return everything that an explanation may read."""
+    return {bucket: documents_of(world, bucket) for bucket in READ}
+
+
+def facts_of(buckets: Buckets, pool: str, now: datetime | None = None) -> Facts:
+    """Return the facts about the NodePool `org/cluster/name`; only its organisation's NodePools."""
+    org, cluster, _ = pool.split("/")
+    pools = buckets["nodepools"]
+    zones = {key: text(each, "spec", "zone") for key, each in buckets["clusters"].items()}
+    zone, kind = zones[f"{org}/{cluster}"], text(pools[pool], "spec", "instanceType")
+    read = facts(
+        pools[pool],
+        zone=zone,
+        nodes=[
+            each for key, each in buckets["nodes"].items() if key.startswith(f"{org}/{cluster}/")
+        ],
+        quota=buckets["quotas"].get(f"{org}/{zone}/{kind}"),
+        capacity=buckets["capacity"].get(f"{zone}/{kind}"),
+        machines=[
+            each
+            for key, each in buckets["machines"].items()
+            if key.startswith(f"{zone}/") and text(each, "spec", "instanceType") == kind
+        ],
+        peers=[
+            (key.partition("/")[2], each)
+            for key, each in pools.items()
+            if key != pool and key.startswith(f"{org}/") and zones[key.rpartition("/")[0]] == zone
+        ],
+    )
+    return replace(read, now=now)

@@ -1,0 +1,253 @@
+"""Tries what `explain` advises: each change is made in a copy of the world, and has to help there.
+
+A change helps if what it is for is over some time later, without anything else being done, or, of
+machines and Nodes that come one by one, if there are more of them than before.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Any, assert_never, cast
+
+from nodepool.cli.documents import text
+from nodepool.contract.events import (
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    NodeConditionChanged,
+)
+from nodepool.contract.keys import PoolPath
+from nodepool.contract.messages import Envelope, Message
+from nodepool.engine.world import World
+from nodepool.explanation.cause import Cause
+from nodepool.explanation.documents import IN_SERVICE
+from nodepool.explanation.facts import Facts
+from nodepool.explanation.remedies import (
+    AddMachines,
+    DrainNode,
+    DropAffinity,
+    EditSpec,
+    EndWork,
+    PreferIdle,
+    Remedy,
+    RepairMachines,
+    ReturnMachines,
+    ScalePeer,
+    ScaleTo,
+    SetLimit,
+    StartService,
+    Unreserve,
+    Wait,
+)
+from nodepool.explanation.sentence import explain
+from nodepool.explanation.sharing import rack_of
+from nodepool.state.racks import NVLINK_DOMAIN
+from support.audit.facts import Violation
+from support.constants import RACK
+from support.explaining import Buckets, buckets_of, facts_of
+from support.paths import machine_path, org_path, pool_path, zone_path
+from support.simulation.forks import fork
+
+A_WHILE = timedelta(hours=4)
+"""Longer than anything takes that ends by itself: boots, drains, grace periods, retries."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One piece of advice, and the NodePool that it is for."""
+
+    pool: str
+    facts: Facts
+    cause: Cause
+    remedy: Remedy
+
+
+def trials(world: World) -> Iterator[Trial]:
+    """Yield all that is advised for the NodePools of a world now."""
+    buckets = buckets_of(world)
+    for key in buckets["nodepools"]:
+        facts = facts_of(buckets, key, world.log.clock)
+        for cause in explain(facts).causes:
+            for remedy in cause.remedies:
+                yield Trial(key, facts, cause, remedy)
+
+
+def check_advice(world: World, random: Random, most: int) -> None:
+    """Raise `Violation` if one of the changes that are advised in a world does not help.
+
+    most: how many changes are tried, of as many kinds as there are.
+    """
+    by_kind: dict[tuple[str, str], list[Trial]] = {}
+    for trial in trials(world):
+        kind = (str(trial.cause.kind), type(trial.remedy.action).__name__)
+        by_kind.setdefault(kind, []).append(trial)
+    kinds = sorted(by_kind)
+    random.shuffle(kinds)
+    for number in range(most):
+        if not kinds:
+            return
+        kind = kinds[number % len(kinds)]
+        _check(world, by_kind[kind].pop(random.randrange(len(by_kind[kind]))))
+        if not by_kind[kind]:
+            kinds.remove(kind)
+
+
+def _check(world: World, trial: Trial) -> None:
+    copy = fork(world)
+    if not _changed(copy, trial):
+        return
+    copy.pass_time(A_WHILE)
+    buckets = buckets_of(copy)
+    is_there = trial.pool in buckets["nodepools"]
+    if is_there and not _has_failed(copy, world, trial) and not _has_helped(buckets, trial):
+        said = f"explain advises {trial.pool}: {trial.remedy.text}; that does not help"
+        after = explain(facts_of(buckets, trial.pool)).sentence
+        raise Violation(f"{said}\nbefore: {explain(trial.facts).sentence}\nafter: {after}")
+
+
+def _has_failed(copy: World, world: World, trial: Trial) -> bool:
+    """Whether a machine broke meanwhile or is silent, with a fault that nobody knew of."""
+    machines, zone = cast("Any", copy.state("fleet")).machines, trial.facts.zone
+    if any(not machines[f"{zone}/{node.name}"].answers for node in trial.facts.nodes):
+        return True
+    if isinstance(trial.remedy.action, ScaleTo) and trial.cause.kind == "Capacity":
+        # The Nodes that it has were lost meanwhile, such as to a preemption.
+        left = copy.envelopes(CWNodeDeleted)
+        if any(each.data.path == pool_path(trial.pool) and _is_new(each, world) for each in left):
+            return True
+    return any(
+        not isinstance(envelope.data, NodeConditionChanged) or envelope.data.status == "True"
+        for envelope in copy.envelopes(CWNodeRegistrationFailed, NodeConditionChanged)
+        if _is_new(envelope, world)
+    )
+
+
+def _is_new(envelope: Envelope[Message], world: World) -> bool:
+    """Whether a message was stored after the copy of a world was made."""
+    return envelope.time is not None and envelope.time > world.log.clock
+
+
+def _has_helped(buckets: Buckets, trial: Trial) -> bool:
+    """Whether a cause is over, or fewer Nodes are concerned than before."""
+    before, after = trial.facts, facts_of(buckets, trial.pool)
+    left = [cause for cause in explain(after).causes if cause.kind == trial.cause.kind]
+    if not left:
+        return True
+    action = trial.remedy.action
+    match trial.cause.kind:
+        case "Quota":
+            return isinstance(action, ScalePeer) and _still_leaves(buckets, action.peer, trial)
+        case "Capacity":
+            gets_part = isinstance(action, Wait | DropAffinity) or rack_of(before) > 1
+            return gets_part and after.held > before.held
+        case "Removal":
+            return after.held < before.held
+        case "Health":
+            return _unhealthy(after) < _unhealthy(before)
+        case _:
+            return bool({node.name for node in after.nodes} ^ {node.name for node in before.nodes})
+
+
+def _unhealthy(facts: Facts) -> set[str]:
+    return {node.name for node in facts.nodes if node.problems and not node.removal}
+
+
+def _still_leaves(buckets: Buckets, peer: str, trial: Trial) -> bool:
+    """Whether a NodePool that was scaled down still waits for Pods."""
+    facts = facts_of(buckets, f"{trial.pool.partition('/')[0]}/{peer}")
+    return facts.current > facts.target
+
+
+def _changed(world: World, trial: Trial) -> bool:  # noqa: C901  # It lists the actions.
+    """Make the change that is advised; False for a change that only people can make."""
+    own, facts = pool_path(trial.pool), trial.facts
+    offering: dict[str, object] = {"instanceType": facts.instance_type}
+    match trial.remedy.action:
+        case Wait():
+            pass
+        case EditSpec() | StartService():
+            return False
+        case SetLimit(limit):
+            content = {**offering, "zone": facts.zone, "limit": limit}
+            _send(world, "SetQuota", org_path(own[0]), content)
+        case ScaleTo(target):
+            _send(world, "ScaleNodePool", own, {"targetNodes": target})
+        case ScalePeer(peer, target):
+            path = pool_path(f"{own[0]}/{peer}")
+            _send(world, "ScaleNodePool", path, {"targetNodes": target})
+        case AddMachines(count, domain):
+            _add(world, trial, count, domain)
+        case RepairMachines(count, names):
+            for name in names or _triage(world, facts)[:count]:
+                _send(world, "RepairMachine", machine_path(f"{facts.zone}/{name}"), {})
+        case ReturnMachines(count):
+            content = {**offering, "count": count}
+            _send(world, "ReturnCapacity", zone_path(facts.zone), content)
+        case DropAffinity():
+            _respecify(world, trial.pool, affinity=None)
+        case PreferIdle():
+            _respecify(world, trial.pool, lifecycle={"scaleDownStrategy": "PreferIdle"})
+        case EndWork(nodes, count):
+            for node in nodes[:count]:
+                _end_work(world, facts.zone, own, node)
+        case DrainNode(node, force, after_work):
+            if after_work:
+                _end_work(world, facts.zone, own, node)
+            _send(world, "DrainNode", own, {"node": node, "force": force})
+        case Unreserve(node):
+            _send(world, "ReserveNode", own, {"node": node, "reservedDesired": own[0]})
+        case _:
+            assert_never(trial.remedy.action)
+    return True
+
+
+def _add(world: World, trial: Trial, count: int, domain: str) -> None:
+    """Add machines that satisfy the node affinity of the NodePool."""
+    facts = trial.facts
+    content: dict[str, object] = {"instanceType": facts.instance_type, "count": count}
+    if domain:
+        content["labels"] = {NVLINK_DOMAIN: domain}
+    elif rack_of(facts) > 1:
+        content["inRacks"] = True
+    elif facts.has_affinity:
+        content["labels"] = {RACK: "r1"}
+    _send(world, "AddMachines", zone_path(facts.zone), content)
+
+
+def _triage(world: World, facts: Facts) -> list[str]:
+    """Return the machines in triage that the NodePool could have."""
+    return [
+        text(each, "metadata", "name")
+        for each in buckets_of(world)["machines"].values()
+        if text(each, "status", "state") not in IN_SERVICE
+        and text(each, "spec", "zone") == facts.zone
+        and text(each, "spec", "instanceType") == facts.instance_type
+    ]
+
+
+def _respecify(world: World, pool: str, **changes: object) -> None:
+    """Apply the spec of a NodePool with these changes; None removes a field."""
+    document = buckets_of(world)["nodepools"][pool]
+    spec = {**dict(document["spec"]), **changes}  # type: ignore[call-overload]
+    content = {"metadata": {"name": pool.rpartition("/")[2]}, "spec": spec}
+    content["spec"] = {name: value for name, value in spec.items() if value is not None}
+    _send(world, "ApplyNodePool", pool_path(pool), content)
+
+
+def _end_work(world: World, zone: str, pool: PoolPath, node: str) -> None:
+    """End every Pod and every job on a Node."""
+    fleet, lifecycle = cast("Any", world.state("fleet")), cast("Any", world.state("lifecycle"))
+    machine = fleet.machines[f"{zone}/{node}"]
+    for name in machine.pods:
+        _send(world, "StopPod", machine_path(f"{zone}/{node}"), {"name": name})
+        _send(world, "DeletePod", pool, {"name": name, "graceS": 0})
+    lock = lifecycle.nodes[f"{zone}/{node}"].lock
+    if lock is not None:
+        _send(world, "UnlockNode", pool, {"node": node, "job": lock.job})
+
+
+def _send(world: World, name: str, path: PoolPath, content: object) -> None:
+    subject = ".".join(("np.cmd", *path, name))
+    world.publish(subject, json.dumps(content).encode(), f"advice-{len(world.log.entries)}")
+    world.run_until_idle()
