@@ -121,6 +121,8 @@ FOR_PEOPLE = {
     "DeletedForPreemption": SHOWN,
     "QuotaCheckFailed": "folded by the quota service that says it, which then tries again",
     "AnswerAwaited": "folded by the lifecycle service that says it; others see how it ends",
+    "HeartbeatsStopped": "folded by the fleet service that says it; Ready=Unknown follows",
+    "NodeSilent": "folded by the lifecycle service that says it; others see what follows",
     "NodeActionRequested": "folded by the lifecycle service that says it; a Node shows the rest",
     "NodeUpdateFailed": "folded by the lifecycle service that says it and tries again",
     "NodePoolUpdateFailed": "folded by the validator service that says it and tries again",

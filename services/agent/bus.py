@@ -66,6 +66,7 @@ class WantedNode:
     unschedulable, cordon: whether it is cordoned, and the number of its last cordon.
     lock: the number of the lock that a Slurm job has on it, or waits for; 0 without one.
     drain: whether it is drained, and how.
+    request: the number of the question how its condition Ready is; 0 where that is answered.
     labels, annotations, taints: all that the control plane owns of it.
     conditions: those of the read model.
     """
@@ -81,6 +82,7 @@ class WantedNode:
     cordon: int = 0
     lock: int = 0
     drain: Drain = ""
+    request: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

@@ -68,7 +68,8 @@ def compared(wanted: WantedNode, found: NodeObject, before: Mapping[str, str]) -
         if last:
             agreed[type_] = last
     ready = here.get(READY)
-    if ready is not None and status_of(ready) != (status_of(there.get(READY)) or "True"):
+    is_asked = bool(wanted.request)
+    if ready and (is_asked or status_of(ready) != (status_of(there.get(READY)) or "True")):
         reported.append(ready)
     return Compared(reported, written, agreed)
 

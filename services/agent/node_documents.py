@@ -33,6 +33,7 @@ def wanted_node(document: Document, name: str) -> WantedNode:
         cordon=number(status, "cordon"),
         lock=number(status, "lock"),
         drain=_drain(status),
+        request=number(status, "reportRequest"),
         labels=labels,
         annotations=texts(metadata, "annotations"),
         taints=_taints(spec),

@@ -28,7 +28,7 @@ from agent.marks import (
     missing_taints,
     spec_marks,
 )
-from agent.node_conditions import READY, compared, is_ready, status_of
+from agent.node_conditions import compared, is_ready
 from agent.place import Place
 from agent.reports import condition_reports, node_report, proves_more, without_more
 from nodepool.contract.log import LogId
@@ -36,8 +36,6 @@ from nodepool.contract.model import NodePhase
 
 NOTHING_REPORTED: Final = Reported()
 """What a process that has just begun has reported of a Node."""
-UNREADY_S: Final = 30.0
-"""How long a Node is not ready before that is reported."""
 ABANDONED_S: Final = 1_800.0
 """How long a Node is left alone that a kubelet of ours has registered, and nobody wants."""
 
@@ -56,8 +54,6 @@ class NodeView:
       ended which the object is of. That the read model lacks it does not say so.
     last_seen: the object as it was before it was deleted, where that is remembered.
     proven: the key of the `ListPods` that was carried out last, whose Pods are among `pods`.
-    unready_s: for how long it is not ready, by the clock of this process.
-    is_widespread: whether most Nodes are not ready, so that it is the network or the API server.
     unwanted_s: for how long the read model lacks it, by the clock of this process.
     """
 
@@ -70,8 +66,6 @@ class NodeView:
     is_gone: bool = False
     last_seen: NodeObject | None = None
     proven: str = ""
-    unready_s: float = 0.0
-    is_widespread: bool = False
     unwanted_s: float = 0.0
 
 
@@ -186,8 +180,7 @@ def _joined(
     before = adopted(state, wanted, log)
     conditions = compared(wanted, found, before.conditions)
     yield from _observed(view, both, before, place)
-    sure = [each for each in conditions.reported if _is_sure(each, view)]
-    yield from condition_reports(wanted, sure, view.reported, place)
+    yield from condition_reports(wanted, conditions.reported, view.reported, place)
     cordon = cordon_of(wanted, found, None if state is None else before, view.attempt, place, now)
     yield from cordon.actions
     claimed = claim(wanted, log, before, conditions.agreed)
@@ -222,13 +215,6 @@ def _observed(view: NodeView, both: _Both, before: Managed, place: Place) -> Ite
     # A drain is answered also where nothing changes: nothing may run there that is to end.
     if event != view.reported.node or wanted.drain != view.reported.drain:
         yield Report(event, wanted.drain)
-
-
-def _is_sure(condition: Document, view: NodeView) -> bool:
-    """Whether a condition is to be reported: a silence once it lasts, and is not one of most."""
-    if condition.get("type") != READY or status_of(condition) == "True":
-        return True
-    return view.unready_s >= UNREADY_S and not view.is_widespread
 
 
 def _change(

@@ -7,7 +7,7 @@ from agent.actions import Report
 from agent.bus import Document, Reported, WantedNode
 from agent.cluster import NodeObject, PodObject
 from agent.marks import Managed, lock_of
-from agent.node_conditions import status_of
+from agent.node_conditions import READY, status_of
 from agent.place import Place
 from nodepool.contract.events import NodeConditionReported, NodeReported
 from nodepool.contract.model import LOCK_TAINT
@@ -93,6 +93,7 @@ def condition_reports(
             status=cast("Literal['True', 'False', 'Unknown']", status_of(each)),
             reason=_text(each.get("reason")),
             message=_text(each.get("message")),
+            request=wanted.request if type_ == READY else 0,
         )
         if reported.conditions.get(type_) != event:
             yield Report(event)

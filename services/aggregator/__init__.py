@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -45,7 +46,9 @@ CheckFailed = (
 """A condition of a NodePool could not be determined."""
 Recovered = AllocationRecovered | NodeRemovalRecovered
 """What could not be determined can be determined again."""
-NodeChanged = CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode
+NodeChanged = (
+    CWNodeRegistered | NodeUpdated | NodeActivityChanged | CWDrainNode | NodeReportRequested
+)
 """A Node of a NodePool is other than it was."""
 CordonChanged = CWNodeCordoned | CWNodeUncordoned
 """A Node that stays is cordoned for a cause of its own, or is not any more."""

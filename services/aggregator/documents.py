@@ -128,6 +128,7 @@ def _node(node: NodeObject) -> Document:
             "conditions": list(_node_conditions(node)),
             **({"reboots": node.boot} if node.boot else {}),
             **({"nodeProfile": node.profile} if node.profile else {}),
+            **({"reportRequest": node.request} if node.request else {}),
             **_resources(node),
             **_blocking(node),
         },

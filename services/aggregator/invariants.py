@@ -30,6 +30,7 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeConditionReported,
     NodePoolValidated,
+    NodeReportRequested,
     NodeUpdated,
     QuotaChecked,
 )
@@ -67,6 +68,7 @@ IMPOSSIBLE: Final[frozenset[Rule]] = frozenset(
 OfStay = (
     NodeUpdated
     | NodeActivityChanged
+    | NodeReportRequested
     | CWDrainNode
     | CWNodeRegistered
     | CWNodeDeleted
@@ -165,7 +167,7 @@ def _changed(state: State, node: NodeObject, event: OfStay) -> Rule | Literal[""
             pool = state.pools.get(event.key)
             is_known = pool is not None and pool.uid == event.uid
             return "" if is_known else "NodePoolUnknown"
-        case NodeActivityChanged():
+        case NodeActivityChanged() | NodeReportRequested():
             return ""
         case _:
             assert_never(event)

@@ -11,6 +11,7 @@ from nodepool.contract.events import (
     CWNodeAssigned,
     CWNodeRegistered,
     NodeActivityChanged,
+    NodeReportRequested,
     NodeUpdated,
 )
 from nodepool.contract.model import NodePhase, Taint
@@ -61,6 +62,8 @@ def changed(node: NodeObject, event: NodeChanged, context: Context) -> NodeObjec
             )
         case CWDrainNode(force=force):
             return replace(node, phase=NodePhase.DRAINING, forced=force, version=context.position)
+        case NodeReportRequested(request=request):
+            return replace(node, request=request, version=context.position)
         case _:
             assert_never(event)
 
@@ -80,7 +83,9 @@ def reported(node: NodeObject, event: Reported, context: Context) -> NodeObject:
     since = before.since if before is not None and is_same else context.time
     after = ReportedCondition(event.type, event.status, event.reason, event.message, since)
     rest = [each for each in node.reported if each.type != event.type]
-    return replace(node, reported=tuple(sorted((*rest, after))), version=context.position)
+    request = 0 if event.request == node.request else node.request
+    reported = tuple(sorted((*rest, after)))
+    return replace(node, reported=reported, request=request, version=context.position)
 
 
 @lru_cache(maxsize=1024)

@@ -158,6 +158,7 @@ class NodeObject:
     boot: how often it was rebooted.
     reported: the conditions that were reported of it, by type.
     profile: the node configuration that it was booted with; empty where that is not known.
+    request: the number of the question how its condition Ready is; 0 where that is answered.
     """
 
     name: str
@@ -189,6 +190,7 @@ class NodeObject:
     boot: int = 0
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
+    request: int = 0
 
     @property
     def is_busy(self) -> bool:

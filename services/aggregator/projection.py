@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -74,7 +75,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
 ) -> Iterator[tuple[str, str]]:
     """The objects, as bucket and key, that an event may have changed."""
     match message:
-        case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
+        case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
             yield from _node(state, message)
         case NodeConditionChanged() | NodeConditionReported():
             yield from _reported(state, message)

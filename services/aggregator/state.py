@@ -48,6 +48,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -73,7 +74,7 @@ def evolve(state: State, message: Hears, context: Context) -> State:
 def _evolved(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
-        case NodeUpdated() | NodeActivityChanged() | CWDrainNode():
+        case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
             return node_changed(state, message, context)
         case NodeConditionChanged() | NodeConditionReported():
             return node_reported(state, message, context)

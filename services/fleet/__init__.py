@@ -17,6 +17,7 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    HeartbeatsStopped,
     MachineAdded,
     MachineBooted,
     MachineBroken,
@@ -27,6 +28,7 @@ from nodepool.contract.events import (
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
     NodeVerified,
@@ -52,6 +54,7 @@ Hears = (
     | NodeUpdated
     | CWDrainNode
     | CWNodeDeleted
+    | NodeReportRequested
 )
 Says = (
     MachineAdded
@@ -61,6 +64,7 @@ Says = (
     | MachineBooted
     | MachineFailed
     | NodeVerified
+    | HeartbeatsStopped
     | NodeConditionChanged
     | NodeObserved
     | PodChanged

@@ -10,12 +10,15 @@ from fleet.conditions import (
     as_node_fault,
     fails_at,
     gone_after_reboot,
+    heartbeats_stopped,
     problem_begun,
     problems_ended,
 )
 from fleet.machine import Machine
 from fleet.pods import observed
+from fleet.silence import with_silence
 from nodepool.contract.events import (
+    HeartbeatsStopped,
     MachineBooted,
     MachineBroken,
     MachineFailed,
@@ -28,7 +31,7 @@ from nodepool.contract.keys import MachineKey, machine_parts
 from nodepool.contract.model import NodePhase
 from nodepool.contract.node_failures import NodeFailure
 
-NodeReport = MachineBooted | MachineFailed | NodeObserved | NodeConditionChanged
+NodeReport = MachineBooted | MachineFailed | NodeObserved | NodeConditionChanged | HeartbeatsStopped
 """What a machine reports after a reboot."""
 
 
@@ -37,19 +40,23 @@ def broken(machine: Machine, event: MachineBroken) -> Machine:
     times, failing = event.times, machine.failing
     node_fault = as_node_fault(event.fault)
     if node_fault is not None:
-        is_new = CAUSES[node_fault].type not in machine.conditions
+        is_known = machine.mute and node_fault == "kubelet"
+        is_new = CAUSES[node_fault].type not in machine.conditions and not is_known
         times -= bool(times and is_new and shows(machine, node_fault))
     elif machine.joined and event.fault == "hang" and times and failing != "hang":
         times, failing = times - 1, "hang"
     elif not times and failing == "hang":
         failing = ""
-    return replace(
+    after = replace(
         machine,
         fault=event.fault,
         fault_times=times,
         fault_cause=event.cause,
         failing=failing,
     )
+    if not is_node(machine):
+        return after
+    return with_silence(after, event.fault, is_broken=bool(event.times))
 
 
 def is_node(machine: Machine) -> bool:
@@ -100,6 +107,9 @@ def powered_off(machine: Machine) -> Machine:
         verifying=False,
         verified_at=None,
         conditions=Map(),
+        mute=False,
+        unknown_at=None,
+        asked=0,
         fails_at=None,
     )
 
@@ -119,6 +129,8 @@ def restarted(machine: Machine, boot: int, now: datetime) -> Machine:
         verifying=False,
         verified_at=None,
         fails_at=None,
+        mute=False,
+        unknown_at=None,
         pods=Map(daemons),
         kills=Map({name: due for name, due in machine.kills.items() if name in daemons}),
     )
@@ -135,6 +147,8 @@ def rebooted(key: MachineKey, machine: Machine) -> Iterator[NodeReport]:
     if machine.failing != "hang" and not machine.has_agent:
         yield observed(key, machine, machine.pods)
     yield outcome
+    if machine.failing == "hang":
+        yield from heartbeats_stopped(key, machine)
     node_fault = as_node_fault(machine.failing)
     if node_fault is not None:
         rest = machine.conditions.mutate()

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import get_args
 
 from fleet.machine import Machine
-from nodepool.contract.events import NodeConditionChanged
+from nodepool.contract.events import HeartbeatsStopped, NodeConditionChanged
 from nodepool.contract.health import BY_TYPE, CAUSES, NodeFault
 from nodepool.contract.keys import MachineKey, machine_parts
 
@@ -15,6 +15,9 @@ FAULTS: tuple[NodeFault, ...] = get_args(NodeFault)
 DAY_S = 86_400
 READY = "Ready"
 """The condition of a Node whose kubelet is silent."""
+SILENT_AFTER_S = 40.0
+"""For how long a machine is silent until its Node gets Ready=Unknown, unless a setting says
+otherwise. Kubernetes calls this time `--node-monitor-grace-period`."""
 
 
 def as_node_fault(fault: str) -> NodeFault | None:
@@ -24,14 +27,51 @@ def as_node_fault(fault: str) -> NodeFault | None:
 
 def problem_begun(
     key: MachineKey, machine: Machine, fault: NodeFault
-) -> Iterator[NodeConditionChanged]:
+) -> Iterator[NodeConditionChanged | HeartbeatsStopped]:
     """The Node has this fault; nothing where it has it already, or its cluster reports it."""
     cause = CAUSES[fault]
-    if cause.type in machine.conditions or (machine.has_agent and cause.type == READY):
+    if cause.type == READY:
+        yield from heartbeats_stopped(key, machine)
+    elif cause.type not in machine.conditions:
+        yield _changed(key, machine, fault)
+
+
+def heartbeats_stopped(key: MachineKey, machine: Machine) -> Iterator[HeartbeatsStopped]:
+    """Yield that a machine falls silent; nothing where that is known, or its cluster reports it."""
+    if machine.has_agent or machine.unknown_at is not None or READY in machine.conditions:
         return
+    zone, name = machine_parts(key)
+    yield HeartbeatsStopped(
+        zone=zone, machine=name, assignment=machine.assignment, seconds=SILENT_AFTER_S
+    )
+
+
+def ready_changed(
+    key: MachineKey, machine: Machine, *, is_ready: bool, request: int = 0
+) -> NodeConditionChanged:
+    """Return the condition Ready of the Node; `request` is the number of what it answers."""
+    if not is_ready:
+        return _changed(key, machine, "kubelet", request)
+    zone, name = machine_parts(key)
+    return NodeConditionChanged(
+        zone=zone,
+        machine=name,
+        assignment=machine.assignment,
+        type=READY,
+        status="True",
+        reason=CAUSES["kubelet"].healthy,
+        message="kubelet is posting ready status",
+        request=request,
+    )
+
+
+def _changed(
+    key: MachineKey, machine: Machine, fault: NodeFault, request: int = 0
+) -> NodeConditionChanged:
+    cause = CAUSES[fault]
     said_cause = machine.fault_cause if machine.fault == fault else ""
     zone, name = machine_parts(key)
-    yield NodeConditionChanged(
+    return NodeConditionChanged(
         zone=zone,
         machine=name,
         assignment=machine.assignment,
@@ -39,6 +79,7 @@ def problem_begun(
         status=cause.status,
         reason=cause.reason,
         message=said_cause or cause.message,
+        request=request,
     )
 
 
@@ -50,15 +91,18 @@ def problems_ended(
     for type_ in sorted(machine.conditions):
         if type_ not in types:
             continue
+        if type_ == READY:
+            yield ready_changed(key, machine, is_ready=True)
+            continue
         cause = BY_TYPE[type_]
         yield NodeConditionChanged(
             zone=zone,
             machine=name,
             assignment=machine.assignment,
             type=type_,
-            status="True" if type_ == READY else "False",
+            status="False",
             reason=cause.healthy,
-            message="kubelet is posting ready status" if type_ == READY else "",
+            message="",
         )
 
 

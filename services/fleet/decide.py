@@ -1,20 +1,26 @@
 """What the fleet service says: the outcomes of commands, and what the machines report."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import assert_never
-
-from immutables import Map
 
 from fleet import Hears, Says
 from fleet.boot import broken, is_node, rebooted, report, shows, verification
-from fleet.conditions import as_node_fault, next_fault, problem_begun, problems_ended
+from fleet.conditions import (
+    SILENT_AFTER_S,
+    as_node_fault,
+    heartbeats_stopped,
+    next_fault,
+    problem_begun,
+    problems_ended,
+)
 from fleet.failures import on_failure
 from fleet.machine import Machine, name_of
 from fleet.pods import observed, surviving
 from fleet.pool_pods import completed, create, delete
 from fleet.refusal import Refusal, not_running, unbreakable, unfit, unschedulable
 from fleet.scheduling import ended, missing
+from fleet.silence import answer, found_silent, timed, types_ended
 from fleet.state import State, evolve
 from fleet.triage import move
 from nodepool.contract.catalog import rack_size
@@ -40,10 +46,10 @@ from nodepool.contract.events import (
     MachineBroken,
     MachineRepaired,
     NodePoolValidated,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
 )
-from nodepool.contract.health import CAUSES
 from nodepool.contract.keys import MachineKey, PoolKey
 from nodepool.contract.messages import Command
 from nodepool.contract.node_states import MachineState
@@ -52,8 +58,14 @@ from nodepool.service import Context, Reconciler, Service
 from nodepool.state.racks import NVLINK_DOMAIN
 
 
-def decide(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
+def decide(
+    state: State, message: Hears, context: Context, *, silent_after_s: float = SILENT_AFTER_S
+) -> Iterator[Says | CommandOutcome]:
     """The outcome of a command with what it leads to, and what a Node does as instructed."""
+    yield from timed(_decided(state, message, context), silent_after_s)
+
+
+def _decided(state: State, message: Hears, context: Context) -> Iterator[Says | CommandOutcome]:
     match message:
         case AddMachines():
             yield from _add(state, message)
@@ -70,6 +82,10 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             yield from _ended(state, message)
         case CWNodeRegistered():
             yield from _joined(state, message)
+        case NodeReportRequested(machine_key=key):
+            machine = state.machine_of(message)
+            if machine is not None:
+                yield from answer(key, machine)
         case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
             return
         case CWNodeAssigned() | CWNodeRegistrationFailed() | ClusterRegistered():
@@ -78,8 +94,14 @@ def decide(state: State, message: Hears, context: Context) -> Iterator[Says | Co
             assert_never(message)
 
 
-def reconcile(state: State, key: MachineKey | PoolKey, context: Context) -> Iterator[Says]:
+def reconcile(
+    state: State, key: MachineKey | PoolKey, context: Context, *, silent_after_s: float
+) -> Iterator[Says]:
     """What is to be said of a NodePool's Pods, or of a machine."""
+    yield from timed(_missing(state, key, context), silent_after_s)
+
+
+def _missing(state: State, key: MachineKey | PoolKey, context: Context) -> Iterator[Says]:
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.pools:
         yield from missing(pool, state.pools[pool], state.machines)
@@ -92,6 +114,7 @@ def _due(key: MachineKey, machine: Machine, context: Context) -> Iterator[Says]:
     now = context.time
     if machine.moves_at is not None and machine.moves_at <= now:
         yield from move(key, machine)
+    yield from found_silent(key, machine, now)
     if machine.boots_at is not None and machine.boots_at <= now:
         yield from rebooted(key, machine) if machine.restarting else (report(key, machine),)
         return
@@ -115,11 +138,11 @@ def concerns(_state: State, message: Hears) -> MachineKey | None:
             return None
         case CWNodeRegistered() | CWNodeRegistrationFailed() | CWNodeDeleted():
             return None
-        case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod():
+        case NodeUpdated() | CWDrainNode() | CreatePod() | DeletePod() | NodeReportRequested():
             return None
-        case NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged():
-            return None
-        case ClusterRegistered():
+        case (
+            NodePoolValidated() | CWNodePoolDeleted() | NodeTemplateChanged() | ClusterRegistered()
+        ):
             return None
         case _:
             assert_never(message)
@@ -197,14 +220,12 @@ def _break(
     yield event
     fault = as_node_fault(command.fault)
     after = broken(machine, event)
-    if fault is not None and is_node(machine):
-        if command.times and shows(machine, fault):
-            yield from problem_begun(key, after, fault)
-        elif not command.times:
-            types = (CAUSES[fault].type,)
-            yield from problems_ended(key, machine, *types)
-            rest = {type_: True for type_ in machine.conditions if type_ not in types}
-            after = replace(after, conditions=Map(rest))
+    if is_node(machine) and not command.times:
+        yield from problems_ended(key, machine, *types_ended(after, command.fault))
+    elif fault is not None and shows(machine, fault):
+        yield from problem_begun(key, after, fault)
+    elif after.joined and after.failing == "hang" != machine.failing:
+        yield from heartbeats_stopped(key, after)
     if not machine.answers and after.answers and not machine.has_agent:
         yield observed(key, machine, machine.pods)
 
@@ -213,6 +234,8 @@ def _joined(state: State, message: CWNodeRegistered) -> Iterator[Says]:
     """The problem that a Node has from the beginning."""
     machine = state.machine_of(message)
     fault = as_node_fault(machine.failing) if machine is not None else None
+    if machine is not None and machine.failing == "hang":
+        yield from heartbeats_stopped(message.machine_key, machine)
     if machine is not None and fault is not None:
         yield from problem_begun(message.machine_key, machine, fault)
 
@@ -259,13 +282,18 @@ def _refused(command: Command, refusal: Refusal) -> CommandRefused:
     return refused(command, refusal.field, refusal.message)
 
 
-SERVICE: Service[State, Hears, Says] = Service(
-    name="fleet",
-    hears=Hears,
-    says=Says,
-    initial=State(),
-    evolve=evolve,
-    decide=decide,
-    reconciler=Reconciler(reconcile, concerns),
-    on_failure=on_failure,
-)
+def service(silent_after_s: float) -> Service[State, Hears, Says]:
+    """Return the fleet whose Nodes get Ready=Unknown after a silence of so many seconds."""
+    return Service(
+        name="fleet",
+        hears=Hears,
+        says=Says,
+        initial=State(),
+        evolve=evolve,
+        decide=partial(decide, silent_after_s=silent_after_s),
+        reconciler=Reconciler(partial(reconcile, silent_after_s=silent_after_s), concerns),
+        on_failure=on_failure,
+    )
+
+
+SERVICE: Service[State, Hears, Says] = service(SILENT_AFTER_S)

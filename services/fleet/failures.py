@@ -24,8 +24,12 @@ def on_failure(state: State, failure: Failure) -> Iterable[Says]:
 
 
 def _unobserved(state: State, failure: Failure) -> MachineKey:
-    """The Node of the NodePool of an input that could not be observed after it; empty for none."""
+    """The Node of the NodePool of an input that owes a report after it; empty for none."""
     pool = state.pools.get(failure.pool) if failure.pool is not None else None
     nodes = ((key, state.machines[key]) for key in sorted(pool.nodes)) if pool is not None else ()
-    waiting = (key for key, machine in nodes if machine.answers and not machine.is_observed)
+    waiting = (
+        key
+        for key, machine in nodes
+        if machine.asked or (machine.answers and not machine.is_observed)
+    )
     return next((key for key in waiting if key not in state.work.failures), MachineKey(""))

@@ -48,6 +48,9 @@ class Machine:
     verifying: whether it is verified as a Node.
     verified_at: when that is over; None where none is under way, or will never be.
     conditions: the types of the conditions that report a problem of its Node.
+    mute: whether its kubelet sends no heartbeat.
+    unknown_at: when its Node gets Ready=Unknown because no heartbeat comes; None for never.
+    asked: the number of the `NodeReportRequested` that it has not answered; 0 for none.
     fails_at: when it fails by itself; None for never.
     state: where it is in the data centre.
     visits: how often it came to triage since it was new.
@@ -83,6 +86,9 @@ class Machine:
     verifying: bool = False
     verified_at: datetime | None = None
     conditions: Map[str, bool] = Map()
+    mute: bool = False
+    unknown_at: datetime | None = None
+    asked: int = 0
     fails_at: datetime | None = None
     state: MachineState = MachineState.PRODUCTION
     visits: int = 0
@@ -91,8 +97,12 @@ class Machine:
     @property
     def answers(self) -> bool:
         """Whether it reports what changes on its Node."""
-        is_silent = self.failing == "hang" or self.restarting or "Ready" in self.conditions
-        return not (self.joined and is_silent)
+        return not (self.joined and (self.is_silent or self.restarting))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it sends no heartbeat."""
+        return self.failing == "hang" or self.mute
 
     @property
     def is_observed(self) -> bool:
@@ -113,6 +123,8 @@ class Machine:
             moments.append(self.fails_at)
         if self.moves_at is not None:
             moments.append(self.moves_at)
+        if self.unknown_at is not None:
+            moments.append(self.unknown_at)
         return min(moments, default=None)
 
 

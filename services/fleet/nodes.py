@@ -36,7 +36,16 @@ def handed_over(machine: Machine) -> Machine:
     """The machine of a Node whose cluster has an agent from now on."""
     conditions = machine.conditions
     rest = conditions.delete(READY) if READY in conditions else conditions
-    return replace(machine, has_agent=True, pods=Map(), kills=Map(), conditions=rest)
+    return replace(
+        machine,
+        has_agent=True,
+        pods=Map(),
+        kills=Map(),
+        conditions=rest,
+        mute=False,
+        unknown_at=None,
+        asked=0,
+    )
 
 
 def joined(machine: Machine, event: CWNodeRegistered, now: datetime) -> Machine:
@@ -58,6 +67,11 @@ def instructed(machine: Machine, event: NodeUpdated, now: datetime) -> Machine:
 def condition_changed(machine: Machine, event: NodeConditionChanged) -> Machine:
     """The machine with a problem more or less; one with a problem does not fail by itself."""
     conditions = machine.conditions
+    if event.request == machine.asked:
+        machine = replace(machine, asked=0)
+    if event.type == READY:
+        is_mute = is_problem(event.type, event.status) and machine.failing != "hang"
+        machine = replace(machine, mute=machine.mute or is_mute, unknown_at=None)
     if is_problem(event.type, event.status):
         return replace(machine, conditions=conditions.set(event.type, True), fails_at=None)
     if event.type not in conditions:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from immutables import Map
 
-from fleet import Hears, Says, waiting
+from fleet import Hears, Says, silence, waiting
 from fleet.boot import booted, broken, powered_on
 from fleet.machine import Machine
 from fleet.nodes import added, condition_changed, handed_over, instructed, joined
@@ -32,6 +32,7 @@ from nodepool.contract.events import (
     CWNodePoolDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    HeartbeatsStopped,
     MachineAdded,
     MachineBooted,
     MachineBroken,
@@ -42,6 +43,7 @@ from nodepool.contract.events import (
     NodeConditionChanged,
     NodeObserved,
     NodePoolValidated,
+    NodeReportRequested,
     NodeTemplateChanged,
     NodeUpdated,
     NodeVerified,
@@ -128,6 +130,11 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _stored(state, key, booted(key, state.machines[key], context.time))
         case NodeVerified(machine_key=key):
             return _stored(state, key, replace(state.machines[key], verified_at=None))
+        case HeartbeatsStopped(machine_key=key):
+            machine = silence.stopped(state.machines[key], message, context.time)
+            return _stored(state, key, machine)
+        case NodeReportRequested():
+            return _in_stay(state, message, partial(silence.asked, event=message))
         case NodeConditionChanged(machine_key=key):
             return _stored(state, key, condition_changed(state.machines[key], message))
         case NodeObserved():

@@ -31,7 +31,9 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReportRequested,
     NodeReservationChanged,
+    NodeSilent,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -45,6 +47,15 @@ Observed = NodeObserved | NodeReported
 """What runs on a Node and how it is marked, as its machine or its cluster of Kubernetes says."""
 ConditionObserved = NodeConditionChanged | NodeConditionReported
 """A condition of a Node changed, as its machine or its cluster of Kubernetes says."""
+HealthChange = (
+    ConditionObserved
+    | NodeActionRequested
+    | CWNodeCordoned
+    | CWNodeUncordoned
+    | NodeSilent
+    | NodeReportRequested
+)
+"""The messages that change nothing of a Node but its health."""
 Hears = (
     ClusterRegistered
     | NodePoolValidated
@@ -77,6 +88,8 @@ Says = (
     | NodeKept
     | NodeLockChanged
     | AnswerAwaited
+    | NodeSilent
+    | NodeReportRequested
     | CWNodeRegistered
     | CWNodeRegistrationFailed
     | CWRegistrationFailedEvent

@@ -11,6 +11,7 @@ main(
     lambda settings: service(
         Options(
             timedelta(minutes=settings.answer_minutes),
+            timedelta(seconds=settings.unhealthy_seconds),
             registration_failed_event=settings.registration_failed_event == "on",
             reserved_taint=settings.reserved_taint == "on",
         )

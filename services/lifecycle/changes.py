@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from lifecycle import ConditionObserved, Observed, health, lock
+from lifecycle import HealthChange, Observed, health, lock
 from lifecycle.health import Health
 from lifecycle.lock import USUALLY
 from lifecycle.node import Node, Workload
@@ -27,7 +27,9 @@ from nodepool.contract.events import (
     NodePreempted,
     NodeRemovalCancelled,
     NodeReported,
+    NodeReportRequested,
     NodeReservationChanged,
+    NodeSilent,
     NodeUpdated,
     NodeVerified,
     PreemptionInProgress,
@@ -42,10 +44,7 @@ NodeChange = (
     MachineBooted
     | MachineFailed
     | NodeVerified
-    | ConditionObserved
-    | NodeActionRequested
-    | CWNodeCordoned
-    | CWNodeUncordoned
+    | HealthChange
     | CWNodeRegistered
     | NodeUpdated
     | Observed
@@ -82,7 +81,7 @@ def changed(  # noqa: C901, PLR0912  # It lists the messages.
         case MachineBooted() | MachineFailed() | NodeVerified():
             return _reported(node, message, now) if is_expected(node, message) else node
         case (NodeConditionChanged() | NodeConditionReported() | NodeActionRequested()) | (
-            CWNodeCordoned() | CWNodeUncordoned()
+            CWNodeCordoned() | CWNodeUncordoned() | NodeSilent() | NodeReportRequested()
         ):
             return _with_health(node, health.changed(node.health, message, now), now)
         case CWNodeRegistered(phase=phase):
@@ -128,7 +127,8 @@ def _with_health(node: Node, after: Health, now: datetime) -> Node:
         return node
     if after.is_silent:
         node = replace(node, observed=node.observed if node.reported else 0)
-        return _asked(node, now) if node.is_awaited else node
+        is_asked = node.ask_after is not None or node.answer_by is not None
+        return _asked(node, now) if node.is_awaited and not is_asked else node
     if not (node.reported and node.has_answered):
         return node
     if node.phase is NodePhase.DRAINING:

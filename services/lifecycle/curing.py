@@ -93,11 +93,11 @@ def _step(template: NodeTemplate, node: Node) -> Iterator[Curing]:
 
 def _verifying(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     health = node.health
-    if plan.removes or (health.verified is False and not health.problems):
+    if plan.removes or (health.verified is False and not health.findings):
         yield replaced(template, node)
     elif plan.reboots:
         yield updated(template, node, NodePhase.REBOOTING, None)
-    elif health.verified or health.problems:
+    elif health.verified or health.findings:
         yield from _released(template, node, plan)
 
 

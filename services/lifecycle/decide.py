@@ -1,6 +1,6 @@
 """What the lifecycle service says: the next step of each Node, from its boot to its deletion."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar, assert_never
@@ -13,7 +13,13 @@ from lifecycle.gauges import gauges
 from lifecycle.lock_steps import given_up, with_lock_ends
 from lifecycle.locking import lock, unlock
 from lifecycle.node import Node
-from lifecycle.node_events import asked_for, registration_failed, template_changed
+from lifecycle.node_events import (
+    asked_for,
+    registration_failed,
+    report_requested,
+    silent,
+    template_changed,
+)
 from lifecycle.options import Options, with_options
 from lifecycle.racks import nodes_in_racks
 from lifecycle.removal import missing, overdue, preempted, requested
@@ -41,6 +47,8 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReportRequested,
+    NodeSilent,
     NodeTemplateChanged,
     NodeUpdated,
     NodeVerified,
@@ -175,12 +183,12 @@ def reconcile(
     options: Options = DEFAULT,
 ) -> Iterator[Says]:
     """What is missing for a NodePool that changed or failed, or for a Node whose time is up."""
-    missing_ = _missing(state, key, context, options.answer_within)
+    missing_ = _missing(state, key, context, options)
     yield from _published(state, missing_, options)
 
 
 def _missing(
-    state: State, key: PoolKey | MachineKey, context: Context, patience: timedelta
+    state: State, key: PoolKey | MachineKey, context: Context, options: Options
 ) -> Iterator[Says]:
     pool, machine = PoolKey(key), MachineKey(key)
     if pool in state.templates:
@@ -189,10 +197,10 @@ def _missing(
         for node in sorted(troubled):
             yield from missing(state.templates[pool], state.nodes[node], context.time)
         if pool in state.failures:
-            yield from _tried_again(state, pool, context, patience)
+            yield from _tried_again(state, pool, context, options)
     elif machine in state.nodes:
         node = state.nodes[machine]
-        yield from _next(state.templates[node.pool], node, context, patience)
+        yield from _next(state.templates[node.pool], node, context, options)
 
 
 def concerns(_state: State, message: Hears) -> PoolKey | None:
@@ -231,23 +239,36 @@ def _template_changed(state: State, key: PoolKey) -> Iterator[Says]:
     yield CWNodePoolMetadata(**pool_fields(key), message=f"metadata of NodePool {pool} is updated")
 
 
-def _tried_again(
-    state: State, key: PoolKey, context: Context, patience: timedelta
-) -> Iterator[Says]:
+def _tried_again(state: State, key: PoolKey, context: Context, options: Options) -> Iterator[Says]:
     """The steps that its Nodes did not take because of a failure; then that it is over."""
     template = state.templates[key]
     for machine in sorted(state.members.get(key, ())):
-        yield from _next(template, state.nodes[machine], context, patience)
+        yield from _next(template, state.nodes[machine], context, options)
     yield NodeRemovalRecovered(**pool_fields(key), uid=template.uid)
 
 
-def _next(
-    template: NodeTemplate, node: Node, context: Context, patience: timedelta
-) -> Iterator[Says]:
+def _next(template: NodeTemplate, node: Node, context: Context, options: Options) -> Iterator[Says]:
     """What is missing for a Node; where that is nothing, its end if its time is up."""
     node = yield from given_up(template, node, context)
+    node = yield from _asked_if_silent(template, node, context, options)
     events = tuple(missing(template, node, context.time))
-    yield from events or _overdue(template, node, context, patience)
+    yield from events or _overdue(template, node, context, options.answer_within)
+
+
+def _asked_if_silent(
+    template: NodeTemplate, node: Node, context: Context, options: Options
+) -> Generator[Says, None, Node]:
+    """Yield how long a silence has, or the question whether it goes on; return the Node then."""
+    silence = node.health.silence
+    event: NodeSilent | NodeReportRequested | None = None
+    if silence is not None and node.is_newly_silent:
+        event = silent(template, node, silence.since, silence.since + options.unhealthy_after)
+    elif silence is not None and silence.ask_at is not None and silence.ask_at <= context.time:
+        event = report_requested(template, node, context.position)
+    if event is None:
+        return node
+    yield event
+    return changed(node, event, context.time)
 
 
 def _overdue(

@@ -1,11 +1,11 @@
 """How healthy a Node is, what was asked for it, and what follows from both while it stays."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, assert_never
 
-from lifecycle import ConditionObserved
+from lifecycle import ConditionObserved, HealthChange
+from lifecycle.silence import READY, Silence, silence_after
 from nodepool.contract.events import (
     CWNodeCordoned,
     CWNodeUncordoned,
@@ -13,16 +13,17 @@ from nodepool.contract.events import (
     NodeActionRequested,
     NodeConditionChanged,
     NodeConditionReported,
+    NodeReportRequested,
+    NodeSilent,
     NodeUpdated,
     NodeVerified,
 )
-from nodepool.contract.health import BY_TYPE, CAUSES, Remedy, cordon_cause, is_problem
+from nodepool.contract.health import BY_TYPE, Remedy, cordon_cause, is_problem
 from nodepool.contract.model import CONTROL_PLANE, NodeAction
 from nodepool.contract.node_failures import (
     ADMIN_REBOOT,
     RACK_UNAVAILABLE,
     RESERVATION_PENDING,
-    NodeFailure,
 )
 
 REBOOT_MAX = timedelta(minutes=30)
@@ -69,6 +70,7 @@ class Health:
     verifying: whether its machine is verified after its last boot.
     verified, verification_fault: whether it has passed, None while that is not known, or why not.
     rack: the NVLink domain of its rack, while it is cordoned for the others in there.
+    silence: its silence; None while it is not silent.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -85,6 +87,14 @@ class Health:
     verified: bool | None = None
     verification_fault: str = ""
     rack: str = ""
+    silence: Silence | None = None
+
+    @property
+    def findings(self) -> tuple[Problem, ...]:
+        """The problems that make it unhealthy, which a silence does not from the beginning."""
+        if self.silence is None or self.silence.is_lasting:
+            return self.problems
+        return tuple(problem for problem in self.problems if problem.type != READY)
 
     @property
     def needs_triage(self) -> bool:
@@ -94,7 +104,7 @@ class Health:
     @property
     def is_silent(self) -> bool:
         """Whether its kubelet does not report, so that nothing is known of what runs there."""
-        return any(problem.type == CAUSES["kubelet"].type for problem in self.problems)
+        return any(problem.type == READY for problem in self.problems)
 
     @property
     def is_usable(self) -> bool:
@@ -161,7 +171,7 @@ def plan(health: Health, *, evicts: bool) -> Plan:
 
 def own_causes(health: Health) -> list[str]:
     """Why nothing new may be scheduled on a Node, apart from the others of its rack."""
-    asked, causes = health.asked, [cordon_cause(problem.type) for problem in health.problems]
+    asked, causes = health.asked, [cordon_cause(problem.type) for problem in health.findings]
     causes += [asked.cordon] if asked.cordon and asked.cordon not in causes else []
     causes += [RESERVATION_PENDING] if health.is_pending else []
     return causes
@@ -169,7 +179,7 @@ def own_causes(health: Health) -> list[str]:
 
 def remedies(health: Health) -> frozenset[Remedy]:
     """What cures the problems of a Node; one that comes back after a reboot needs more."""
-    return frozenset(_remedy(health, problem) for problem in health.problems)
+    return frozenset(_remedy(health, problem) for problem in health.findings)
 
 
 def _remedy(health: Health, problem: Problem) -> Remedy:
@@ -194,7 +204,7 @@ def is_cordon_new(health: Health, plan: Plan) -> bool:
 
 def changed(
     health: Health,
-    message: ConditionObserved | NodeActionRequested | CWNodeCordoned | CWNodeUncordoned,
+    message: HealthChange,
     now: datetime,
 ) -> Health:
     """The health after a message about it."""
@@ -203,8 +213,12 @@ def changed(
             return reported(health, message, now)
         case NodeActionRequested():
             return asked_for(health, message)
-        case CWNodeCordoned(cause=cause, triage=triage):
-            return replace(health, cordoned_for=cause, cordoned_for_triage=triage)
+        case CWNodeCordoned():
+            silence = health.silence and health.silence.cordoned(message)
+            cause, triage = message.cause, message.triage
+            return replace(health, cordoned_for=cause, cordoned_for_triage=triage, silence=silence)
+        case NodeSilent() | NodeReportRequested():
+            return replace(health, silence=health.silence and health.silence.followed(message))
         case CWNodeUncordoned():
             return uncordoned(health)
         case _:
@@ -215,6 +229,8 @@ def reported(health: Health, event: ConditionObserved, now: datetime) -> Health:
     """The health after a condition changed; one that is no known problem changes nothing."""
     if event.type not in BY_TYPE:
         return health
+    if event.type == READY:
+        health = replace(health, silence=silence_after(health.silence, event, now))
     rest = [problem for problem in health.problems if problem.type != event.type]
     if is_problem(event.type, event.status):
         if len(rest) < len(health.problems):
@@ -260,6 +276,7 @@ def updated(health: Health, event: NodeUpdated) -> Health:
             verified=None,
             verification_fault="",
             reserved=event.reserved,
+            silence=health.silence and health.silence.repeated(),
         )
     after = replace(health, asked=asked, action=event.action, reserved=event.reserved)
     return HEALTHY if after == HEALTHY else after
@@ -275,19 +292,3 @@ def uncordoned(health: Health) -> Health:
     """The health of a Node that is not cordoned any more."""
     after = replace(health, cordoned_for="", cordoned_for_triage=False)
     return HEALTHY if after == HEALTHY else after
-
-
-def removal_cause(health: Health) -> str:
-    """Why an unhealthy Node is deleted, as one clause."""
-    if health.boot_fault:
-        return f"{NodeFailure.REBOOT_FAILED.phrase}: {health.boot_fault}"
-    if health.verified is False:
-        fault = health.verification_fault or "no cause given"
-        return f"{NodeFailure.VERIFICATION_FAILED.phrase}: {fault}"
-    return ", ".join(_described(health)) or "it is unhealthy"
-
-
-def _described(health: Health) -> Iterator[str]:
-    for problem in health.problems:
-        cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
-        yield cause if reason == cause else f"{cause} ({reason})"

@@ -1,6 +1,6 @@
 """What the lifecycle service knows: NodePools, their Nodes, and how those should look."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from immutables import Map
 
@@ -8,6 +8,7 @@ from lifecycle import ConditionObserved, Observed
 from lifecycle.node import Node
 from lifecycle.racks import Racks
 from lifecycle.requests import PhaseCommand
+from lifecycle.silence import Areas
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import (
     MachineBooted,
@@ -39,6 +40,7 @@ class State(WithWork[PoolKey | MachineKey]):
     members: the Nodes of each NodePool that has any.
     unhealthy: those of them that have a problem.
     racks: their racks, where their type comes in racks.
+    areas: their zones and clusters, with the silent Nodes of each.
     refused: how often each message asked for a move that cannot follow on a phase, by phase.
     failures: the last internal error of each NodePool with Nodes that could not be updated.
     work: when each Node is given up whose machine has to boot, or to answer; the NodePools with so
@@ -55,6 +57,16 @@ class State(WithWork[PoolKey | MachineKey]):
     unhealthy: Map[PoolKey, Map[MachineKey, bool]] = Map()
     refused: Map[str, Map[str, int]] = Map()
     racks: Racks = Map()
+    areas: Areas = Map()
+
+    def with_node(self, key: MachineKey, node: Node) -> "State":
+        """Return the state with this Node, and its place in the work queue in step with it."""
+        work = self.work
+        if node.due != work.deadlines.moments.get(key):
+            work = work.drop(key) if node.due is None else work.put_at(key, node.due)
+        if node.is_newly_silent:
+            work = work.put(key)
+        return replace(self, nodes=self.nodes.set(key, node), work=work)
 
     def commanded(self, command: PhaseCommand) -> Node | None:
         """The Node that a command is about; None where its NodePool has none of this name."""

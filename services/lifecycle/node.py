@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from lifecycle.health import HEALTHY, Health
 from lifecycle.lock import Lock
-from nodepool.contract.keys import PoolKey
+from lifecycle.silence import Standing
+from nodepool.contract.keys import PoolKey, cluster_of
 from nodepool.contract.model import NodePhase, RemovalReason
 
 ANSWER_WITHIN = timedelta(minutes=30)
@@ -156,6 +157,22 @@ class Node:
         return is_preempted and self.has_timetable and self.evicted_at is None
 
     @property
+    def is_newly_silent(self) -> bool:
+        """Whether it is not published yet how long its silence has.
+
+        A boot, a reboot and a verification have times of their own.
+        """
+        silence = self.health.silence
+        return silence is not None and silence.is_new and not (self.booting or self.restarts)
+
+    def standing_in(self, zone: str) -> Standing | None:
+        """Return what it counts for in its zone and in its cluster; None before it has joined."""
+        if self.booting:
+            return None
+        is_silent = self.health.silence is not None and not self.restarts
+        return Standing((zone, cluster_of(self.pool)), is_silent)
+
+    @property
     def has_answered(self) -> bool:
         """Whether the last report of its machine includes its last cordon.
 
@@ -171,12 +188,16 @@ class Node:
 
     @property
     def due(self) -> datetime | None:
-        """When its machine or its lock is given up, its time to answer begins, or it goes."""
+        """When its machine or its lock is given up, its time to answer begins, or it goes.
+
+        Also when the time of its silence is over.
+        """
         if self.booting:
             return self.boot_by
         lock_due = None if self.lock is None else self.lock.due
+        ask_at = None if self.health.silence is None else self.health.silence.ask_at
         gone_by = None if self.removal is None else self.gone_by
-        moments = (self.answer_by or self.ask_after, lock_due, gone_by)
+        moments = (self.answer_by or self.ask_after, lock_due, gone_by, ask_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
 

@@ -1,9 +1,10 @@
 """The events about a Node, each made from the Node and the template of its NodePool."""
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from lifecycle.appearance import illegal, look_of, node_fields, planned, standing_of
-from lifecycle.health import Asked, cordon_text, removal_cause
+from lifecycle.health import Asked, Health, cordon_text
 from lifecycle.lock import Lock
 from lifecycle.node import Node, Workload
 from lifecycle.template import NodeTemplate
@@ -20,10 +21,13 @@ from nodepool.contract.events import (
     NodeActivityChanged,
     NodeKept,
     NodeLockChanged,
+    NodeReportRequested,
     NodeReservationChanged,
+    NodeSilent,
     NodeTemplateChanged,
 )
 from nodepool.contract.events.lifecycle import BLOCKING_MAX, LockState
+from nodepool.contract.health import BY_TYPE, cordon_cause
 from nodepool.contract.messages import pool_fields
 from nodepool.contract.model import NodePhase, RemovalReason
 from nodepool.contract.node_failures import NodeFailure
@@ -94,6 +98,18 @@ def asked_for(template: NodeTemplate, node: Node, asked: Asked) -> NodeActionReq
         reboot=asked.reboot,
         reserved_desired=asked.reserved_desired,
     )
+
+
+def silent(
+    template: NodeTemplate, node: Node, since: datetime, unhealthy_at: datetime
+) -> NodeSilent:
+    """Return that the Node is silent, and when that makes it unhealthy."""
+    return NodeSilent(**node_fields(template, node), since=since, unhealthy_at=unhealthy_at)
+
+
+def report_requested(template: NodeTemplate, node: Node, request: int) -> NodeReportRequested:
+    """Return the question whether the Node is still silent."""
+    return NodeReportRequested(**node_fields(template, node), request=request)
 
 
 def lock_changed(
@@ -207,3 +223,19 @@ def listed(workloads: tuple[str, ...]) -> str:
     """The names of the first workloads, and how many more there are."""
     more = len(workloads) - NAMED_MAX
     return ", ".join(workloads[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def removal_cause(health: Health) -> str:
+    """Why an unhealthy Node is deleted, as one clause."""
+    if health.boot_fault:
+        return f"{NodeFailure.REBOOT_FAILED.phrase}: {health.boot_fault}"
+    if health.verified is False:
+        fault = health.verification_fault or "no cause given"
+        return f"{NodeFailure.VERIFICATION_FAILED.phrase}: {fault}"
+    return ", ".join(_described(health)) or "it is unhealthy"
+
+
+def _described(health: Health) -> Iterator[str]:
+    for problem in health.findings:
+        cause, reason = cordon_cause(problem.type), BY_TYPE[problem.type].reason
+        yield cause if reason == cause else f"{cause} ({reason})"

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from lifecycle.node import ANSWER_WITHIN
+from lifecycle.silence import UNHEALTHY_AFTER
 from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
@@ -29,12 +30,14 @@ class Options:
     """The options of the lifecycle service.
 
     answer_within: how long a machine has to answer a cordon or a drain.
+    unhealthy_after: how long a Node is silent until it is unhealthy.
     registration_failed_event: whether `CWRegistrationFailedEvent` is said beside
         `CWNodeRegistrationFailed`.
     reserved_taint: whether Nodes in production have the taint of their reservation as well.
     """
 
     answer_within: timedelta = ANSWER_WITHIN
+    unhealthy_after: timedelta = UNHEALTHY_AFTER
     registration_failed_event: bool = False
     reserved_taint: bool = False
 

@@ -110,7 +110,7 @@ def _unlockable(node: Node) -> str:
 def _stays_cordoned(node: Node) -> list[str]:
     """The causes of a cordon that `UncordonNode` does not end."""
     health, desired = node.health, node.health.asked.reserved_desired
-    causes = [cordon_cause(problem.type) for problem in health.problems]
+    causes = [cordon_cause(problem.type) for problem in health.findings]
     causes += [f"{RESERVATION_PENDING} {desired}"] if health.is_pending else []
     return [*causes, f"{RACK_UNAVAILABLE} {health.rack}"] if health.rack else causes
 

@@ -7,6 +7,7 @@ from typing import TypeVar, assert_never
 from immutables import Map
 
 from lifecycle import Hears, Says
+from lifecycle.areas import with_areas
 from lifecycle.changes import NodeChange, changed, is_expected
 from lifecycle.known import OfStay, Report, State
 from lifecycle.node import Node
@@ -46,7 +47,9 @@ from nodepool.contract.events import (
     NodeRemovalCancelled,
     NodeRemovalRecovered,
     NodeReported,
+    NodeReportRequested,
     NodeReservationChanged,
+    NodeSilent,
     NodeTemplateChanged,
     NodeUpdated,
     NodeUpdateFailed,
@@ -73,6 +76,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
     after = _evolved(state, message, context)
     if after.nodes is state.nodes or not isinstance(message, OfNode | OfMachine):
         return after
+    after = with_areas(state, after, message.machine_key, context)
     return _with_racks(state, after, message)
 
 
@@ -97,6 +101,8 @@ def _evolved(state: State, message: Hears | Says, context: Context) -> State:
         case NodeObserved() | NodeReported() | NodeConditionReported():
             return _changed(state, message, context)
         case NodeActivityChanged() | NodeReservationChanged() | AnswerAwaited() | CWDrainNode():
+            return _changed(state, message, context)
+        case NodeSilent() | NodeReportRequested():
             return _changed(state, message, context)
         case CWNodeDeletionRequestSuccess() | NodePreempted():
             return _changed(state, message, context)
@@ -267,11 +273,9 @@ def _with_racks(before: State, state: State, message: OfNode | OfMachine) -> Sta
 
 def _stored(state: State, message: OfStay, node: Node) -> State:
     """The state with this Node, and its deadline in step with it, even where a `Wake` took it."""
-    key, work = message.machine_key, state.work
+    key = message.machine_key
     before = state.nodes[key]
-    if node.due != work.deadlines.moments.get(key):
-        work = work.drop(key) if node.due is None else work.put_at(key, node.due)
-    state = replace(state, nodes=state.nodes.set(key, node), work=work)
+    state = state.with_node(key, node)
     has_problems = bool(node.health.problems)
     if has_problems is bool(before.health.problems):
         return state

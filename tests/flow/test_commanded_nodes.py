@@ -102,7 +102,7 @@ def test_a_forced_drain_stays_one_when_its_node_leaves_for_a_scale_down(
 # A problem while a Node is verified.
 
 
-@pytest.mark.parametrize("fault", ["xid", "gpu-lost", "kubelet"])
+@pytest.mark.parametrize("fault", ["xid", "gpu-lost"])
 def test_without_eviction_a_problem_during_the_verification_cordons_the_node(
     world: WorldHarness, fault: str
 ) -> None:

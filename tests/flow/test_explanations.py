@@ -198,6 +198,7 @@ def test_a_silent_node_is_named_as_its_cordon_names_it(world: WorldHarness) -> N
     world.apply("train", 1)
 
     world.break_machines("n1", fault="kubelet")
+    world.pass_time(seconds=40)
 
     (cause,) = explained(world, "train").causes
     assert cause.message == f"{world.machine_name('n1')}: NotReady"

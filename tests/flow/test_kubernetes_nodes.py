@@ -38,7 +38,7 @@ def status(world: WorldHarness, node: str) -> Mapping[str, object]:
 
 
 def report_ready(world: WorldHarness, node: str, ready: str) -> None:
-    """The agent reports the condition Ready of a Node, which is True or Unknown."""
+    """The agent reports the condition Ready of a Node, and answers where it is asked for that."""
     publish(
         world.world,
         NodeConditionReported(
@@ -52,9 +52,17 @@ def report_ready(world: WorldHarness, node: str, ready: str) -> None:
             status="True" if ready == "True" else "Unknown",
             reason="KubeletReady" if ready == "True" else "NodeStatusUnknown",
             message="",
+            request=cast("int", status(world, node).get("reportRequest", 0)),
         ),
     )
     world.run_until_idle()
+
+
+def fall_silent(world: WorldHarness, node: str) -> None:
+    """A kubelet is silent, and its agent confirms that once it is asked."""
+    report_ready(world, node, "Unknown")
+    world.pass_time(minutes=5)
+    report_ready(world, node, "Unknown")
 
 
 def given_node(world: WorldHarness, lifecycle: Mapping[str, object] = NO_FIELDS) -> None:
@@ -230,6 +238,8 @@ def test_what_was_reported_before_a_node_is_registered_counts_afterwards(
         "CWNodeRemoval": "False NotPending",
         "Ready": "Unknown NodeStatusUnknown",
     }
+    world.pass_time(minutes=4)
+    report_ready(world, "n1", "Unknown")
     assert status(world, "n1")["phase"] == "cordoned"
 
 
@@ -340,16 +350,28 @@ def test_machines_that_fail_by_themselves_leave_the_kubelet_to_the_cluster(
 def test_a_node_whose_kubelet_is_silent_is_cordoned_and_then_replaced(world: WorldHarness) -> None:
     given_node(world, lifecycle=EVICTING)
 
-    report_ready(world, "n1", "Unknown")
+    fall_silent(world, "n1")
     world.pass_time(minutes=31)
 
     assert world.timed_events("train") == [
-        "0:00 CWNodeCordoned n1",
-        "30:01 CWNodePoolNodesRemoveError n1",
-        "30:01 CWNodeDeleted n1",
-        "30:01 CWNodeAssigned n2",
+        "5:00 CWNodeCordoned n1",
+        "35:01 CWNodePoolNodesRemoveError n1",
+        "35:01 CWNodeDeleted n1",
+        "35:01 CWNodeAssigned n2",
     ]
     assert violations(world.entries()) == []
+
+
+def test_a_silence_that_no_agent_confirms_is_no_reason_to_repair(world: WorldHarness) -> None:
+    given_node(world, lifecycle=EVICTING)
+
+    report_ready(world, "n1", "Unknown")
+    world.pass_time(minutes=600)
+    during = world.timed_events("train")
+    report_ready(world, "n1", "Unknown")
+
+    assert during == []
+    assert world.timed_events("train") == ["600:00 CWNodeCordoned n1"]
 
 
 def test_a_node_that_stays_cordoned_is_not_given_up_for_a_silence_that_is_over(
@@ -370,12 +392,12 @@ def test_a_node_that_stays_cordoned_is_not_given_up_for_a_silence_that_is_over(
 
 def test_a_node_whose_kubelet_reports_again_is_uncordoned(world: WorldHarness) -> None:
     given_node(world)
-    report_ready(world, "n1", "Unknown")
+    fall_silent(world, "n1")
     world.pass_time(minutes=5)
 
     report_ready(world, "n1", "True")
 
-    assert world.timed_events("train") == ["0:00 CWNodeCordoned n1", "5:00 CWNodeUncordoned n1"]
+    assert world.timed_events("train") == ["5:00 CWNodeCordoned n1", "10:00 CWNodeUncordoned n1"]
     assert world.node_conditions("n1")["Ready"] == "True KubeletReady"
     assert status(world, "n1")["phase"] == "production"
 

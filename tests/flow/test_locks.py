@@ -350,7 +350,7 @@ def test_a_machine_that_answers_again_in_time_is_locked(world: WorldHarness) -> 
     world.create_pod("train", graceS=60)
     world.break_machines("n1", fault="hang")
     world.lock("train", "n1")
-    world.pass_time(minutes=20)
+    world.pass_time(minutes=5)
 
     world.break_machines("n1", fault="hang", times=0)
 

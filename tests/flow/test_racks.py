@@ -440,14 +440,14 @@ def test_a_rack_with_more_than_two_unavailable_nodes_is_cordoned_whole(harness: 
     given_racks(harness, 2)
     want(harness, 2)
     for node in ("n1", "n2"):
-        break_node(harness, node, "kubelet")
+        break_node(harness, node, "disk")
     two = cordon_reasons(harness)
 
     harness.command_node("CordonNode", "train", "n3", reason="maintenance")
 
-    assert two == {"NotReady": 2}
+    assert two == {"ReadonlyFilesystem": 2}
     assert cordon_reasons(harness) == {
-        "NotReady": 2,
+        "ReadonlyFilesystem": 2,
         "maintenance": 1,
         f"RackUnavailable {R1}": 15,
     }
@@ -457,12 +457,12 @@ def test_a_rack_is_used_again_once_two_nodes_or_fewer_are_unavailable(harness: H
     given_racks(harness, 1)
     want(harness, 1)
     for node in ("n1", "n2", "n3"):
-        break_node(harness, node, "kubelet")
+        break_node(harness, node, "disk")
     harness.start_recording()
 
-    break_node(harness, "n2", "kubelet", times=0)
+    break_node(harness, "n2", "disk", times=0)
 
-    assert cordon_reasons(harness) == {"NotReady": 2}
+    assert cordon_reasons(harness) == {"ReadonlyFilesystem": 2}
     assert harness.events("train").count("CWNodeUncordoned n2") == 1
     assert len(harness.events("train")) == 16
 
@@ -471,11 +471,11 @@ def test_a_node_that_recovers_in_a_rack_that_is_not_stays_cordoned(world: WorldH
     given_racks(world, 1)
     want(world, 1)
     for node in ("n1", "n2", "n3", "n4"):
-        break_node(world, node, "kubelet")
+        break_node(world, node, "disk")
 
-    break_node(world, "n1", "kubelet", times=0)
+    break_node(world, "n1", "disk", times=0)
 
-    assert cordon_reasons(world) == {"NotReady": 3, f"RackUnavailable {R1}": 15}
+    assert cordon_reasons(world) == {"ReadonlyFilesystem": 3, f"RackUnavailable {R1}": 15}
 
 
 def test_machines_in_triage_count_as_unavailable_until_they_are_back(world: WorldHarness) -> None:
@@ -521,7 +521,7 @@ def test_a_cordon_for_a_rack_is_not_ended_by_command(world: WorldHarness) -> Non
     given_racks(world, 1)
     want(world, 1)
     for node in ("n1", "n2", "n3"):
-        break_node(world, node, "kubelet")
+        break_node(world, node, "disk")
 
     name = world.machine_name("n9")
     uncordoned = world.command_node("UncordonNode", "train", "n9")
@@ -542,9 +542,9 @@ def test_machines_without_a_domain_are_no_rack_to_be_cordoned(world: WorldHarnes
     world.apply("train", 18, GB200, affinity=no_domain())
 
     for node in ("n19", "n20", "n21"):
-        break_node(world, node, "kubelet")
+        break_node(world, node, "disk")
 
-    assert cordon_reasons(world) == {"NotReady": 3}
+    assert cordon_reasons(world) == {"ReadonlyFilesystem": 3}
 
 
 def no_domain() -> dict[str, object]:

@@ -306,20 +306,39 @@ def test_a_pod_that_is_bound_after_a_cordon_is_not_lost() -> None:
     assert shown(world, late)[0] == "production"
 
 
-@pytest.mark.parametrize(("unready_s", "phase"), [(29.0, "production"), (30.0, "cordoned")])
+@pytest.mark.parametrize(
+    ("minutes", "phase"), [(4.9, "production"), (5, "cordoned"), (600, "cordoned")]
+)
 def test_a_node_whose_kubelet_is_silent_is_cordoned_once_that_lasts(
-    unready_s: float, phase: str
+    minutes: float, phase: str
 ) -> None:
     world, name = with_nodes()
 
     world.cluster.nodes[name]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    world.unready_s = unready_s
+    world.settle()
+    world.pass_time(minutes=minutes)
     world.settle()
     silent = shown(world, name)[0]
     world.cluster.nodes[name]["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     world.settle()
 
     assert (silent, shown(world, name)[0]) == (phase, "production")
+
+
+def test_a_silence_is_no_reason_to_repair_while_the_agent_is_away() -> None:
+    # given a Node that is silent, which the agent has reported
+    world, name = with_nodes()
+    world.cluster.nodes[name]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    world.settle()
+
+    # when the agent is away, and another one comes
+    world.pass_time(minutes=60)
+    during = shown(world, name)[0]
+    world.forget()
+    world.settle()
+
+    # then the Node is cordoned only once the silence is confirmed
+    assert (during, shown(world, name)[0]) == ("production", "cordoned")
 
 
 def test_a_node_that_was_deleted_by_hand_is_back_as_it_was() -> None:

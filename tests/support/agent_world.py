@@ -41,7 +41,6 @@ class AgentWorld(WorldHarness):
     done: how many actions were carried out.
     shows_nodes: whether the read model has any Node; not while it is built anew.
     log_id: which log the agent takes that of the services for.
-    unready_s: for how long Nodes count as not ready that are not.
     """
 
     def __init__(self, kill_before: int = 0) -> None:
@@ -51,7 +50,6 @@ class AgentWorld(WorldHarness):
         self.done = 0
         self.shows_nodes = True
         self.log_id = LogId("log")
-        self.unready_s = 0.0
         self.last_seen: dict[str, NodeObject] = {}
         self.reported: dict[str, Reported] = {}
         self.attempts: dict[str, Attempt] = {}
@@ -111,7 +109,6 @@ class AgentWorld(WorldHarness):
             is_gone=self._is_gone(name),
             proven=self.cluster.proven.get(name, ""),
             last_seen=self.last_seen.get(name),
-            unready_s=self.unready_s,
         )
         self._remember(name)
         place = Place(ORG, CLUSTER, ZONE)

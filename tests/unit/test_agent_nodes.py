@@ -484,32 +484,40 @@ def test_a_node_that_is_not_ready_does_not_answer_a_cordon() -> None:
     view = NodeView(CORDONED, found, reported=Reported(REPORT), proven="uid-1.7.1.0")
 
     reported = REPORT.model_copy(update={"unschedulable": True})
-    assert missing_for_node(view, PLACE, LOG, NOW) == (Report(reported),)
+    reports = missing_for_node(view, PLACE, LOG, NOW)
+    assert [each for each in reports if each == Report(reported)] == [Report(reported)]
+    assert not any(isinstance(each, ListPods) for each in reports)
 
 
-@pytest.mark.parametrize(
-    ("unready_s", "is_widespread", "said"),
-    [(29.9, False, []), (30.0, False, ["Unknown"]), (600.0, True, [])],
-)
-def test_a_silence_is_reported_once_it_lasts_and_is_not_one_of_most_nodes(
-    unready_s: float, is_widespread: bool, said: list[str]
-) -> None:
-    found = replace(FOUND, conditions=({"type": "Ready", "status": "Unknown"},))
-    view = NodeView(
-        WANTED,
-        found,
-        reported=Reported(REPORT),
-        unready_s=unready_s,
-        is_widespread=is_widespread,
-    )
-
-    actions = missing_for_node(view, PLACE, LOG, NOW)
-
-    assert [
-        each.event.status
-        for each in actions
+def reports_of_ready(view: NodeView) -> list[NodeConditionReported]:
+    """The reports of the condition Ready that are missing."""
+    return [
+        each.event
+        for each in missing_for_node(view, PLACE, LOG, NOW)
         if isinstance(each, Report) and isinstance(each.event, NodeConditionReported)
-    ] == said
+    ]
+
+
+def test_a_silence_that_kubernetes_has_found_is_reported_at_once_and_once() -> None:
+    found = replace(FOUND, conditions=({"type": "Ready", "status": "Unknown"},))
+    view = NodeView(WANTED, found, reported=Reported(REPORT))
+
+    (report,) = reports_of_ready(view)
+    again = reports_of_ready(replace(view, reported=Reported(REPORT, {"Ready": report})))
+
+    assert (report.status, report.request, again) == ("Unknown", 0, [])
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_a_question_how_ready_a_node_is_gets_one_answer(status: str) -> None:
+    found = replace(FOUND, conditions=({"type": "Ready", "status": status},))
+    known = ({"type": "Ready", "status": status},)
+    view = NodeView(replace(WANTED, conditions=known, request=70), found, reported=Reported(REPORT))
+
+    (report,) = reports_of_ready(view)
+    again = reports_of_ready(replace(view, reported=Reported(REPORT, {"Ready": report})))
+
+    assert (report.status, report.request, again) == (status, 70, [])
 
 
 # Leaving.

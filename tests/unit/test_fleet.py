@@ -14,6 +14,7 @@ from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistered,
     CWNodeRegistrationFailed,
+    HeartbeatsStopped,
     MachineAdded,
     MachineBooted,
     MachineBroken,
@@ -163,6 +164,11 @@ def broken(fault: str, times: int = 1, cause: str = "") -> BreakMachine:
 def hung(times: int) -> MachineBroken:
     """The first machine hangs so many times, or answers again."""
     return MachineBroken(zone=ZONE, machine=FIRST, fault="hang", times=times)
+
+
+def silent() -> HeartbeatsStopped:
+    """The first machine sends no heartbeat any more."""
+    return HeartbeatsStopped(zone=ZONE, machine=FIRST, assignment=1, seconds=40)
 
 
 def run(pod: Pod, name: str = FIRST) -> RunPod:
@@ -642,9 +648,9 @@ def test_a_node_whose_machine_hangs_reports_nothing_more() -> None:
     story.now += timedelta(minutes=5)
     rest += story.wake_until_idle()
 
-    # then it says nothing of that, and takes no Pod
-    assert outputs == [accepted(broken("hang")), hung(times=1)]
-    assert rest == []
+    # then all that is said of the Node is that it is silent, and it takes no Pod
+    assert outputs == [accepted(broken("hang")), hung(times=1), silent()]
+    assert [type(event) for event in rest] == [NodeConditionChanged]
     assert refusal(story.process(run(graceful("other", 1)))) == ("Invalid machine: does not answer")
     assert refusal(story.process(stop("job"))) == "Invalid machine: does not answer"
 
@@ -680,8 +686,8 @@ def test_a_machine_that_hangs_reports_no_other_problem_before_its_next_boot() ->
     after = [type(event) for event in story.wake_until_idle()]
 
     assert outputs == [CommandAccepted, MachineBroken]
-    assert kubelet == [CommandAccepted, MachineBroken, NodeConditionChanged]
-    assert after == [NodeConditionChanged, NodeObserved, MachineBooted, NodeConditionChanged]
+    assert kubelet == [CommandAccepted, MachineBroken]
+    assert after == [NodeObserved, MachineBooted, NodeConditionChanged]
 
 
 def test_a_machine_hangs_in_as_many_stays_as_it_was_told() -> None:
@@ -698,5 +704,5 @@ def test_a_machine_hangs_in_as_many_stays_as_it_was_told() -> None:
         updated(unschedulable=True, assignment=2),
     )
 
-    assert first == [booted()]
+    assert first == [booted(), silent()]
     assert [type(event) for event in second] == [MachineBooted, NodeObserved]

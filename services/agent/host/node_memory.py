@@ -4,18 +4,9 @@ from typing import Final
 
 from agent.cluster import NodeObject
 from agent.marks import MANAGED
-from agent.node_conditions import READY, by_type, status_of
 
 SETTLED_S: Final = 1.0
 """How long the scheduler may go on to bind Pods after a cordon: it was seen to take up to 0.2 s."""
-FEW: Final = 3
-"""Fewer Nodes than this say nothing about the network."""
-WIDESPREAD: Final = 0.55
-"""The share of Nodes that are not ready above which it is not they that have failed.
-
-Kubernetes takes the same for a disruption of a zone, see
-https://kubernetes.io/docs/concepts/architecture/nodes/#rate-limits-on-eviction.
-"""
 LAST_SEEN_MAX: Final = 2_000
 """Of how many Nodes that were deleted the object is remembered; of more, not the oldest."""
 
@@ -24,24 +15,13 @@ class NodeMemory:
     """Every `now` is in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._managed: set[str] = set()
-        self._unready: dict[str, float] = {}
         self._unwanted: dict[str, float] = {}
         self._last_seen: dict[str, NodeObject] = {}
         self._asked: dict[str, tuple[str, float]] = {}
         self._proven: dict[str, str] = {}
 
-    def changed(
-        self, name: str, old: NodeObject | None, new: NodeObject | None, now: float
-    ) -> None:
+    def changed(self, name: str, old: NodeObject | None, new: NodeObject | None) -> None:
         """A Node object has come, changed or gone."""
-        is_managed = new is not None and MANAGED in new.annotations
-        (self._managed.add if is_managed else self._managed.discard)(name)
-        ready = None if new is None else by_type(new.conditions).get(READY)
-        if is_managed and ready is not None and status_of(ready) != "True":
-            self._unready.setdefault(name, now)
-        else:
-            self._unready.pop(name, None)
         if new is not None:
             self._last_seen.pop(name, None)
             return
@@ -59,15 +39,6 @@ class NodeMemory:
     def forget(self, name: str) -> None:
         """There is no such Node any more, on either side."""
         self._last_seen.pop(name, None)
-
-    @property
-    def is_widespread(self) -> bool:
-        """Whether so many Nodes are not ready that it is the network or the API server."""
-        return len(self._managed) >= FEW and len(self._unready) > WIDESPREAD * len(self._managed)
-
-    def unready_since(self, name: str) -> float | None:
-        """Since when a Node is not ready; None for one that is."""
-        return self._unready.get(name)
 
     def unwanted_since(self, name: str, now: float, *, is_wanted: bool) -> float:
         """Since when the bus lacks a Node; `now` for one that it wants."""

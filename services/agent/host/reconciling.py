@@ -24,7 +24,7 @@ from agent.host.telemetry import Telemetry
 from agent.host.view import ClusterView
 from agent.host.work import Work
 from agent.marks import managed
-from agent.nodes import ABANDONED_S, UNREADY_S, NodeView, missing_for_node
+from agent.nodes import ABANDONED_S, NodeView, missing_for_node
 from agent.place import Place
 from agent.pool_view import NOT_DELETED, Facts
 from agent.pools import missing_for_pool
@@ -35,8 +35,6 @@ ROUNDS_MAX: Final = 10
 """After so many comparisons in a row, each of which found something missing, a pause follows."""
 ABSENT_S: Final = 30.0
 """The pause before the log is asked again about a Node that the read model lacks."""
-WIDESPREAD_S: Final = 10.0
-"""The pause before a Node is compared again that is not ready, while most are not."""
 FORBIDDEN_S: Final = 5.0
 """The pause before an action is tried again that this account may not do."""
 
@@ -115,8 +113,6 @@ class Reconciler:
             is_gone=is_gone,
             last_seen=memory.last_seen(key.name),
             proven=memory.proven(key.name),
-            unready_s=self._unready_s(key, now),
-            is_widespread=memory.is_widespread,
             unwanted_s=self._unwanted_s(key, now),
         )
         actions = missing_for_node(node, self._place, self._log.id, datetime.now(UTC))
@@ -152,16 +148,6 @@ class Reconciler:
         objects = (each for name, each in self._view.nodes.store.items() if name not in nodes)
         states = (state for each in objects if (state := managed(each)) and state.log == log)
         return min((state.version for state in states), default=self._log.end)
-
-    def _unready_s(self, key: Key, now: float) -> float:
-        """For how long a Node is not ready; it is compared again once that counts."""
-        since = self._view.memory.unready_since(key.name)
-        if since is None:
-            return 0.0
-        due = now + WIDESPREAD_S if self._view.memory.is_widespread else since + UNREADY_S
-        if due > now:
-            self._work.wake_at(key, due)
-        return now - since
 
     def _unwanted_s(self, key: Key, now: float) -> float:
         """For how long the read model lacks a Node; it is compared again once that counts."""

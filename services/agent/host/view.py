@@ -178,7 +178,7 @@ class ClusterView:
             self._pool_deleted(seen)
 
     def _node_changed(self, key: str, old: NodeObject | None, new: NodeObject | None) -> None:
-        self.memory.changed(key, old, new, self._clock())
+        self.memory.changed(key, old, new)
         if not self._is_ours(key, old, new):
             return
         if old is not None and new is not None and _shown(old) == _shown(new):

@@ -42,6 +42,9 @@ class Settings:
     stop_with_parent: if not empty, the service stops when its standard input is closed.
     deprecated_conditions: whether status shows the conditions that others have replaced as well.
     answer_minutes: how many minutes a machine has to answer a cordon or a drain.
+    silent_seconds: for how many seconds a simulated machine is silent until its Node gets
+        Ready=Unknown.
+    unhealthy_seconds: for how many seconds more it is silent until its Node is unhealthy.
     registration_failed_event: whether `CWRegistrationFailedEvent` is said beside
         `CWNodeRegistrationFailed`.
     reserved_taint: whether Nodes in production have the taint of their reservation as well.
@@ -59,6 +62,8 @@ class Settings:
     stop_with_parent: str = ""
     deprecated_conditions: Shown = "hide"
     answer_minutes: int = 30
+    silent_seconds: int = 40
+    unhealthy_seconds: int = 300
     registration_failed_event: Switch = "off"
     reserved_taint: Switch = "off"
     access: Access = NO_ACCESS
@@ -88,7 +93,13 @@ _SERVICE_LINK = re.compile(
     "|[A-Z0-9_]+_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?=.*"
     "|[A-Z0-9_]+_PORT=(tcp|udp|sctp)://.*"
 )
-_INTEGERS = {"metrics_port": (-1, 65535), "replicas": (1, 5), "answer_minutes": (1, 10_080)}
+_INTEGERS = {
+    "metrics_port": (-1, 65535),
+    "replicas": (1, 5),
+    "answer_minutes": (1, 10_080),
+    "silent_seconds": (1, 86_400),
+    "unhealthy_seconds": (1, 86_400),
+}
 _CHOICES = {
     "traces": get_args(Traces),
     "snapshots": get_args(Use),

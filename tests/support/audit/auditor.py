@@ -25,6 +25,7 @@ from support.audit import (
     preemption,
     quota,
     racks,
+    silence,
     spot,
 )
 from support.audit.facts import Facts, Origin, Violation
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     spot.check,
     autoscaling.check,
     racks.check,
+    silence.check,
 )
 """Each rule handles the events that concern it and ignores the others."""
 EVENTS: dict[str, type[Event]] = {

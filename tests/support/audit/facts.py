@@ -226,6 +226,9 @@ class Stay:
     working: whether Pods ran on it when it was last observed.
     goes_with_pool: whether it is to be deleted because its NodePool is.
     problems: whether it has each problem that was reported of it.
+    silent_since: since when it was reported to be silent; None while it is not.
+    asked_as: the number of the last question whether it is still silent; 0 for none.
+    confirmed: whether such a question was answered since the silence began.
     was_unhealthy, was_asked: whether it ever had a problem, or a command asked anything for it.
     asked_for: what commands asked for it last.
     failed_again: whether a reboot or a verification of it failed.
@@ -257,6 +260,9 @@ class Stay:
     working: bool = False
     goes_with_pool: bool = False
     problems: History[dict[str, bool]] = field(default_factory=History)
+    silent_since: History[datetime | None] = field(default_factory=History)
+    asked_as: int = 0
+    confirmed: History[bool] = field(default_factory=History)
     was_unhealthy: bool = False
     was_asked: bool = False
     asked_for: NodeActionRequested | None = None

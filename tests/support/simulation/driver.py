@@ -189,6 +189,8 @@ class Simulation:
             "add_racks": machines.racks.add,
             "break_rack": machines.racks.break_some,
             "repair_rack": machines.racks.repair_some,
+            "fall_silent": machines.fall_silent,
+            "answer_again": machines.answer_again,
         }
 
     def _send_malformed(self) -> None:

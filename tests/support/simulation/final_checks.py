@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from nodepool.contract.model import ComputeClass, NodePhase
 from nodepool.contract.subjects import address_of
 from nodepool.engine.world import World
-from support.audit import autoscaling
+from support.audit import autoscaling, silence
 from support.audit.facts import RECLAIMED, TRIAGE, Facts, Pool, Violation
 from support.audit.nodes import CORDON_REASON
 from support.audit.racks import missing_in, racks_of
@@ -17,7 +17,14 @@ from support.reference.comparison import differences
 from support.reference.history import History
 from support.simulation.sender import SentCommand
 
+if TYPE_CHECKING:
+    from fleet.state import State as FleetState
+
 K = TypeVar("K", bound=Hashable)
+UNCOUNTED = (NodePhase.BOOTING, NodePhase.REBOOTING, NodePhase.VERIFYING)
+"""The phases whose own deadlines end a silence."""
+HALF = 0.5
+"""The share of silent Nodes below which a silence that was that of a zone is so no longer."""
 DIFFERENCES_MAX = 20
 """How many differences from the reference model one violation names, each in a line."""
 
@@ -40,6 +47,7 @@ class FinalChecks:
         self._quotas_add_up()
         self._pods_have_nodes()
         self._racks_are_cordoned()
+        self._silences_are_shown()
         self._all_is_as_computed()
         self._replay_is_the_same()
 
@@ -157,6 +165,30 @@ class FinalChecks:
                 text = f"{len(down)} of {len(keys)} Nodes of {uid} in {domain} are cordoned"
                 raise Violation(f"{text}, while {triage} of {missing} missing are in triage")
 
+    def _silences_are_shown(self) -> None:
+        """Each machine that sends no heartbeat is a Node with Ready=Unknown, and is cordoned.
+
+        It is not cordoned for that while most of its zone or of its cluster is silent.
+        """
+        shown = cast("Mapping[str, Node]", documents_of(self.world, "nodes"))
+        nodes = {_machine_of(node): node for node in shown.values()}
+        hanging, end = silent_machines(self.world), self.world.log.entries[-1].position
+        for stay in self.facts.stays.values():
+            node = nodes.get(stay.machine)
+            if stay.phase in (*UNCOUNTED, NodePhase.DELETED) or node is None:
+                continue
+            is_silent = _ready(node) == "Unknown"
+            if stay.machine in hanging and not is_silent:
+                raise Violation(f"{stay.machine} is silent, and is shown as {_ready(node)}")
+            reason = node["metadata"]["annotations"].get(CORDON_REASON, "")
+            is_cordoned, areas = "NotReady" in reason.split(","), silence.areas_of(stay)
+            excused = [area for area in areas if silence.is_silent(self.facts, area, end)]
+            if is_cordoned and (excused or not is_silent):
+                raise Violation(f"{stay.machine} is NotReady; silent: {is_silent}, {excused}")
+            half = [area for area in areas if silence.is_silent(self.facts, area, end, HALF)]
+            if is_silent and not is_cordoned and not half:
+                raise Violation(f"{stay.machine} is silent, and is not cordoned for that")
+
     def _all_is_as_computed(self) -> None:
         texts = list(islice(differences(self.world, self.history, self.facts), DIFFERENCES_MAX))
         if texts:
@@ -173,6 +205,19 @@ class FinalChecks:
             for host in self.world.hosts:
                 if host.service is service and host.replica.safe != replay.replica.safe:
                     raise Violation(f"a replay of {service.name} leads to another state")
+
+
+def silent_machines(world: World) -> frozenset[str]:
+    """The machines that send no heartbeat, as the simulated data centre knows."""
+    (fleet, *_) = [host.replica for host in world.hosts if host.service.name == "fleet"]
+    machines = cast("FleetState", fleet.safe.state).machines
+    return frozenset(key for key, each in machines.items() if each.joined and each.is_silent)
+
+
+def _ready(node: Node) -> str:
+    """The status of the condition Ready; empty where it was never reported."""
+    conditions = node["status"]["conditions"]
+    return next((each["status"] for each in conditions if each["type"] == "Ready"), "")
 
 
 def _machine_of(node: Node) -> str:

@@ -68,6 +68,31 @@ class Machines:
             content = {"fault": fault, "times": self.random.choice((1, 1, 2))}
             self.sender.send("BreakMachine", path, content)
 
+    def fall_silent(self) -> None:
+        """Makes some or all Nodes of a zone hang at about the same time."""
+        stays = self._joined()
+        if stays:
+            zone = self.random.choice(stays).machine.partition("/")[0]
+            share = self.random.choice((0.3, 0.6, 0.8, 1.0))
+            self._break(stays, zone, share, times=1)
+
+    def answer_again(self) -> None:
+        """Lets some or all machines of a zone answer again."""
+        stays = self._joined()
+        if stays:
+            zone = self.random.choice(stays).machine.partition("/")[0]
+            self._break(stays, zone, self.random.choice((0.3, 0.7, 1.0, 1.0)), times=0)
+
+    def _break(self, stays: list[Stay], zone: str, share: float, times: int) -> None:
+        for stay in stays:
+            if stay.machine.startswith(f"{zone}/") and self.random.random() < share:
+                content = {"fault": "hang", "times": times}
+                self.sender.send("BreakMachine", machine_path(stay.machine), content)
+
+    def _joined(self) -> list[Stay]:
+        outside = (NodePhase.BOOTING, NodePhase.DELETED)
+        return [stay for stay in self.facts.stays.values() if stay.phase not in outside]
+
     def repair_one(self) -> None:
         """Repairs a machine, broken or not."""
         path = self._some_path()

@@ -47,6 +47,8 @@ ACTIONS: Mapping[str, int] = {
     "add_racks": 0,
     "break_rack": 0,
     "repair_rack": 0,
+    "fall_silent": 0,
+    "answer_again": 0,
 }
 """How likely each action is, compared with the others."""
 
@@ -138,9 +140,17 @@ NVLINK = replace(
 """Racks with an NVLink domain each, which lose machines and get them back."""
 SILENT = Profile(
     faults=("hang",),
-    actions={"break_one": 30, "repair_one": 4, "scale": 24, "delete_in_some_phase": 8},
+    actions={
+        "break_one": 30,
+        "repair_one": 4,
+        "scale": 24,
+        "delete_in_some_phase": 8,
+        "allow": 12,
+        "fall_silent": 12,
+        "answer_again": 10,
+    },
 )
-"""Machines that join, and then do not answer."""
+"""Machines that join, and then do not answer, each by itself or a zone at once."""
 SETTINGS = Profile(
     actions={"apply": 30, "relabel": 20, "stay_wrong": 20, "run_pod": 6, "stop_pod": 6}
 )

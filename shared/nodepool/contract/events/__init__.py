@@ -35,6 +35,7 @@ from nodepool.contract.events.capacity import (
 )
 from nodepool.contract.events.clock import Wake
 from nodepool.contract.events.fleet import (
+    HeartbeatsStopped,
     MachineAdded,
     MachineBooted,
     MachineBroken,
@@ -88,6 +89,7 @@ from nodepool.contract.events.quota import (
     QuotaReleased,
     QuotaSet,
 )
+from nodepool.contract.events.silence import NodeReportRequested, NodeSilent
 from nodepool.contract.events.validator import (
     ClusterRegistered,
     CWInstanceTypeNotInZone,
@@ -140,6 +142,7 @@ __all__ = [
     "CommandRefused",
     "DeletedForPreemption",
     "GrantAcknowledged",
+    "HeartbeatsStopped",
     "KubernetesEvent",
     "MachineAdded",
     "MachineBooted",
@@ -165,8 +168,10 @@ __all__ = [
     "NodePreemptionRequested",
     "NodeRemovalCancelled",
     "NodeRemovalRecovered",
+    "NodeReportRequested",
     "NodeReported",
     "NodeReservationChanged",
+    "NodeSilent",
     "NodeTemplateChanged",
     "NodeUpdateFailed",
     "NodeUpdated",

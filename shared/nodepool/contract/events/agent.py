@@ -32,6 +32,7 @@ class NodeConditionReported(Event, OfNode):
     """A condition of a Node in its cluster of Kubernetes changed.
 
     type, status, reason, message: those of the condition.
+    request: as in `NodeConditionChanged`.
     """
 
     speaker: ClassVar[str] = "agent"
@@ -40,6 +41,7 @@ class NodeConditionReported(Event, OfNode):
     status: ConditionStatus
     reason: str
     message: str
+    request: int = 0
 
 
 class PodsWaitingReported(Event, OfPool):

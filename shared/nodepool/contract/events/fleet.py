@@ -110,11 +110,28 @@ class NodeVerified(Event, OfMachine):
     cause: str = ""
 
 
+class HeartbeatsStopped(Event, OfMachine):
+    """A machine that is a Node sends no heartbeat from now on.
+
+    Heartbeats are no messages. A Node that is silent for so many seconds gets Ready=Unknown.
+
+    assignment: the assignment that the machine is in.
+    seconds: how long the machine is silent until its Node gets Ready=Unknown.
+    """
+
+    speaker: ClassVar[str] = "fleet"
+
+    assignment: int
+    seconds: float
+
+
 class NodeConditionChanged(Event, OfMachine):
     """A condition of a Node, as a node problem detector or the cluster itself reports it, changed.
 
     assignment: the assignment that it is in.
     type, status, reason, message: those of the condition.
+    request: the number of the `NodeReportRequested` that this answers; 0 where it answers no
+        request.
     """
 
     speaker: ClassVar[str] = "fleet"
@@ -124,6 +141,7 @@ class NodeConditionChanged(Event, OfMachine):
     status: ConditionStatus
     reason: str
     message: str
+    request: int = 0
 
 
 class NodeObserved(Event, OfMachine):

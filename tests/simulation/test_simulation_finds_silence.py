@@ -1,0 +1,76 @@
+"""The simulation finds each fault that is put into the care of silent Nodes on purpose."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from fleet.decide import SERVICE as FLEET
+from lifecycle.node import Node
+from lifecycle.node_events import silent
+from lifecycle.silence import Areas, Silence, is_excused, silent_in
+from lifecycle.template import NodeTemplate
+from nodepool.contract.events import HeartbeatsStopped, NodeSilent
+from nodepool.contract.keys import MachineKey
+from support.simulation.faults import Plant, saying, violation_of
+from support.simulation.planted import SILENCED
+
+PROFILE = replace(
+    SILENCED,
+    faults=("boot", "hang"),
+    actions={**SILENCED.actions, "fall_silent": 30, "answer_again": 20},
+)
+
+
+def heartbeats_go_on(_state: Any, event: Any) -> bool:
+    """Machines whose silence nobody hears."""
+    return not isinstance(event, HeartbeatsStopped)
+
+
+def unconfirmed(silence: Silence, _event: Any) -> Silence:
+    """The silence of a Node, which counts as confirmed once the question is put."""
+    return silence._replace(is_lasting=True)
+
+
+def hasty(template: NodeTemplate, node: Node, since: datetime, _until: datetime) -> NodeSilent:
+    """A silence whose time is over as it begins."""
+    return silent(template, node, since, since)
+
+
+def forgotten(areas: Areas, names: frozenset[str]) -> Iterator[MachineKey]:
+    """The Nodes of zones that fall silent, and not those of zones that answer again."""
+    return silent_in(areas, names) if is_excused(areas, tuple(names)) else iter(())
+
+
+PLANTS = {
+    "silences that are not heard": Plant(
+        "is silent, and is shown as", PROFILE, (saying(FLEET, heartbeats_go_on),)
+    ),
+    "silences that nobody confirms": Plant(
+        "which nobody has confirmed",
+        PROFILE,
+        functions={"lifecycle.silence.Silence.followed": unconfirmed},
+    ),
+    "silences that are judged too early": Plant(
+        "is asked after too short a silence",
+        PROFILE,
+        functions={"lifecycle.decide.silent": hasty},
+    ),
+    "zones that are repaired": Plant(
+        "are silent", PROFILE, functions={"lifecycle.silence.BEGINS_AT": 2.0}
+    ),
+    "Nodes that nobody looks at once their zone answers again": Plant(
+        "is silent, and is not cordoned for that",
+        PROFILE,
+        functions={"lifecycle.areas.silent_in": forgotten},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_fault_of_silence_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+
+    assert plant.text in violation_of(plant, monkeypatch)
