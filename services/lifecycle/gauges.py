@@ -7,7 +7,9 @@ from immutables import Map
 
 from lifecycle.known import Report, State
 from lifecycle.requests import PhaseCommand
-from nodepool.contract.metrics import REFUSED_NODE_MOVES, Sample
+from lifecycle.silence import is_excused
+from nodepool.contract.keys import machine_parts
+from nodepool.contract.metrics import REFUSED_NODE_MOVES, SILENT_NODES, Sample
 from nodepool.contract.model import NodePhase
 
 MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(Report | PhaseCommand)))
@@ -15,7 +17,16 @@ MESSAGES: Final = tuple(sorted(kind.__name__ for kind in get_args(Report | Phase
 
 
 def gauges(state: State) -> Iterator[Sample]:
-    """How often a message asked for a move that cannot follow on the phase its Node was in."""
+    """How many Nodes are silent, and which moves of Nodes were refused in which phase, how often.
+
+    A cluster without a silent Node has no series.
+    """
+    for name, area in state.areas.items():
+        org, _, cluster = name.partition("/")
+        if cluster and area.silent:
+            zone, _ = machine_parts(next(iter(area.silent)))
+            is_wide = "true" if is_excused(state.areas, (zone, name)) else "false"
+            yield Sample(SILENT_NODES, (zone, org, cluster, is_wide), len(area.silent))
     for phase in NodePhase:
         counts = state.refused.get(phase.value, Map[str, int]())
         for message in MESSAGES:

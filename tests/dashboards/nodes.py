@@ -43,6 +43,11 @@ _HERE: Final = ("zone", "instance_type")
 _UNHEALTHY: Final = with_offering(of_pools(metrics.UNHEALTHY_NODES, by=f"{POOL}, cause"))
 _PREEMPTING: Final = with_offering(of_pools(metrics.PREEMPTING_NODES, by=f"{POOL}, stage"))
 _REGISTERED: Final = with_offering(of_pools(metrics.CURRENT_NODES))
+_SILENT: Final = (
+    f"max by (zone, org, {CLUSTER_LABEL}, widespread) "
+    f'({metrics.SILENT_NODES.name}{{zone=~"$zone"}})'
+)
+_SILENT_LEGEND: Final = f"{{{{org}}}}/{{{{{CLUSTER_LABEL}}}}}, widespread: {{{{widespread}}}}"
 _BROKEN: Final = of_offerings(
     metrics.MACHINES, f"{OFFERING}, state, cause", 'state!~"free|assigned"'
 )
@@ -191,6 +196,18 @@ COMING: Final = Section(
             "something scales up and down, or machines do not hold.",
             buckets(metrics.REMOVED_NODE_AGE),
             empty="none left",
+        ),
+        lines(
+            "Silent Nodes",
+            "Nodes with Ready=Unknown, by cluster. While most of a zone or of a cluster is silent, "
+            "none of them is repaired.",
+            [Query(f"sum by (org, {CLUSTER_LABEL}, widespread) ({_SILENT})", _SILENT_LEGEND)],
+            stacked=True,
+            stairs=True,
+            decimals=0,
+            width=24,
+            height=6,
+            empty="none is silent",
         ),
         lines(
             "Moves that were refused",

@@ -1,9 +1,17 @@
 """Nodes whose machines fall silent: how that shows, what repairs them, and what repairs nothing."""
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
-from support.constants import PREFER_IDLE
+from lifecycle.gauges import gauges
+from nodepool.contract.metrics import SILENT_NODES
+from support.constants import CLUSTER, ORG, PREFER_IDLE, ZONE
+from support.grown import grown
 from support.world_harness import WorldHarness
+
+if TYPE_CHECKING:
+    from lifecycle.state import State
 
 EVICTING = {"disableUnhealthyNodeEviction": False}
 SILENCES = ("hang", "kubelet")
@@ -163,6 +171,20 @@ def test_a_zone_that_falls_silent_ends_the_repairs_that_have_begun(world: WorldH
         "5:40 CWNodeCordoned n1",
         "10:40 CWNodeUncordoned n1",
     ]
+
+
+@pytest.mark.parametrize(("count", "widespread"), [(5, "false"), (6, "true")])
+def test_metrics_count_the_silent_nodes_of_each_cluster(
+    world: WorldHarness, count: int, widespread: str
+) -> None:
+    world.given_data_center(machines=20)
+    world.apply("train", 10)
+
+    fall_silent(world, count)
+    world.pass_time(minutes=1)
+
+    samples = list(grown(gauges(cast("State", world.world.state("lifecycle")))))
+    assert samples == [(SILENT_NODES, (ZONE, ORG, CLUSTER, widespread), count)]
 
 
 # A service at the edge that is away is no silence of its machines.

@@ -174,6 +174,14 @@ LOST_NODE_SECONDS = _counter(
     *_OFFERING,
     "cause",
 )
+SILENT_NODES = _gauge(
+    "silent_nodes",
+    "Nodes with Ready=Unknown, and whether most of their zone or their cluster have that.",
+    "zone",
+    "org",
+    CLUSTER_LABEL,
+    "widespread",
+)
 REFUSED_NODE_MOVES = _counter(
     "refused_node_moves",
     "Messages that asked a Node for a move that cannot follow.",
