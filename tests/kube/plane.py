@@ -15,6 +15,8 @@ from support.processes import ControlPlane
 T = TypeVar("T")
 ORG, CLUSTER, ZONE = "demo", "kube", "US-EAST-04A"
 H100, A100, CPU = "gd-8xh100ib-i128", "gd-8xa100-i128", "cd-gp-i64-erapids"
+SETTINGS: Mapping[str, str] = {"NODEPOOL_UNHEALTHY_SECONDS": "30"}
+"""Silent Nodes are unhealthy soon, and later than any Node that only looks silent for a moment."""
 NODE_POOL = "compute.coreweave.com/node-pool"
 
 
@@ -111,7 +113,7 @@ def _pool_of(node: Document) -> object:
 @contextmanager
 def started(folder: Path, cluster: str = CLUSTER, *, kubernetes: bool = True) -> Iterator[Plane]:
     """A control plane whose cluster is registered, without machines."""
-    with ControlPlane(folder) as processes:
+    with ControlPlane(folder, settings=SETTINGS) as processes:
         plane = Plane(processes, cluster)
         plane.do(lambda client: client.register_cluster(cluster, ZONE, kubernetes=kubernetes))
         yield plane

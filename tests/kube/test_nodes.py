@@ -207,7 +207,7 @@ def test_a_silent_kubelet_is_known_on_the_bus_and_heard_again(
 ) -> None:
     kubelets.silence(node)
     wait_until("the bus knows it", lambda: ready(plane.node(node)) == ["Unknown"], SILENT_S)
-    wait_until("it is cordoned", lambda: unschedulable(plane, node), WITHIN_S)
+    wait_until("it is cordoned", lambda: unschedulable(plane, node), SILENT_S)
     row = f"kubectl get node {node} --no-headers"
 
     def has(status: str) -> bool:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,13 +16,20 @@ from nodepool.local.binary import find_server
 from nodepool.local.server import NatsServer
 from support.ports import free_port
 
+NO_SETTINGS: Mapping[str, str] = {}
+
 
 class ControlPlane:
-    """A nats-server and so many replicas of every service; a process that ends is started again."""
+    """A nats-server and so many replicas of every service; a process that ends is started again.
 
-    def __init__(self, folder: Path, replicas: int = 1) -> None:
+    settings: the variables of the environment that each service has as well.
+    """
+
+    def __init__(
+        self, folder: Path, replicas: int = 1, settings: Mapping[str, str] = NO_SETTINGS
+    ) -> None:
         self.server = NatsServer(folder / "nats", free_port(), find_server(None))
-        self._folder = folder
+        self._folder, self._settings = folder, settings
         self._names = [f"{name}.{number}" for name in SERVICES for number in range(replicas)]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lifeline = -1, -1
@@ -79,6 +86,7 @@ class ControlPlane:
             "NODEPOOL_URL": self.server.url,
             "NODEPOOL_LOG_FILE": str(log),
             "NODEPOOL_STOP_WITH_PARENT": "yes",
+            **self._settings,
         }
         with (self._folder / f"{name}.err").open("ab") as errors:
             self._processes[name] = subprocess.Popen(
