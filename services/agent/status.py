@@ -57,15 +57,20 @@ def shown_status(
     granted = _count(wanted.status, "grantedNodes")
     if granted is not None and granted != _target(wanted.spec):
         status["grantedNodes"] = granted
-    racks = wanted.status.get("rackStatus")
+    return {**status, **_sections(wanted.status)}
+
+
+def _sections(status: Document) -> Document:
+    """Return the fields of a status that are texts or objects of their own."""
+    shown: dict[str, object] = {name: status[name] for name in TEXTS if name in status}
+    racks = status.get("rackStatus")
     if isinstance(racks, Mapping):
-        status["rackStatus"] = {str(name): count for name, count in racks.items()}
-    status |= {name: wanted.status[name] for name in TEXTS if name in wanted.status}
-    autoscaled = wanted.status.get("autoscaled")
+        shown["rackStatus"] = {str(name): count for name, count in racks.items()}
+    autoscaled = status.get("autoscaled")
     if isinstance(autoscaled, Mapping):
         names = ("message", "since")
-        status["autoscaled"] = {name: str(autoscaled.get(name, "")) for name in names}
-    return status
+        shown["autoscaled"] = {name: str(autoscaled.get(name, "")) for name in names}
+    return shown
 
 
 def invalid_status(found: PoolObject, message: str) -> Document:
