@@ -9,6 +9,7 @@ from nodepool.contract.events import (
     QuotaChecked,
     QuotaCheckFailed,
 )
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.keys import PoolKey
 from nodepool.contract.messages import pool_fields
 from nodepool.service import describe
@@ -32,6 +33,8 @@ def checked_safely(state: State, key: PoolKey) -> tuple[Check, ...]:
     """The same, or the report of a bug, so that one NodePool does not keep others waiting."""
     try:
         return tuple(checked(state, key))
+    except NO_FAILURE:
+        raise
     except Exception as error:
         return tuple(reported(state.pools[key], describe(error)))
 

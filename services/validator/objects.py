@@ -6,6 +6,7 @@ from uuid import UUID, uuid5
 from nodepool.contract.commands import ApplyNodePool
 from nodepool.contract.conditions import Validated
 from nodepool.contract.events import NodePoolAutoscaled, NodePoolValidated
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.messages import path_fields
 from nodepool.contract.model import NodePoolSpec
 from nodepool.service import Context, describe
@@ -101,6 +102,8 @@ def is_same(before: NodePoolValidated, after: NodePoolValidated) -> bool:
 def _checked(spec: NodePoolSpec, zone: str) -> Verdict:
     try:
         return verdict(spec, zone)
+    except NO_FAILURE:
+        raise
     except Exception as error:  # The spec is stored; its condition says that the check failed.
         message = f"internal error while validating: {describe(error)}"
         return Verdict(Validated.INTERNAL_ERROR, message)

@@ -260,6 +260,28 @@ def test_a_reader_far_behind_reads_without_filters_and_follows_with_them(
     asyncio.run(story())
 
 
+def test_a_reader_whose_memory_ends_in_a_message_goes_on_with_no_other_message(
+    server: NatsServer,
+) -> None:
+    async def story() -> None:
+        async with connected(server.url) as connection:
+            # given a reader of a mixed log, whose memory ends at the hundredth message
+            await fill(connection, mixed(2_000))
+            left = iter(range(99))
+
+            def wants(subject: str) -> bool:
+                if next(left, None) is None:
+                    raise MemoryError
+                return is_wanted(subject)
+
+            async with reading(connection, wants=wants) as reader:
+                # when the log is read, then whoever reads learns of it
+                with pytest.raises(MemoryError):
+                    await read(reader, 2_000)
+
+    asyncio.run(story())
+
+
 def test_a_reader_far_behind_with_few_matches_has_the_server_find_them(
     server: NatsServer,
 ) -> None:

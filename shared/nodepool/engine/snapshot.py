@@ -7,6 +7,7 @@ from typing import Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from immutables import Map
 
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.engine.codec import Decoder, Json, decoder, encode
 from nodepool.engine.folded import Folded
 from nodepool.engine.schema import Schema, schema
@@ -68,7 +69,8 @@ def load(state: type[S], lines: Iterable[bytes]) -> Folded[S]:
 class Loader(Generic[S]):
     """Makes what was dumped from its lines, one after the other.
 
-    Whatever the lines are, each method returns or raises ValueError.
+    Whatever the lines are, each method returns or raises ValueError; a lack of memory says nothing
+    of them, and is raised as it is.
     """
 
     def __init__(self, state: type[S]) -> None:
@@ -84,6 +86,8 @@ class Loader(Generic[S]):
                 self._builder.add(path, rest)
             else:
                 self._check_schema(path, rest)
+        except NO_FAILURE:
+            raise
         except Exception as error:  # Of a class of a state, or of the parser: any that there is.
             raise ValueError(f"a line cannot be read: {describe(error)}") from error
 
@@ -91,6 +95,8 @@ class Loader(Generic[S]):
         """The whole; raises ValueError where something is missing."""
         try:
             folded = self._builder.build()
+        except NO_FAILURE:
+            raise
         except Exception as error:  # As above.
             raise ValueError(describe(error)) from error
         assert isinstance(folded, Folded)

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple
 
 from nodepool.contract.decode import Unreadable
 from nodepool.contract.events import CommandAccepted, CommandRefused, Wake
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.messages import Command, Message
 from nodepool.contract.outcomes import CommandOutcome
 from nodepool.engine.bounds import OUTPUTS_MAX, Size, check, fill_a_step, size_of, taken
@@ -51,7 +52,7 @@ class Replayed(NamedTuple, Generic[S]):
 def step(
     service: Service[S, I, O], before: Folded[S], message: I | Wake | Unreadable, context: Context
 ) -> Step[S, O]:
-    """Folds an input, decides on it, and folds the outputs; raises nothing.
+    """Folds an input, decides on it, and folds the outputs; raises NO_FAILURE and nothing else.
 
     A command that was processed before leads to the outcome it had then, and to nothing else.
 
@@ -70,12 +71,16 @@ def step(
             return Step(before, (outcome,))
     try:
         folded, keys = _taken(service, before, message, context)
+    except NO_FAILURE:
+        raise
     except Exception as error:  # The input is not folded at all, live and on replay alike.
         return _failed(service, before, bug(message, error), context)
     if isinstance(message, Wake):
         return _reconciled(service, folded, message, keys, context)
     try:
         return _decided(service, folded, message, keys, context)
+    except NO_FAILURE:
+        raise
     except Exception as error:  # A broken invariant: this input fails, others are processed.
         return _failed(service, folded, bug(message, error), context)
 
@@ -87,7 +92,9 @@ def replay(
     recorded: Sequence[O | CommandOutcome],
     context: Context,
 ) -> Replayed[S]:
-    """Folds an input and the outputs that the log holds for it; decides nothing, raises nothing.
+    """Folds an input and the outputs that the log holds for it; decides nothing.
+
+    Raises NO_FAILURE and nothing else.
 
     An output that cannot be folded is passed over: the service did not say it, or said it in
     another release.
@@ -98,6 +105,8 @@ def replay(
         return Replayed(before)
     try:
         folded, keys = _taken(service, before, message, context)
+    except NO_FAILURE:
+        raise
     except Exception:  # The input was not folded live either.
         return _refolded(service, before, message, recorded, context)
     folded, failure = _refolded(service, folded, message, recorded, context)
@@ -169,6 +178,8 @@ def _reconciled(
         try:
             missing = _missing(service, folded.state, key, size, context)
             folded = fold(service, folded, missing, context)
+        except NO_FAILURE:
+            raise
         except Exception as error:
             is_retry = key in work_of(folded.state).work.failures
             failure = replace(bug(message, error), key=key, is_retry=is_retry)
@@ -252,6 +263,8 @@ def _refolded(
     for output in recorded:
         try:
             folded = fold(service, folded, (output,), context)
+        except NO_FAILURE:
+            raise
         except Exception as error:
             of = unreadable(message) if isinstance(message, Unreadable) else bug(message, error)
             cause = f"the recorded {type(output).__name__} cannot be folded: {describe(error)}"
@@ -276,6 +289,8 @@ def _reported(
         events = tuple(islice(service.on_failure(folded.state, failure), min(room, REPORT_MAX)))
         outputs = _declared(service, events)
         return Step(fold(service, folded, outputs, context), outputs, failure)
+    except NO_FAILURE:
+        raise
     except Exception as error:
         cause = f"{failure.cause}; its report fails too: {describe(error)}"
         return Step(folded, (), replace(failure, cause=cause))

@@ -7,7 +7,7 @@ from nodepool.contract.log import Entry
 from nodepool.engine.proposal import dead_letter
 from nodepool.nats.errors import SEALED_CODE, Conflict, InDoubt, ServerRefusal
 from nodepool.nats.publisher import Publisher
-from nodepool.nats.stored_objects import ObjectKey, subject_of_object
+from nodepool.nats.stored_objects import ObjectKey, key_fault, subject_of_object
 
 MESSAGE_CODES = frozenset({10054, 10097, 10165})
 """Refusals of the server that are about one message: its size, its headers, its lifetime."""
@@ -19,6 +19,10 @@ def is_about_object(refusal: ServerRefusal, *, stores: bool) -> bool:
     stores: whether it stores others. A bucket that is sealed takes none, whatever others do.
     """
     return refusal.code != SEALED_CODE and (stores or refusal.code in MESSAGE_CODES)
+
+
+HEADERS_BYTES = 512
+"""What the headers of a write take at most; the server counts them with the content."""
 
 
 class Parking:
@@ -58,3 +62,10 @@ class Parking:
     def release(self, key: ObjectKey) -> None:
         """The object is stored, or gone."""
         self._parked.pop(key, None)
+
+
+def storing_fault(key: ObjectKey, content: bytes, most: int) -> str | None:
+    """Return why an object cannot be stored where a message has `most` bytes; None if it can be."""
+    if len(content) + HEADERS_BYTES > most:
+        return f"the object has {len(content)} bytes; at most {most - HEADERS_BYTES} are stored"
+    return key_fault(key)

@@ -8,11 +8,12 @@ from typing import Generic, NamedTuple
 
 from nats.errors import Error as NatsError
 
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.nats.api import REPLY_TIMEOUT_S, last_message
 from nodepool.nats.buckets import Bus, read_bucket, restore_bucket
 from nodepool.nats.errors import Conflict, InDoubt, ServerRefusal, StreamChanged
 from nodepool.nats.inspection import Inspection, Report
-from nodepool.nats.parking import Parking, is_about_object
+from nodepool.nats.parking import Parking, is_about_object, storing_fault
 from nodepool.nats.rendering import Rendering
 from nodepool.nats.stored_objects import (
     Finding,
@@ -20,7 +21,6 @@ from nodepool.nats.stored_objects import (
     StoredObject,
     StoredObjects,
     headers_of,
-    key_fault,
     key_of_object,
     replaces,
     stored_object,
@@ -36,8 +36,6 @@ RETRY_MAX_S = 10.0
 """The pause after the first write that failed, and the longest; it doubles with each in a row."""
 KEYS_PER_TURN = 500
 """After so many compared objects other tasks get a turn, so that no commit is delayed."""
-HEADERS_BYTES = 512
-"""What the headers of a write take at most; the server counts them with the content."""
 
 
 class _Write(NamedTuple):
@@ -233,21 +231,17 @@ class ReadModelWriter(Generic[S, I]):
                 self._parking.release(key)
                 return None
             content = self._rendering.document(item)
+        except NO_FAILURE:
+            raise
         except Exception as error:  # A bug that concerns this object alone.
             await self._parking.park(key, version, content, describe(error))
             return None
-        if cause := self._storing_fault(key, content):
+        if cause := storing_fault(key, content, self._connection.max_payload):
             await self._parking.park(key, version, content, cause)
             return None
         subject = subject_of_object(key)
         future = await self._publisher.send(subject, content, headers_of(wanted, stored.position))
         return _Write(key, subject, content, wanted, future)
-
-    def _storing_fault(self, key: ObjectKey, content: bytes) -> str | None:
-        size, most = len(content) + HEADERS_BYTES, self._connection.max_payload
-        if size > most:
-            return f"the object has {len(content)} bytes; at most {most - HEADERS_BYTES} are stored"
-        return key_fault(key)
 
     async def _unparked(
         self, results: Sequence[tuple[_Write, Exception | None]]

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from nats.aio.msg import Msg
 
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.log import Entry
 from nodepool.nats.api import extent
 from nodepool.nats.back_off import pause_s
@@ -70,7 +71,7 @@ class Reader:
         self._newest = newest
         self._wants = wants
         self.metadata: Mapping[str, str] = {}  # What the server tells of the consumer.
-        self._changed: StreamChanged | None = None
+        self._end_of_reading: Exception | None = None
         self._filtering = Filtering() if wants is not None else None
         self._asking: asyncio.Task[None] | None = None
         self._buffer: deque[Entry] = deque()
@@ -117,7 +118,7 @@ class Reader:
         self._client.on_server_lost.append(self._hurry)
         self._creating = asyncio.create_task(self._create())
         await self._creating
-        self._raise_change()
+        self._raise_end()
         self.verification.awake()
         self._watching = asyncio.create_task(self._watch())
 
@@ -146,15 +147,18 @@ class Reader:
         return await self.take()
 
     async def take(self) -> list[Entry]:
-        """The messages that have arrived, without waiting; raises what `verify` raised."""
-        self._raise_change()
+        """The messages that have arrived, without waiting; raises what reading ended with.
+
+        That is what `verify` raised, or NO_FAILURE.
+        """
+        self._raise_end()
         entries, self._buffer = list(self._buffer), deque()
         await self._pull()
         return entries
 
-    def _raise_change(self) -> None:
-        if self._changed is not None:
-            raise self._changed
+    def _raise_end(self) -> None:
+        if self._end_of_reading is not None:
+            raise self._end_of_reading
 
     def _restart(self, *, filtered: bool | None = None) -> None:
         """Reads on with a new consumer, with filters or without; None for what costs less."""
@@ -177,9 +181,10 @@ class Reader:
         goes_on = lambda: self._is_creating and len(self._buffer) < BUFFER_MAX  # noqa: E731
         async for entry in read_on(self._client, self._stream, self._read_to, goes_on):
             self.heard_at = time.monotonic()
-            self._last, self._last_time = entry.position, entry.time
             if wants(entry.subject):
                 self._hand_over(entry)
+            # Last: where memory ends before this line, the message is read again.
+            self._last, self._last_time = entry.position, entry.time
 
     async def _watch(self) -> None:
         while True:
@@ -207,8 +212,8 @@ class Reader:
             finally:
                 self._attempt = None
 
-    async def _end(self, change: StreamChanged) -> None:
-        self._changed, self._closed = change, True
+    async def _end(self, error: Exception) -> None:
+        self._end_of_reading, self._closed = error, True
         self.arrived.set()
         await self.consumer.drop()
 
@@ -249,6 +254,12 @@ class Reader:
         await self.consumer.pull(BUFFER_MAX - len(self._buffer), HEARTBEAT_S)
 
     async def _receive(self, message: Msg) -> None:
+        try:
+            await self._take_in(message)
+        except NO_FAILURE as error:  # The client would go on with the next message.
+            await self._end(error)
+
+    async def _take_in(self, message: Msg) -> None:
         if not message.reply:
             await self._receive_status(message)
             return

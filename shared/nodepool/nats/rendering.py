@@ -5,6 +5,7 @@ from typing import Generic
 
 from pydantic_core import to_json
 
+from nodepool.contract.exceptions import NO_FAILURE
 from nodepool.contract.log import LogId
 from nodepool.nats.stored_objects import (
     Finding,
@@ -70,6 +71,8 @@ class Rendering(Generic[S, I]):
         """Whether an object should replace what is stored of it."""
         try:
             return replaces(self.wanted(key)[0], stored)
+        except NO_FAILURE:
+            raise
         except Exception:  # It is parked when it is to be written.
             return True
 
@@ -82,6 +85,8 @@ class Rendering(Generic[S, I]):
             if item is not None and wanted == stored._replace(position=0):
                 same = is_same_document(content, self.document(item))
                 return Finding.RIGHT if same else Finding.WRONG
+        except NO_FAILURE:
+            raise
         except Exception:  # It is parked when it is written.
             return Finding.RIGHT
         return examine(stored, wanted, self._committed, log_end)
