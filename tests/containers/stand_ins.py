@@ -1,7 +1,8 @@
 """Images in place of those that cannot be pulled, made from what this machine and Debian have.
 
 What differs: Python is this machine's 3.13 where pyenv has it, otherwise Debian's; the servers are
-those of the wheel and of Debian; and `grafana` is not Grafana, see `grafana.py`.
+those of the wheel and of Debian; `grafana` is not Grafana, see `grafana.py`;
+and the exporter is `nats_exporter.py`.
 """
 
 import os
@@ -162,6 +163,12 @@ def _nats(root: Path) -> None:
     script.chmod(0o755)
 
 
+def _exporter(root: Path) -> None:
+    _python(root)
+    _put(HERE / "nats_exporter.py", root, "nats_exporter.py")
+    _put(_tool("busybox"), root, "usr/local/bin/wget")
+
+
 def _prometheus(root: Path) -> None:
     _busybox(root)
     _program(_tool("prometheus"), root, "bin/prometheus")
@@ -211,6 +218,9 @@ STAND_INS: Mapping[str, StandIn] = {
     "NATS_IMAGE": StandIn(
         _nats,
         [_PATH, 'ENTRYPOINT ["/docker-entrypoint.sh"]', 'CMD ["nats-server"]', "EXPOSE 4222"],
+    ),
+    "NATS_EXPORTER_IMAGE": StandIn(
+        _exporter, [_PATH, "USER nobody", 'ENTRYPOINT ["python", "/nats_exporter.py"]']
     ),
     "PROMETHEUS_IMAGE": StandIn(
         _prometheus, [_PATH, "USER nobody", 'ENTRYPOINT ["/bin/prometheus"]', "WORKDIR /prometheus"]

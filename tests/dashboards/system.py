@@ -16,6 +16,7 @@ from dashboards.panels import (
     override,
 )
 from dashboards.queries import RANGE, RATE, buckets, count, quantile, rate, series
+from dashboards.server import SERVERS
 from dashboards.shared import EVENTS, SYSTEM_UID, services_without
 from dashboards.values import stat, table
 from nodepool.contract import metrics
@@ -265,6 +266,6 @@ SYSTEM: Final = Page(
     description="Are the bus, the services and the agents at work, and will there be room?",
     variables=(_SERVICE,),
     annotations=EVENTS,
-    sections=(GLANCE, REPLICAS, WORK, COMMANDS, LOG, AGENTS),
+    sections=(GLANCE, REPLICAS, WORK, COMMANDS, LOG, SERVERS, AGENTS),
     since="now-3h",
 )

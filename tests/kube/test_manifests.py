@@ -1,7 +1,7 @@
 """The manifests under deploy/kubernetes fit the code, the compose file and one another."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import dedent
 from typing import Any
 
@@ -34,10 +34,17 @@ def pod(workload: Document) -> Mapping[str, Any]:
 
 
 def container(workload: Document) -> Mapping[str, Any]:
-    """Its only container."""
-    (only,) = pod(workload)["containers"]
-    assert isinstance(only, dict)
-    return only
+    """Return its container; of a server, the container of the server itself."""
+    first, *others = pod(workload)["containers"]
+    assert isinstance(first, dict)
+    assert [each["name"] for each in others] in ([], ["exporter"])
+    return first
+
+
+def containers(workload: Document) -> Sequence[Mapping[str, Any]]:
+    """Return all of its containers."""
+    found: Sequence[Mapping[str, Any]] = pod(workload)["containers"]
+    return found
 
 
 def pod_labels(workload: Document) -> Mapping[str, str]:
@@ -116,12 +123,14 @@ def test_the_server_has_more_memory_than_it_is_told_to_stay_below(manifests: Man
 def test_images_are_those_of_the_compose_file(manifests: Manifests) -> None:
     dockerfile = (ROOT / "deploy" / "bus.Dockerfile").read_text()
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    images = {container(item)["image"] for item in manifests.of_kind(*WORKLOADS)}
+    images = {each["image"] for item in manifests.of_kind(*WORKLOADS) for each in containers(item)}
     (ours,) = (image for image in images if image.startswith("nodepool:"))
-    (server,) = images - {ours}
+    (exporter,) = (image for image in images if "exporter" in image)
+    (server,) = images - {ours, exporter}
 
     assert compose["quota"]["image"] == f"${{IMAGE:-{ours.partition(':')[0]}}}"
     assert f"ARG NATS_IMAGE={server}\n" in dockerfile
+    assert compose["nats-exporter"]["image"] == f"${{NATS_EXPORTER_IMAGE:-{exporter}}}"
 
 
 UNPRIVILEGED = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -129,15 +138,18 @@ UNPRIVILEGED = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault
 
 def test_each_workload_has_probes_resources_and_no_rights(any_manifests: Manifests) -> None:
     for item in any_manifests.of_kind(*WORKLOADS):
-        only = container(item)
-        assert {"livenessProbe", "readinessProbe"} <= only.keys(), item["metadata"]["name"]
-        assert only["resources"]["requests"].keys() == {"cpu", "memory"}
-        assert only["resources"]["limits"].keys() == {"memory"}
-        assert only["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        for each in containers(item):
+            probes = {"livenessProbe", "readinessProbe"} & each.keys()
+            is_server_or_service = each == container(item)
+            assert ("readinessProbe" in probes) is is_server_or_service, each["name"]
+            assert "livenessProbe" in probes, each["name"]
+            assert each["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert each["resources"]["limits"].keys() == {"memory"}
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
         assert pod(item)["securityContext"].items() >= UNPRIVILEGED.items()
         # A token is there for what has an account of its own, and for nothing else.
         has_token = pod(item).get("automountServiceAccountToken", True)
@@ -207,6 +219,7 @@ def test_each_network_policy_is_about_the_pods_that_it_is_meant_for(manifests: M
         "clients": ALL_SERVICES,
         "nats": {"nats"},
         "metrics": ALL_SERVICES,
+        "server-metrics": {"nats"},
         "traces": ALL_SERVICES,
     }
 
@@ -219,14 +232,16 @@ def test_what_one_side_may_send_the_other_side_may_receive(manifests: Manifests)
     listening = {
         port["containerPort"]
         for item in manifests.of_kind(*WORKLOADS)
-        for port in container(item)["ports"]
+        for each in containers(item)
+        for port in each["ports"]
     }
 
     sent = [ports(rule) for name in ("clients", "nats") for rule in policies[name]["egress"]]
-    received = [ports(rule) for name in ("nats", "metrics") for rule in policies[name]["ingress"]]
+    receivers = ("nats", "metrics", "server-metrics")
+    received = [ports(rule) for name in receivers for rule in policies[name]["ingress"]]
 
-    assert (sent, received) == ([{4222}, {6222}], [{4222}, {6222}, {9464}])
-    assert {4222, 6222, 9464} <= listening
+    assert (sent, received) == ([{4222}, {6222}], [{4222}, {6222}, {9464}, {7777}])
+    assert {4222, 6222, 9464, 7777} <= listening
 
 
 def ports(rule: Mapping[str, Any]) -> set[int]:

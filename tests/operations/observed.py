@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Final, NamedTuple
 
 from bus.harness import BINARY, ReplicaProcess, launched, until
+from containers.nats_exporter import serve
 from nodepool.contract.services import SERVICES
 from nodepool.local.ports import HOST
 from nodepool.local.server import NatsServer
@@ -74,18 +76,31 @@ class Observed(NamedTuple):
 
 
 @contextmanager
+def exported(address: str) -> Iterator[str]:
+    """Show the figures of a server, as its exporter does; give the address of the metrics."""
+    with serve({"nats": address}, HOST, 0) as exporter:
+        Thread(target=exporter.serve_forever, daemon=True).start()
+        yield f"{HOST}:{exporter.server_port}"
+        exporter.shutdown()
+
+
+@contextmanager
 def observed(folder: Path) -> Iterator[Observed]:
     """A control plane, with two replicas of some services, and a Prometheus that watches it."""
     program()
     with ExitStack() as stack:
-        server = stack.enter_context(LimitedServer(folder / "nats", free_port(), BINARY))
+        monitor = free_port()
+        server = stack.enter_context(
+            LimitedServer(folder / "nats", free_port(), BINARY, monitor_port=monitor)
+        )
+        exporter = stack.enter_context(exported(f"http://{HOST}:{monitor}"))
         targets, replicas = {}, []
         for name in (*SERVICES, *REPLICATED):
             port = free_port()
             replicas.append(stack.enter_context(launched(name, server, folder, port)))
             targets[f"{HOST}:{port}"] = name
         file = folder / "prometheus.yml"
-        file.write_text(json.dumps(config(targets, INTERVAL)))
+        file.write_text(json.dumps(config(targets, INTERVAL, exporter)))
         options = (
             f"--config.file={file}",
             f"--storage.tsdb.path={folder / 'prometheus'}",

@@ -70,8 +70,12 @@ def has_values(found: Sequence[Mapping[str, Any]], above: float = -math.inf) -> 
     )
 
 
-def config(targets: Mapping[str, str], interval: str) -> Mapping[str, object]:
-    """A configuration with the rules of this repository. targets: addresses, with their service."""
+def config(targets: Mapping[str, str], interval: str, exporter: str = "") -> Mapping[str, object]:
+    """Return a configuration with the rules of this repository.
+
+    targets: addresses, with their service. exporter: the address of the servers' figures, if any.
+    """
+    servers = [{"job_name": "nats", "static_configs": [{"targets": [exporter]}]}]
     return {
         "global": {"scrape_interval": interval, "evaluation_interval": interval},
         "rule_files": [str(DEPLOY / "prometheus" / "nodepool.rules.yml")],
@@ -82,7 +86,8 @@ def config(targets: Mapping[str, str], interval: str) -> Mapping[str, object]:
                     {"targets": [address], "labels": {"service": service}}
                     for address, service in targets.items()
                 ],
-            }
+            },
+            *(servers if exporter else []),
         ],
     }
 

@@ -60,7 +60,8 @@ COUNTED = (
 """What has grown from 0 while two services came to another leader."""
 OF_AGENTS = "there is no Kubernetes here; tests/kube/test_agent_watched.py asks them beside one"
 EMPTY: Mapping[tuple[str, str, str], str] = {
-    (asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)
+    **{(asked.page, asked.panel, asked.ref): OF_AGENTS for asked in queries_of(SYSTEM, AGENTS)},
+    ("nodepool-system", "Memory of the servers", "B"): "the server is told no limit here",
 }
 """Queries that have no series, and why."""
 LATE = "a stage is late at its moment, which is two minutes after the warning"
