@@ -74,7 +74,14 @@ def specified(known: Pool | None, event: NodePoolValidated) -> Pool:
         size = event.spec.rack_size
         members = Members(racks=Racks(size) if size else None)
         known = Pool(
-            event.key, event.uid, event.zone, event.generation, event.spec, valid, members=members
+            event.key,
+            event.uid,
+            event.zone,
+            event.generation,
+            event.spec,
+            valid,
+            members=members,
+            scaled=event.spec.target,
         )
     grant = known.grant
     if grant is not None and event.reason is Validated.INVALID:
@@ -102,10 +109,7 @@ def granted(pool: Pool, verdict: QuotaChecked) -> Pool:
         return pool
     nodes = 0 if pool.invalid else verdict.granted
     grant = Grant(verdict.generation, nodes, verdict.number)
-    pool = replace(pool, grant=grant, outstanding=max(pool.outstanding or 0, verdict.granted))
-    if grant.generation == pool.generation and pool.scaled is None and not pool.target:
-        return replace(pool, scaled=0)
-    return pool
+    return replace(pool, grant=grant, outstanding=max(pool.outstanding or 0, verdict.granted))
 
 
 def announced(pool: Pool, event: Announced) -> Pool:
@@ -120,8 +124,7 @@ def announced(pool: Pool, event: Announced) -> Pool:
         case CWNodePoolScaledUp(after=after):
             return replace(pool, scaled=after)
         case CWNodeRequestQueued(granted=nodes):
-            scaled = nodes if pool.scaled is None else pool.scaled
-            return replace(pool, requested=nodes, scaled=scaled)
+            return replace(pool, requested=nodes)
         case CWNodePoolRemoveNodes():
             return replace(pool, removals=pool.removals + 1, removed=0)
         case CWNodePoolNodesRemoved(removal=removal):

@@ -22,7 +22,7 @@ def requested(pool: Pool) -> Iterator[CWNodePoolScaledUp | CWNodeRequestQueued]:
     goal, before = pool.goal, pool.scaled
     if goal is None:
         return
-    if before is not None and before < goal == pool.target:
+    if before < goal == pool.target:
         text = f"scaled up from {before} to {goal} Nodes"
         yield CWNodePoolScaledUp(**pool_fields(pool.key), before=before, after=goal, message=text)
     count = pool.shortfall

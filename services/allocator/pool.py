@@ -56,8 +56,9 @@ class Pool:
     may have: the last `grant`, the last capacity `check`, and the largest grant that was not given
         back to quota yet, which is `outstanding`; None once a deleted NodePool gave back all.
     has: its `members`, and `wait`, since when it waits for each machine that it lacks.
-    asked for: `scaled` is the target up to which it was scaled last, None before the first time;
-        `requested` is how many Nodes it has announced to want, less those that it removed since.
+    asked for: `scaled` is the last announced target: the target at creation, or that of the last
+        scale-up or scale-down that was said; `requested` is how many Nodes it has announced to
+        want, less those that it removed since.
     gives up: `removals` counts the removals of Nodes, and `removed` is how many went in the one
         that is under way, None while there is none.
     fault: what is wrong with its settings; empty while they are valid. `reported` is the fault that
@@ -83,7 +84,7 @@ class Pool:
     members: Members = Members()
     wait: Wait = NO_WAIT
 
-    scaled: int | None = None
+    scaled: int = 0
     requested: int = 0
     removals: int = 0
     removed: int | None = None

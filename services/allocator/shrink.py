@@ -133,7 +133,7 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
             removal=RemovalReason.SCALE_DOWN,
             message=f"{pool.removed} Nodes removed, {remaining} remain",
         )
-    if pool.scaled is not None and pool.target < pool.scaled:
+    if pool.target < pool.scaled:
         yield CWNodePoolScaledDown(
             **pool_fields(pool.key),
             before=pool.scaled,
@@ -163,9 +163,10 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
 
 
 def _begun(pool: Pool, count: int, cause: str) -> CWNodePoolRemoveNodes:
-    before = pool.scaled if pool.scaled is not None else len(pool.members)
     text = f"removing {count} Nodes ({cause})"
-    return CWNodePoolRemoveNodes(**pool_fields(pool.key), count=count, before=before, message=text)
+    return CWNodePoolRemoveNodes(
+        **pool_fields(pool.key), count=count, before=pool.scaled, message=text
+    )
 
 
 def _removal(

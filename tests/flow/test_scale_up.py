@@ -106,6 +106,43 @@ def test_a_pool_scales_up_from_no_nodes(harness: Harness) -> None:
     ]
 
 
+def test_a_raise_before_the_first_grant_is_a_scale_up_from_the_target_at_creation(
+    harness: Harness,
+) -> None:
+    # given a NodePool that no limit allows any Node yet
+    harness.given_cluster()
+    harness.given_machines(10)
+    harness.apply("train", 1)
+    harness.scale("train", 3)
+    harness.start_recording()
+
+    harness.given_quota(10)
+
+    assert harness.events("train") == [
+        "CWNodePoolScaledUp 1 3",
+        "CWNodeRequestQueued 3",
+        "CWNodeAssigned n1",
+        "CWNodeAssigned n2",
+        "CWNodeAssigned n3",
+        "CWNodeRegistered n1",
+        "CWNodeRegistered n2",
+        "CWNodeRegistered n3",
+    ]
+
+
+def test_a_raise_that_follows_a_lower_target_begins_at_the_lower_target(harness: Harness) -> None:
+    # given a NodePool whose target fell before its first grant
+    harness.given_data_center(quota=3)
+    harness.apply("train", 4)
+    harness.start_recording()
+
+    harness.scale("train", 1)
+    harness.scale("train", 2)
+
+    said = [line for line in harness.events("train") if line.startswith("CWNodePoolScaled")]
+    assert said == ["CWNodePoolScaledDown 4 1", "CWNodePoolScaledUp 1 2"]
+
+
 def test_applying_the_same_manifest_again_changes_nothing(harness: Harness) -> None:
     harness.given_data_center()
     harness.apply("train", 1)

@@ -63,7 +63,7 @@ def ended_without_a_word(state: AllocatorState, event: Message) -> bool:
     if not isinstance(event, CWNodePoolNodesRemoved) or event.removal != RemovalReason.SCALE_DOWN:
         return True
     pool = state.pools[event.key]
-    return pool.scaled is None or pool.target < pool.scaled
+    return pool.target < pool.scaled
 
 
 def in_part(

@@ -68,7 +68,7 @@ class Member:
 class Group:
     """The Nodes of a NodePool.
 
-    level: the target that it was last scaled to; None before the first time.
+    level: the last announced target; the target at creation before the first one.
     removed: how many Nodes left in the removal under way; None while there is none.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
     grown: the NVLink domains of the Nodes that the step under way has assigned it.
@@ -83,7 +83,7 @@ class Group:
     granted: int = 0
     members: dict[int, Member] = field(default_factory=dict)
     removed: int | None = None
-    level: int | None = None
+    level: int = 0
     places: int = 0
     within_quota: bool = False
     grown: set[str] = field(default_factory=set)

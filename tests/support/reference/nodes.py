@@ -137,7 +137,7 @@ class NodesModel:
                 if uid in self.groups:
                     self.groups[uid].version = message
                 else:
-                    self.groups[uid] = Group(message)
+                    self.groups[uid] = Group(message, level=message.spec.target)
             case NodePoolDeleting(uid=uid) if uid in self.groups:
                 self.groups[uid].deleting, self.groups[uid].removed = True, None
             case CWNodePoolDeleted(uid=uid):
@@ -146,8 +146,6 @@ class NodesModel:
                 group = self.groups[uid]
                 if message.generation == group.version.generation:
                     group.granted, group.within_quota = message.granted, message.reason == "Under"
-                    if group.level is None and not group.spec.target:
-                        group.level = 0
             case CWNodeDeleted() | CWNodeRegistrationFailed():
                 self._left(message)
             case _:
@@ -250,7 +248,6 @@ class NodesModel:
                 missing = min(group.granted, group.spec.target) - len(group.members)
                 if count != missing or group.deleting:
                     self._fault(group, f"requests {count} Nodes and lacks {missing}")
-                group.level = message.granted if group.level is None else group.level
             case CWNodePoolScaledUp() | CWNodePoolScaledDown():
                 self._scaled(group, message)
             case AllocationFailed() | AllocationRecovered():
@@ -301,5 +298,5 @@ def faults(model: NodesModel) -> Iterator[str]:
         if group.removed:
             yield f"{group.key} has removed {group.removed} Nodes, and does not say so"
         level = group.level
-        if level is not None and (level > target or (group.within_quota and level != target)):
+        if level > target or (group.within_quota and level != target):
             yield f"{group.key} was scaled to {level} last, and its target is {target}"
