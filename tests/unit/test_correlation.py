@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from nodepool.contract.commands import ScaleNodePool
+from nodepool.contract.commands import PreemptNode, ScaleNodePool
 from nodepool.contract.events import ClusterRegistered, MachineAdded, NodeActivityChanged, Wake
 from nodepool.contract.messages import Envelope, Message, envelope_of
 from nodepool.engine.correlation import CORRELATIONS_MAX, Correlation, Correlations
@@ -130,3 +130,19 @@ def test_what_follows_from_an_event_with_a_trace_of_its_own_stays_in_it() -> Non
 
     event = stored(activity("n1"), Correlation(None, "00-c-d-01", "vendor=1"))
     assert correlations.of_cause(event) == Correlation("c1", "00-c-d-01", "vendor=1")
+
+
+def test_what_follows_from_a_command_about_a_node_has_its_correlation() -> None:
+    # given two commands about Nodes of one NodePool
+    known = Correlations()
+    for node in ("g1", "g2"):
+        command = PreemptNode(org="acme", cluster="prod", pool="train", node=node)
+        known.note_command(command, Correlation(f"preempt {node}"))
+
+    # then what is said of each Node follows from its own command, until something else happens
+    first, second = known.of(activity("g1")), known.of(activity("g2"))
+    known.note(activity("g1"), Correlation("later"))
+
+    assert first.correlationid == "preempt g1"
+    assert second.correlationid == "preempt g2"
+    assert known.of(activity("g1")).correlationid == "later"

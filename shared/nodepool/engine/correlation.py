@@ -9,7 +9,8 @@ way before has no correlation.
 from typing import NamedTuple
 
 from nodepool.contract.decode import Unreadable
-from nodepool.contract.messages import Envelope, M, Message, OfMachine, OfNode, OfPool
+from nodepool.contract.keys import NodeKey, node_key
+from nodepool.contract.messages import Command, Envelope, M, Message, OfMachine, OfNode, OfPool
 
 CORRELATIONS_MAX = 20_000
 """How many NodePools and machines are remembered; the least recently mentioned is dropped first."""
@@ -28,6 +29,11 @@ def correlation_of(envelope: Envelope[M] | Unreadable) -> Correlation:
     return Correlation(envelope.correlationid, envelope.traceparent, envelope.tracestate)
 
 
+def _commanded(node: NodeKey) -> str:
+    """Return the key of a Node that a command named, which is no key of a NodePool."""
+    return f"node {node}"
+
+
 class Correlations:
     """The correlation of each machine and NodePool that was mentioned lately."""
 
@@ -41,6 +47,23 @@ class Correlations:
         self._put(message.key, correlation)
         if isinstance(message, OfNode):
             self._put(message.machine_key, correlation)
+            if (commanded := _commanded(message.node_key)) in self._known:
+                self._put(commanded, correlation)
+        self._forget()
+
+    def note_command(self, command: Command, correlation: Correlation) -> None:
+        """Remember the correlation of the outputs of a command.
+
+        An output about the Node that a command names follows from that command, whatever else was
+        asked for its NodePool. Any other output about a Node follows from what was asked last.
+        """
+        self.note(command, correlation)
+        node = getattr(command, "node", "")
+        if node and correlation.correlationid is not None:
+            org, cluster, _ = command.path
+            self._put(_commanded(node_key(org, cluster, node)), correlation)
+
+    def _forget(self) -> None:
         while len(self._known) > CORRELATIONS_MAX:
             del self._known[next(iter(self._known))]
 
@@ -51,6 +74,9 @@ class Correlations:
     def of(self, message: Message) -> Correlation:
         """The correlation of the machine or NodePool that a message is about; empty if unknown."""
         match message:
+            case OfNode(key=key, node_key=node):
+                known = self._known
+                return known.get(_commanded(node)) or known.get(key) or Correlation()
             case OfMachine(machine_key=key) | OfPool(key=key):
                 return self._known.get(key, Correlation())
         return Correlation()

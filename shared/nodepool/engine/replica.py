@@ -13,7 +13,7 @@ from typing import Generic
 
 from nodepool.contract.events import Wake
 from nodepool.contract.log import NO_ID, Entry, LogId
-from nodepool.contract.messages import Envelope
+from nodepool.contract.messages import Command, Envelope
 from nodepool.engine import step as engine
 from nodepool.engine.bounds import Size, size_of
 from nodepool.engine.correlation import Correlations, correlation_of
@@ -260,8 +260,16 @@ class Replica(Generic[S, I, O]):
         if self.service.reconciler is not None and isinstance(envelope, Envelope):
             self._correlations.note(envelope.data, correlation_of(envelope))
 
+    def _note_commands(self, proposal: Proposal[S, I]) -> None:
+        """Remember the trace of each command, for what follows from the command at a `Wake`."""
+        for processed in proposal.processed:
+            message = processed.input.message
+            if isinstance(message, Command) and processed.envelopes:
+                self._correlations.note_command(message, correlation_of(processed.envelopes[0]))
+
     def accepted(self, proposal: Proposal[S, I], position: int) -> None:
         """Takes note that the proposal is stored, with its commit record at `position`."""
+        self._note_commands(proposal)
         while self._open and self._open[0].entry.position <= proposal.position:
             self._open.popleft()
         self.committed, self.expected_sequence = proposal.position, position
