@@ -47,6 +47,7 @@ class Agent:
         api = Api(settings.kubeconfig, telemetry.requested)
         lease = Lease(api, settings.lease_namespace, settings.lease_name, telemetry.log)
         self._lease = lease
+        watching = asyncio.create_task(telemetry.watch(stop))
         try:
             with foreign_logs(telemetry.log):
                 while not stop.is_set():
@@ -57,10 +58,13 @@ class Agent:
                         self._term = None
                 telemetry.log.info("stopping")
                 await lease.release()
+            if watching.done():
+                watching.result()  # Raises why the pages cannot be served any more.
         except Exception:  # A fault of the program: it ends, and its log says why.
             telemetry.log.error("crashed", exc_info=True)
             raise
         finally:
+            watching.cancel()
             await api.close()
             telemetry.close()
 

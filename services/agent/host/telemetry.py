@@ -1,5 +1,6 @@
 """What the agent shows of its work: its log, its metrics and its health pages."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, get_args
@@ -114,6 +115,11 @@ class Telemetry:
             return -1
         self._pages = HealthServer(self._settings, self._page, obstacle)
         return self._pages.port
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Has the event loop and the pages watch each other; sets `stop` where that fails."""
+        if self._pages is not None:
+            await self._pages.watch(stop, self.log)
 
     def _page(self, wants: Wanted) -> list[bytes] | None:
         if not self._turn.acquire(timeout=PAGE_S):

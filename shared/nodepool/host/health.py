@@ -1,7 +1,10 @@
 """The HTTP pages of a service: /metrics, /livez and /readyz."""
 
+import _thread
+import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from http import HTTPStatus
@@ -9,7 +12,9 @@ from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from nodepool.host.exposition import Wanted, wanted
+from nodepool.host.logs import Logger
 from nodepool.host.settings import Settings, SettingsError
+from nodepool.host.silence import Silence
 
 Environ = dict[str, object]
 StartResponse = Callable[..., object]
@@ -17,10 +22,17 @@ Page = Callable[[Wanted], list[bytes] | None]
 """The page of metrics in pieces; None where too many are being made."""
 CLIENTS_MAX = 32
 """The most clients at a time; one more ends the connection that has been open for longest."""
+TURN_S = 1.0
+"""How often the event loop shows that it turns, and looks whether the server does."""
+SERVER_SILENT_S = 30.0
+"""A server of pages that has been silent for longer is made again."""
 
 
 class HealthServer:
     """Serves the pages in threads of its own, from the moment it is made until `close`.
+
+    The event loop and the server watch each other while `watch` runs: `/livez` says that the event
+    loop hangs, and a server that hangs is made again.
 
     metrics: makes the page of metrics, in one of those threads.
     obstacle: why the service is not ready; None where it is.
@@ -33,18 +45,56 @@ class HealthServer:
     ) -> None:
         self._metrics = metrics
         self._obstacle = obstacle
-        host, port = settings.metrics_host, settings.metrics_port
+        self._host, self._hang_s = settings.metrics_host, settings.hang_seconds
+        self._loop = Silence()
+        self._server = self._serve(settings.metrics_port)
+
+    def _serve(self, port: int) -> "_Server":
         try:
-            self._server = make_server(host, port, self._respond, _Server, _Request)
+            server = make_server(self._host, port, self._respond, _Server, _Request)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise SettingsError(f"cannot serve metrics on {host}:{port}: {reason}") from error
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+            address = f"{self._host}:{port}"
+            raise SettingsError(f"cannot serve metrics on {address}: {reason}") from error
+        server.loop = self._loop
+        _thread.start_new_thread(server.serve, ())
+        return server
 
     @property
     def port(self) -> int:
         """Where it listens."""
         return self._server.server_port
+
+    async def watch(self, stop: asyncio.Event, log: Logger) -> None:
+        """Shows that the event loop turns, and makes a server again that does not respond.
+
+        Sets `stop` where this ends, and raises what ended it, as SettingsError where the server
+        cannot be made again.
+        """
+        try:
+            while True:
+                await asyncio.sleep(TURN_S)
+                self.turn(time.monotonic(), log)
+        finally:
+            stop.set()
+
+    def turn(self, now: float, log: Logger) -> None:
+        """Shows once that the event loop turns, and looks at the server."""
+        self._loop.end()
+        silent_s = self._server.silence.look(now)
+        if silent_s > SERVER_SILENT_S:
+            port = self.port
+            self._server.end()
+            self._server = self._serve(port)
+            log.error("pages did not respond", port=port, seconds=round(silent_s))
+
+    @property
+    def _hang(self) -> str | None:
+        """Why the service is not alive, as one line; None where it is."""
+        silent_s = self._loop.seconds
+        if silent_s <= self._hang_s:
+            return None
+        return f"the event loop has not turned for {round(silent_s)} seconds"
 
     def _respond(self, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         response = _Response(start, with_content=environ.get("REQUEST_METHOD") != "HEAD")
@@ -54,9 +104,12 @@ class HealthServer:
             case "/metrics":
                 return self._respond_metrics(environ, response)
             case "/livez":
-                return response.text(HTTPStatus.OK, "ok")
+                hang = self._hang
+                if hang is None:
+                    return response.text(HTTPStatus.OK, "ok")
+                return response.text(HTTPStatus.SERVICE_UNAVAILABLE, hang)
             case "/readyz":
-                obstacle = self._obstacle()
+                obstacle = self._hang or self._obstacle()
                 if obstacle is None:
                     return response.text(HTTPStatus.OK, "ok")
                 line = " ".join(obstacle.split())
@@ -76,8 +129,7 @@ class HealthServer:
 
     def close(self) -> None:
         """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.end()
 
 
 class _Response:
@@ -106,6 +158,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     """Responds to each client in a thread of its own: a slow one keeps no other waiting.
 
     Many slow ones have no more than CLIENTS_MAX threads, and never keep a probe from its page.
+
+    loop: for how long the event loop has been silent; the thread of the server looks.
+    silence: for how long that thread has been silent itself; the event loop looks.
     """
 
     daemon_threads = True
@@ -114,6 +169,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]  # As make_server calls it.
+        self.loop, self.silence = Silence(), Silence()
+        self._has_ended = False
         self._clients: dict[socket.socket, None] = {}
         self._changing = threading.Lock()
 
@@ -126,7 +183,38 @@ class _Server(ThreadingMixIn, WSGIServer):
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
             self._clients[request] = None
-        super().process_request(request, client_address)
+        # `Thread.start` would wait for a thread that dies before it says that it has begun, as
+        # where memory ends: this server would never respond again.
+        _thread.start_new_thread(self.process_request_thread, (request, client_address))
+
+    def serve(self) -> None:
+        """Serves until `end`, which may come before this thread has begun."""
+        try:
+            self.serve_forever()
+        except (OSError, ValueError):  # Of a socket that is closed.
+            if not self._has_ended:
+                raise
+
+    def service_actions(self) -> None:
+        """Notes that the thread of the server turns, and looks at the event loop."""
+        if self._has_ended:
+            raise SystemExit  # Ends this thread alone, without a word.
+        self.silence.end()
+        self.loop.look(time.monotonic())
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing: the connection is closed, and whoever has no page asks again."""
+
+    def end(self) -> None:
+        """Frees the port, and ends the thread; waits for nothing, since that thread may hang."""
+        self._has_ended = True
+        with suppress(OSError):  # Wakes the thread, which would keep the port until its next turn.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.server_close()
+        with self._changing:
+            clients, self._clients = self._clients, {}
+        for client in clients:  # Some of their threads may never have begun.
+            client.close()
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # As above.
         """Ends the connection of a client."""

@@ -98,6 +98,7 @@ class Runtime(Generic[S, I, O]):
         self.port = self.telemetry.serve(self.obstacle)
         self.telemetry.log.info("started", version=version_of(), **self.settings.shown())
         saying = asyncio.create_task(self._say_when_stopping(stop))
+        watching = asyncio.create_task(self.telemetry.watch(stop))
         failures, clock = 0, asyncio.get_running_loop().time
         try:
             while not stop.is_set():
@@ -113,11 +114,14 @@ class Runtime(Generic[S, I, O]):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(pause):
                             await stop.wait()
+            if watching.done():
+                watching.result()  # Raises why the pages cannot be served any more.
         except Exception:  # A fault of the program: it ends, and its log says why.
             self.telemetry.log.error("crashed", exc_info=True)
             raise
         finally:
             saying.cancel()
+            watching.cancel()
             self.telemetry.close()
 
     def is_ready(self) -> bool:

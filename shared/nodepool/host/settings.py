@@ -33,6 +33,7 @@ class Settings:
     url: the NATS server, or several of one cluster with commas between.
     access: whom to trust, what to show, and where replies go; each of its fields is a setting.
     metrics_host, metrics_port: where metrics and health are served; 0 is any free port, -1 none.
+    hang_seconds: how long the event loop may take for one turn until `/livez` says that it hangs.
     log_level: debug, info, warning or error.
     log_file: where to write the log; empty for standard output.
     traces: where to send spans.
@@ -53,6 +54,7 @@ class Settings:
     url: str = "nats://127.0.0.1:4222"
     metrics_host: str = "127.0.0.1"
     metrics_port: int = -1
+    hang_seconds: int = 60
     log_level: str = "info"
     log_file: str = ""
     traces: Traces = "off"
@@ -97,6 +99,7 @@ _INTEGERS = {
     "metrics_port": (-1, 65535),
     "replicas": (1, 5),
     "answer_minutes": (1, 10_080),
+    "hang_seconds": (5, 3_600),
     "silent_seconds": (1, 86_400),
     "unhealthy_seconds": (1, 86_400),
 }

@@ -1,5 +1,6 @@
 """What a service shows of its work: its log, metrics, spans and health pages together."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -136,6 +137,11 @@ class Telemetry:
             return -1
         self._pages = HealthServer(self._settings, self.metrics.page, obstacle)
         return self._pages.port
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Has the event loop and the pages watch each other; sets `stop` where that fails."""
+        if self._pages is not None:
+            await self._pages.watch(stop, self.log)
 
     def close(self) -> None:
         """Stops serving, sends the spans that are left, and closes the log."""
