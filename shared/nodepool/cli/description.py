@@ -7,7 +7,7 @@ from datetime import datetime
 from nodepool.cli.documents import Document, field, items
 from nodepool.cli.event_table import CountedEvent, interval
 from nodepool.cli.layout import aligned, escaped
-from nodepool.contract.model import KIND
+from nodepool.cli.names import NODEPOOL
 
 ANNOTATION_MAX = 140
 """An annotation with more characters is printed on lines of its own, as kubectl does."""
@@ -80,7 +80,7 @@ def without_internals(document: Document) -> Document:
     status = dict(_mapping(field(document, "status")))
     for name in ("grantedNodes", "observedGeneration", "specified"):
         status.pop(name, None)
-    if "otherNodeProfiles" not in status and document.get("kind") == KIND:
+    if "otherNodeProfiles" not in status and document.get("kind") == NODEPOOL.title:
         status.pop("nodeProfile", None)
     conditions = [
         {key: value for key, value in _mapping(shown).items() if key not in _OF_CONDITIONS}

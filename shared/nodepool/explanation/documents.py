@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from nodepool.contract.catalog import RACK_SIZE, rack_size
 from nodepool.contract.health import cordon_cause, is_problem
-from nodepool.contract.model import RESERVED
 from nodepool.explanation.facts import Check, Domain, Facts, Limit, Machines, NodeFacts, Peer
 from nodepool.state.racks import NVLINK_DOMAIN
 
@@ -21,6 +20,7 @@ TEXT_MAX = 10_000
 BROKEN_MAX = 3
 """How many machines in triage are named."""
 POOL_LABEL = "compute.coreweave.com/node-pool"
+RESERVED_LABEL = "node.coreweave.cloud/reserved"
 CONTROL_PLANE = "control-plane"
 """What a Node is reserved for that its NodePool cannot use."""
 IN_SERVICE = ("Free", "Assigned", "Reclaimed", "")
@@ -155,7 +155,7 @@ def _node(node: object) -> NodeFacts:
         removal_since=_moment(removal, "lastTransitionTime") if leaves else None,
         problems=tuple(problems),
         problems_since=min(filter(None, problems.values()), default=None),
-        reserved=_text(node, "metadata", "labels", RESERVED) == CONTROL_PLANE,
+        reserved=_text(node, "metadata", "labels", RESERVED_LABEL) == CONTROL_PLANE,
         domain=_text(node, "metadata", "labels", NVLINK_DOMAIN),
     )
 
