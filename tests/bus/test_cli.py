@@ -366,6 +366,35 @@ def test_a_selection_that_cannot_be_found_is_an_error(
     assert nodepool("find", "capacity", *words) == (code, "", f"error: {error}\n")
 
 
+def test_the_best_zone_with_a_cluster_gets_a_spot_nodepool(nodepool: Nodepool) -> None:
+    words = ("find", "capacity", f"{H100}=1", "--create", "found")
+    spec = {"instanceType": H100, "targetNodes": 1, "computeClass": "spot"}
+
+    tried = nodepool(*words, "--dry-run", "-o", "json")
+    missing = nodepool("get", "np", "found")
+    created = nodepool(*words)
+    stored = nodepool("get", "np", "found", "-o", "json")
+    again = nodepool(*words)
+    nodepool("delete", "np", "found")
+
+    manifest = json.loads(tried.out)
+    assert (manifest["metadata"]["name"], spec.items() <= manifest["spec"].items()) == (
+        *("found", True),
+    )
+    assert missing.code == 1
+    assert created[:2] == (0, f"{FULL}/found created\n")
+    assert created.err.startswith(f"{ZONE}, cluster demo: L")
+    assert spec.items() <= json.loads(stored.out)["spec"].items()
+    assert (again.code, again.out) == (1, "")
+
+
+def test_no_nodepool_is_created_where_no_zone_has_the_nodes(nodepool: Nodepool) -> None:
+    done = nodepool("find", "capacity", f"{H100}=100000", "--create", "found")
+
+    problem = "no zone has 100000 x gd-8xh100ib-i128 now; ask again later, or for fewer Nodes"
+    assert done == (1, "", f"error: {problem}\n")
+
+
 def test_a_wait_that_takes_too_long_exits_with_3(nodepool: Nodepool) -> None:
     done = nodepool("wait", "np", "training", "--for", "condition=Quota=False", "--timeout", "0")
 

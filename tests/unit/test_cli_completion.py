@@ -43,6 +43,7 @@ from support.ports import free_port
         ("find ", ["capacity"]),
         ("find capacity gd-8xh1", ["gd-8xh100ib-i128="]),
         ("find capacity gb", []),
+        ("find capacity a=1 --cr", ["--create"]),
         ("fleet add US-EAST-04", ["US-EAST-04A", "US-EAST-04B"]),
         ("explain np.sp", ["np.spec"]),
         ("explain np.spec.region.", []),

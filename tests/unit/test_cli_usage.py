@@ -102,6 +102,8 @@ CHECKED = tuple(
         "fleet create-pod a b --toleration a:b",
         "fleet run-pod US-EAST-04A/g1 b --toleration a:b",
         "find capacity x=",
+        "find capacity a=1 b=1 --create c",
+        "find capacity a=1 --dry-run",
         "events --types Bad",
         "get np -l a=b=c",
     ],

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nodepool.cli.creating import new_pool, only_new
 from nodepool.cli.errors import DONE, report
 from nodepool.cli.names import NODEPOOL, parse_names
 from nodepool.cli.options import (
@@ -122,39 +123,26 @@ def _created(
     names: "Sequence[str]", files: Files, flags: "Mapping[str, object]"
 ) -> "tuple[list[ApplyNodePool], list[str]]":
     """The commands that create the NodePools, and where each is written."""
-    from nodepool.client.manifests import parse_manifest
-    from nodepool.contract.model import API_VERSION, KIND
-
     given = [f"--{name.replace('_', '-')}" for name, value in flags.items() if value is not None]
     if files.names:
         if names or given:
             raise click.UsageError(f"-f: cannot be combined with {' and '.join([*names, *given])}")
         manifests = files.manifests()
         commands = [manifest.command for manifest in manifests]
-        return [_new(command) for command in commands], _places(manifests)
+        return [only_new(command) for command in commands], _places(manifests)
     if len(names) != 1:
         raise click.UsageError("NAME: write either nodepool and one NAME, or -f FILE")
     target = "target" if flags["racks"] is None else "racks"
     for flag in ("instance_type", target):
         if flags[flag] is None:
             raise click.UsageError(f"--{flag.replace('_', '-')}: is required")
-    spec = {"instanceType": flags["instance_type"]}
+    spec: dict[str, object] = {"instanceType": flags["instance_type"]}
     for flag, field in (("target", "targetNodes"), ("racks", "targetRacks")):
         if flags[flag] is not None:
             spec[field] = flags[flag]
     if flags["compute_class"] is not None:
         spec["computeClass"] = flags["compute_class"]
-    body = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": names[0]},
-        "spec": spec,
-    }
-    return [_new(parse_manifest(body, f'nodepool "{names[0]}"'))], [""]
-
-
-def _new(command: "ApplyNodePool") -> "ApplyNodePool":
-    return command.model_copy(update={"create_only": True})
+    return [new_pool(names[0], spec)], [""]
 
 
 async def _existing(client: "Client", manifest: "Manifest") -> "ApplyNodePool":

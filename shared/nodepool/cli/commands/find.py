@@ -1,15 +1,18 @@
 """`nodepool find capacity`: which zones are likely to have so many spot Nodes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from nodepool.cli.documents import Document
+from nodepool.cli.creating import Place, best_place, new_pool
+from nodepool.cli.documents import Document, text
 from nodepool.cli.formats import Format
-from nodepool.cli.names import ZONE
-from nodepool.cli.options import format_option, no_headers_option
-from nodepool.cli.output import full_name, print_lines, print_text
+from nodepool.cli.names import CLUSTER, ZONE
+from nodepool.cli.options import DryRun, Output, no_headers_option, output_options
+from nodepool.cli.output import full_name, print_lines, print_note, print_text
+from nodepool.cli.sending import Reporting, change_line, send
 from nodepool.cli.settings import Command, Group, Settings
 from nodepool.cli.tables import new_table
 
@@ -47,22 +50,64 @@ def _selection(word: str) -> Selection:
 @click.argument(
     "selections", nargs=-1, required=True, metavar="TYPE=COUNT...", callback=_selections
 )
-@format_option(but=("wide",))
+@click.option(
+    "--create",
+    metavar="NAME",
+    help="Create a spot NodePool in the best zone that has a cluster of the organisation.",
+)
+@output_options()
 @no_headers_option()
 @click.pass_obj
 def capacity(
-    settings: Settings, selections: Sequence[Selection], form: Format, no_headers: bool
+    settings: Settings,
+    /,
+    selections: Sequence[Selection],
+    output: Output,
+    create: str | None,
+    no_headers: bool,
 ) -> int:
     """Rank zones by where spot Nodes are likely.
 
     Each zone that is open to all customers has a tag for every selection, and as a whole the worst
     of these. What was found holds for the moment, and nothing is reserved.
+
+    With --create NAME, a spot NodePool of the type and the count is created in the best zone that
+    may have the Nodes and has a cluster; --cluster chooses where the zone has several. Add
+    --dry-run -o yaml to print the manifest instead.
     """
+    if create is not None:
+        return _create(settings, create, selections, output)
+    if output.dry_run is not DryRun.NONE:
+        raise click.UsageError("--dry-run: add --create NAME; nothing else is changed")
 
     async def work(client: "Client") -> None:
-        _print(await client.find_capacity(selections), form, no_headers=no_headers)
+        _print(await client.find_capacity(selections), output.format, no_headers=no_headers)
 
     return settings.run(work)
+
+
+def _create(settings: Settings, name: str, selections: Sequence[Selection], output: Output) -> int:
+    """Create a NodePool in the best zone with a cluster, and return the exit code."""
+    if len(selections) > 1:
+        raise click.UsageError("--create: a NodePool has one instance type; write one TYPE=COUNT")
+    ((instance_type, count),) = selections
+    spec = {"instanceType": instance_type, "targetNodes": count, "computeClass": "spot"}
+    command = new_pool(name, spec)
+
+    async def choose(client: "Client") -> Place:
+        found = await client.find_capacity(selections)
+        clusters = [item.document or {} for item in await client.list(CLUSTER.bucket)]
+        zones = {text(each, "metadata", "name"): text(each, "spec", "zone") for each in clusters}
+        return best_place(found, zones, settings.cluster)
+
+    zone, cluster = settings.result(choose)
+    print_note(f"{zone.zone}, cluster {cluster}: {zone.availability.value}")
+
+    async def work(client: "Client") -> int:
+        how = Reporting(change_line, output)
+        return (await send(client, [client.addressed(command)], how))[0]
+
+    return replace(settings, cluster=cluster).run(work)
 
 
 def _print(found: "CapacityFound", form: Format, *, no_headers: bool) -> None:
