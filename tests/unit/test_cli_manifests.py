@@ -92,6 +92,10 @@ def test_an_unquoted_time_stays_text_as_kubernetes_keeps_it() -> None:
         (TRAINING + "---\nkind: Pod", 'pools.yaml, document 2: kind: is "Pod"; only NodePool can'),
         ("spec: {}", "pools.yaml: kind: is required; write kind: NodePool"),
         ("kind: NodePool", "pools.yaml: apiVersion: is required; write apiVersion: compute."),
+        (
+            "apiVersion: v1\nkind: NodePool",
+            'pools.yaml: apiVersion: is "v1"; only compute.coreweave.com/v1alpha1 can be applied',
+        ),
         (TRAINING + "extra: 1", "pools.yaml: extra: is not a known field; remove it"),
         (TRAINING + "  size: 1", "pools.yaml: spec.size: is not a known field"),
         (TRAINING.replace("2", "two"), "pools.yaml: spec.targetNodes: input should be a valid int"),
