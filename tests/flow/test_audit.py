@@ -1,5 +1,6 @@
 """The auditor finds nothing wrong in a right log, and each kind of violation in a wrong one."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -9,6 +10,7 @@ from support.audit.auditor import Auditor, violations
 from support.audit.facts import Violation
 from support.constants import A100, H100
 from support.manifests import rack_affinity
+from support.reference.turns import TurnsModel
 from support.tampering import (
     Change,
     Log,
@@ -165,14 +167,6 @@ WRONG: Mapping[str, tuple[Change, str]] = {
         changed("NodePoolValidated", spec=spec(affinity=rack_affinity("r7"))),
         "which its affinity does not accept",
     ),
-    "a higher rank has to wait": (
-        changed("NodePoolValidated", "batch", spec=spec(1, schedulingPriority={"value": 7})),
-        "serve is served before acme/prod/batch",
-    ),
-    "an older wait has to wait on": (
-        changed("CapacityChecked", "batch", since="2025-01-01T00:00:00Z"),
-        "serve is served before acme/prod/batch",
-    ),
     "a machine is added twice": (
         repeated("MachineAdded"),
         "is added twice",
@@ -272,6 +266,29 @@ def test_a_wrong_log_has_a_violation(change: Change, expected: str) -> None:
     texts = violations(wrong_log)
 
     assert [text for text in texts if expected in text] != [], texts
+
+
+def turn_faults(log: Log) -> list[str]:
+    """Return what the model of turns finds wrong in a log."""
+    auditor = Auditor()
+    for entry in log:
+        auditor.read(entry)
+    return TurnsModel(auditor.history).faults
+
+
+def test_in_a_right_log_each_nodepool_is_served_in_its_turn() -> None:
+    assert turn_faults(right_log()) == []
+
+
+def test_a_nodepool_that_is_served_out_of_its_turn_is_named() -> None:
+    urgent = spec(1, schedulingPriority={"value": 7})
+    wrong_log = changed("NodePoolValidated", "batch", spec=urgent)(right_log())
+
+    found = turn_faults(wrong_log)
+
+    assert [re.sub(r" at \d+ ", " ", text) for text in found] == [
+        "acme/prod/serve is served before acme/prod/batch, which has a higher rank"
+    ]
 
 
 def test_a_violation_is_raised_with_its_position_and_the_name_of_the_message() -> None:

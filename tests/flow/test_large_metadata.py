@@ -96,7 +96,7 @@ def test_a_pool_of_the_same_name_has_no_metadata_of_the_one_before(world: WorldH
 
 def test_large_taints_and_labels_come_in_the_order_of_small_ones(world: WorldHarness) -> None:
     taints = [{"key": f"team-{number}", "effect": "NoSchedule"} for number in range(3)]
-    labels = {"team": "red", "topology.kubernetes.io/zone": "managed"}
+    labels = {"team": "red", "example.com/zone": "own"}
     world.given_data_center(machines=2)
 
     world.apply("small", 1, nodeTaints=taints, nodeLabels=labels)

@@ -23,7 +23,7 @@ from unit.samples import KIND, ZONE, affinity_to, sample
 
 RACK, SLOT = "node.coreweave.cloud/rack", "node.coreweave.cloud/slot"
 LINES_A_MACHINE = 40
-LINES_A_POOL = 240
+LINES_A_POOL = 360
 """More than one machine, and one NodePool that waits, take of a decision on their offering."""
 BOTH = pytest.mark.parametrize(
     "service", [capacity.decide.SERVICE, allocator.decide.SERVICE], ids=lambda each: each.name

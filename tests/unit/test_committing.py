@@ -29,6 +29,14 @@ from quota.state import State
 from support.proposals import NOON, command_entry, wake_entry
 
 
+class FreshTimers(Timers):
+    """Timers of a replica that processes each `Wake` in the moment in which it is stored."""
+
+    def is_old(self, position: int, now: float) -> bool:
+        """Return False."""
+        return False
+
+
 class Bench:
     """A replica of the quota service with a log in memory, and a clock that is set by hand.
 
@@ -49,7 +57,7 @@ class Bench:
         self.leadership = Leadership()
         self.leadership.caught_up(self.now)
         self.telemetry = telemetry
-        self.timers = Timers()
+        self.timers = FreshTimers()
         snapshots = Snapshots(SNAPSHOT_AFTER, telemetry.log)
         self.host: Host[State, Hears, Says] = Host(
             SERVICE, Settings(), telemetry, snapshots, asyncio.Event(), BatchSize(), Doubts()

@@ -140,8 +140,13 @@ def test_a_follower_waits_longer_after_each_wake_that_it_has_fired_in_vain() -> 
     # then its pauses grow, for the leader has failed and waits itself
     assert pauses == [1, 2, 4, 8, RETRY_MAX_S, RETRY_MAX_S, RETRY_MAX_S]
 
-    # and one of the leader ends that
+    # and a Wake of the leader that fails as well does not end that
     timers.wake_read(READ_TO + 10, DUE, NOW + 100)
+    assert left(timers, after=100, leading=False) == RETRY_MAX_S
+
+    # and the work of the leader, after which less is due, ends it
+    assert left(timers, LATER) == 10
+    timers.wake_read(READ_TO + 11, DUE, NOW + 100)
     assert left(timers, after=100, leading=False) == STANDBY_S
 
 

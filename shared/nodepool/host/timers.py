@@ -58,6 +58,9 @@ class Timers:
         if self._fired == (due, read_to):
             return STANDBY_S
         seconds = (due - wall).total_seconds()
+        if seconds > 0:
+            # What was due before is done, so the leader is at work.
+            self._in_vain = 0
         if not leading:
             seconds = max(seconds + STANDBY_S, self._standby_until - now)
         return max(seconds, self._not_before - now, self._retry_at - now)
@@ -96,8 +99,8 @@ class Timers:
         itself: a leader at work that fires none is waiting, because one has failed. What a replica
         has fired while it led says nothing of another leader.
         """
-        is_in_vain = position == self._position and not self._fired_as_leader
-        self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX) if is_in_vain else 0
+        if position == self._position and not self._fired_as_leader:
+            self._in_vain = min(self._in_vain + 1, DOUBLINGS_MAX)
         self._standby_until = now + min(STANDBY_S * 2**self._in_vain, RETRY_MAX_S)
         if self._fired is None:
             return
