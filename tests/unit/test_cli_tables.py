@@ -7,10 +7,12 @@ import pytest
 
 from nodepool.cli import terminal
 from nodepool.cli.documents import Document
+from nodepool.cli.formats import Format
 from nodepool.cli.layout import Heading, Screen, Table
 from nodepool.cli.names import CLUSTER, INSTANCE_TYPE, MACHINE, NODEPOOL, ZONE
-from nodepool.cli.sources import instance_types, zones
+from nodepool.cli.sources import Item, instance_types, zones
 from nodepool.cli.tables import header, paint, row
+from nodepool.cli.view import View
 from nodepool.contract.conditions import HEALTHY
 
 NOW = datetime(2025, 6, 10, 14, 48, 54, tzinfo=UTC)
@@ -213,3 +215,30 @@ def test_machines_and_clusters_show_a_dash_for_what_is_missing() -> None:
     assert row(MACHINE, machine, NOW, wide=True) == ["g1", "Z", "t", "Triage", "-", "boot", "disk"]
     assert row(CLUSTER, cluster, NOW, wide=True) == ["prod", "acme", "Z", "-"]
     assert row(MACHINE, {}, NOW, wide=False) == ["-"] * 6
+
+
+def waiting(document: Document, position: int) -> Document:
+    """A NodePool with this place in the queue; with no place where it is 0."""
+    status = document["status"]
+    assert isinstance(status, dict)
+    place = {"queuePosition": position} if position else {}
+    return {**document, "status": {**status, **place}}
+
+
+@pytest.mark.parametrize(("positions", "has_column"), [((0, 0), False), ((0, 3), True)])
+def test_the_place_in_the_queue_has_a_column_where_a_nodepool_waits(
+    positions: tuple[int, int], has_column: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [
+        Item(name, waiting(pool(name, "gd-8xa100-i128"), position))
+        for name, position in zip("ab", positions, strict=True)
+    ]
+
+    view = View(NODEPOOL, format=Format("wide")).fitted(items)
+    view.print_items(view.table(), items)
+
+    titles, *lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ("QUEUEPOSITION" in titles) is has_column
+    assert titles[-1] == "AGE"
+    if has_column:
+        assert [line[-2] for line in lines] == ["-", "3"]

@@ -42,12 +42,14 @@ class Column:
     cell: makes its text from an object.
     wide: whether it is only printed with `-o wide`.
     usual: the text that says nothing new; see `Heading`.
+    rare: whether it is only printed with `-o wide`, and where an object has a value for it.
     """
 
     title: str
     cell: Cell
     wide: bool = False
     usual: str = ""
+    rare: bool = False
 
 
 def _at(*path: str) -> Cell:
@@ -134,6 +136,7 @@ COLUMNS: dict[Kind, Sequence[Column]] = {
         Column("ALLOCATED", _condition("Allocated", "status"), wide=True),
         Column("ALLOCATEDREASON", _condition("Allocated", "reason"), wide=True),
         Column("ACCEPTED", _condition("Accepted", "reason"), wide=True),
+        Column("QUEUEPOSITION", _at("status", "queuePosition"), wide=True, rare=True),
         _AGE,
     ),
     NODE: (
@@ -250,18 +253,25 @@ def new_table(headings: Sequence[Heading | str]) -> Table:
     return Table(headings, screen(paint))
 
 
-def header(kind: Kind, *, wide: bool) -> list[Heading | str]:
+def header(kind: Kind, *, wide: bool, rare: bool = False) -> list[Heading | str]:
     """The headings of the columns; with `wide`, none of them may be left out."""
     return [
         column.title if wide else Heading(column.title, column.usual)
-        for column in _columns(kind, wide=wide)
+        for column in _columns(kind, wide=wide, rare=rare)
     ]
 
 
-def row(kind: Kind, document: Document, now: datetime, *, wide: bool) -> list[str]:
+def has_rare(kind: Kind, document: Document) -> bool:
+    """Return whether an object has a value for a column that is rare."""
+    return any(column.rare and column.cell(document) for column in COLUMNS[kind])
+
+
+def row(
+    kind: Kind, document: Document, now: datetime, *, wide: bool, rare: bool = False
+) -> list[str]:
     """The cells of an object; `-` for a value that is missing."""
     cells = []
-    for column in _columns(kind, wide=wide):
+    for column in _columns(kind, wide=wide, rare=rare):
         text = column.cell(document)
         if column.title == AGE:
             text = age(text, now) if text else ""
@@ -271,5 +281,9 @@ def row(kind: Kind, document: Document, now: datetime, *, wide: bool) -> list[st
     return cells
 
 
-def _columns(kind: Kind, *, wide: bool) -> list[Column]:
-    return [column for column in COLUMNS[kind] if wide or not column.wide]
+def _columns(kind: Kind, *, wide: bool, rare: bool) -> list[Column]:
+    return [
+        column
+        for column in COLUMNS[kind]
+        if (wide or not column.wide) and (rare or not column.rare)
+    ]

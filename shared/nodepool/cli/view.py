@@ -1,7 +1,7 @@
 """Which objects a command shows, and how: their selection, order, columns and format."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ class View:
     show_labels: whether a table has a column with all labels.
     label_columns: the labels that have a column of their own.
     typed: whether names in a table are written with their type.
+    rare: whether a wide table has the columns too that few objects have a value for.
     """
 
     kind: Kind
@@ -56,6 +57,7 @@ class View:
     show_labels: bool = False
     label_columns: Sequence[str] = ()
     typed: bool = False
+    rare: bool = False
 
     def check(self) -> None:
         """Raises a usage error for a selector or path that cannot be read or names no field."""
@@ -100,13 +102,19 @@ class View:
             raise click.UsageError(f"--sort-by: no object has the field {self.sort_by!r}")
         return [chosen[number] for number in sorted(range(len(chosen)), key=lambda at: keys[at])]
 
+    def fitted(self, items: Sequence[Item]) -> "View":
+        """Return the view of these objects, with the rare columns where an object has a value."""
+        is_wide = self.format.form == "wide"
+        rare = is_wide and any(tables.has_rare(self.kind, item.document or {}) for item in items)
+        return replace(self, rare=rare)
+
     def table(self) -> Table:
         """An empty table with the columns of this view."""
         table = self.format.custom_table() if self.format.columns else self._table()
         return table if self.headers else table.without_header()
 
     def _table(self) -> Table:
-        headings = tables.header(self.kind, wide=self.format.form == "wide")
+        headings = tables.header(self.kind, wide=self.format.form == "wide", rare=self.rare)
         headings = [*self._places(), *headings]
         headings += [key.rpartition("/")[2].upper() for key in self.label_columns]
         return tables.new_table([*headings, "LABELS"] if self.show_labels else headings)
@@ -125,7 +133,7 @@ class View:
         if self.format.columns:
             return self.format.custom_cells(document)
         now, wide = datetime.now(UTC), self.format.form == "wide"
-        cells = tables.row(self.kind, document, now, wide=wide)
+        cells = tables.row(self.kind, document, now, wide=wide, rare=self.rare)
         if self.typed and tables.header(self.kind, wide=True)[0] == "NAME":
             cells[0] = f"{self.kind.singular}/{cells[0]}"
         own = labels(document)

@@ -185,7 +185,8 @@ def _print(shown: Sequence[tuple[View, list[Item]]], *, has_missing: bool) -> No
         if not is_first:
             print_text("")
         is_first = False
-        each.print_items(each.table(), items)
+        fitted = each.fitted(items)
+        fitted.print_items(fitted.table(), items)
 
 
 async def _watch(client: "ReadingClient", changes: Changes) -> int:
