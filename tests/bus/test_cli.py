@@ -25,7 +25,7 @@ from bus.cli import (
     started,
 )
 from nodepool.cli.app import run
-from nodepool.cli.names import EVENT, KINDS, PREEMPTION
+from nodepool.cli.names import EVENT, KINDS, POD, PREEMPTION
 from support.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
@@ -640,7 +640,7 @@ def test_the_present_state_is_read_even_with_no_time_to_wait(nodepool: Nodepool)
 @pytest.mark.parametrize(
     "line",
     [
-        *(f"get {kind.plural}" for kind in KINDS if kind not in (EVENT, PREEMPTION)),
+        *(f"get {kind.plural}" for kind in KINDS if kind not in (EVENT, PREEMPTION, POD)),
         "wait np batch --for condition=AtTarget",
         "rollout status np/batch",
         "__complete -- get np b",

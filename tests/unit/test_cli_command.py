@@ -73,7 +73,10 @@ def test_types_and_names_are_understood_in_every_spelling(
     ("words", "message"),
     [
         ([], "TYPE: is required; use nodepools (np), nodes (no), quotas (qt), capacities (cap),"),
-        (["pods"], "TYPE: 'pods' is not a type of object; use nodepools (np), nodes (no), quotas"),
+        (
+            ["deployments"],
+            "TYPE: 'deployments' is not a type of object; use nodepools (np), nodes (no), quotas",
+        ),
         (["nodpool"], "TYPE: 'nodpool' is not a type of object; did you mean nodepools?"),
         ([","], "TYPE: is required; use nodepools (np)"),
         (["np/a", "b"], "NAME: 'b' is not TYPE/NAME; write every name that way"),

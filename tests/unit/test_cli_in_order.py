@@ -8,6 +8,7 @@ import pytest
 
 from nodepool.cli import waiting_line
 from nodepool.cli.in_order import AT_A_TIME, in_order
+from nodepool.cli.node_verbs import together
 from nodepool.cli.output import print_note, print_text
 
 
@@ -105,3 +106,25 @@ def test_nothing_is_written_where_no_terminal_is(
     asyncio.run(story())
 
     assert capsys.readouterr() == ("", "")
+
+
+def test_nodes_that_are_changed_together_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nodepool.cli.node_verbs.TOGETHER_MAX", 3)
+    under_way: set[str] = set()
+    seen: list[int] = []
+
+    async def change(name: str) -> str:
+        under_way.add(name)
+        seen.append(len(under_way))
+        await asyncio.sleep(0)
+        under_way.remove(name)
+        return "locked"
+
+    names = [f"g{number}" for number in range(10)]
+    assert asyncio.run(together(names, change)) == 0
+    assert max(seen) == 3
+    assert capsys.readouterr().out.split() == [
+        word for name in names for word in (f"node/{name}", "locked")
+    ]

@@ -16,6 +16,7 @@ from nodepool.cli.names import (
     INSTANCE_TYPE,
     MACHINE,
     NODEPOOL,
+    POD,
     PREEMPTION,
     WITH_EVENTS,
     ZONE,
@@ -145,7 +146,7 @@ def _names(context: click.Context, kind: Kind) -> Sequence[str]:
             return _zones()
         case INSTANCE_TYPE.plural:
             return _instance_types()
-        case EVENT.plural | PREEMPTION.plural:
+        case EVENT.plural | PREEMPTION.plural | POD.plural:
             return ()
     return [name_of(kind, document) for document in _read(context, kind)]
 

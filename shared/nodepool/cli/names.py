@@ -70,7 +70,11 @@ ZONE = Kind("zones", "zone", "Zone", "zo", "cell")
 INSTANCE_TYPE = Kind("instancetypes", "instancetype", "InstanceType", "it", "cell")
 EVENT = Kind("events", "event", "Event", "ev", "cluster")
 PREEMPTION = Kind("preemptions", "preemption", "Preemption", "pr", "cluster")
-KINDS = (NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT, PREEMPTION)
+POD = Kind("pods", "pod", "Pod", "po", "cluster")
+KINDS = (
+    *(NODEPOOL, NODE, QUOTA, CAPACITY, CLUSTER, MACHINE, ZONE, INSTANCE_TYPE, EVENT, PREEMPTION),
+    POD,
+)
 ALL = (CLUSTER, NODEPOOL, NODE, QUOTA, CAPACITY)
 """What `all` stands for."""
 WITH_EVENTS = (NODEPOOL, NODE)

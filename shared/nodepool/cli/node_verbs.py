@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nodepool.contract.events import CommandAccepted
 
 F = TypeVar("F", bound=Callable[..., object])
+TOGETHER_MAX = 1_000
+"""How many Nodes are changed at the same time at most, each with a reader of its own."""
 Change = Callable[[str], Awaitable[str]]
 """Changes the Node of this name; returns what is printed of it, such as `cordoned`."""
 
@@ -75,12 +77,18 @@ async def several_at_a_time(names: Sequence[str], change: Change) -> int:
 
 
 async def together(names: Sequence[str], change: Change) -> int:
-    """Changes all Nodes at the same time; the exit code is that of the last error."""
+    """Change Nodes, up to `TOGETHER_MAX` at the same time; return the code of the last error."""
     import asyncio
 
     from nodepool.client import ClientError
 
-    results = await asyncio.gather(*map(change, names), return_exceptions=True)
+    places = asyncio.Semaphore(TOGETHER_MAX)
+
+    async def bounded(name: str) -> str:
+        async with places:
+            return await change(name)
+
+    results = await asyncio.gather(*map(bounded, names), return_exceptions=True)
     code = DONE
     for name, result in zip(names, results, strict=True):
         match result:

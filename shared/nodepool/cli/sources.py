@@ -14,11 +14,13 @@ from nodepool.cli.names import (
     KINDS,
     NODE,
     NODEPOOL,
+    POD,
     PREEMPTION,
     ZONE,
     Kind,
 )
 from nodepool.cli.output import print_note
+from nodepool.cli.pod_table import pod_document
 from nodepool.cli.preemption_table import preemption_document
 
 if TYPE_CHECKING:
@@ -146,12 +148,30 @@ async def _computed(client: "ReadingClient", kind: Kind, back: timedelta | None)
     if kind is PREEMPTION:
         since = datetime.now(UTC) - (back or PREEMPTIONS_KEPT)
         return [preemption_document(each) for each in await client.preemptions(since=since)]
+    if kind is POD:
+        return await _pods(client)
     if kind is EVENT:
         since = datetime.now(UTC) - (back or EVENTS_KEPT)
         events = [event async for event in client.events(since=since)]
         return [event_document(event) for event in counted(events)]
     capacities = [each.document or {} for each in await client.list("capacity")]
     return zones(capacities) if kind is ZONE else instance_types(capacities)
+
+
+async def _pods(client: "ReadingClient") -> list[Document]:
+    """Return the Pods of the cluster; raise `CliError` if they are in Kubernetes."""
+    for cluster in await client.list("clusters"):
+        in_kubernetes = field(cluster.document, "spec", "kubernetes") is True
+        if in_kubernetes and text(cluster.document, "metadata", "name") == client.cluster:
+            raise CliError(
+                f"the Pods of {client.org}/{client.cluster} are in Kubernetes: use 'kubectl get"
+                " pods'; 'nodepool describe node NAME' names the Pods that a Node waits for"
+            )
+    listed = await client.pods()
+    if listed.since is not None:
+        moment = f"{listed.since:%Y-%m-%dT%H:%M:%SZ}"
+        print_note(f"Pods that have not changed since {moment} are not shown: the log is too long")
+    return [pod_document(pod) for pod in listed.pods]
 
 
 def zones(capacities: Sequence[Document]) -> list[Document]:

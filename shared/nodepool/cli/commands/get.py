@@ -89,8 +89,9 @@ def get(settings: Settings, what: tuple[str, ...], **options: Unpack[Options]) -
     """List objects.
 
     TYPE is nodepools (np), nodes (no), quotas (qt), capacities (cap), clusters (cl), machines
-    (ma), zones (zo), instancetypes (it), events (ev), preemptions (pr), or all. The NAME of a
-    quota or capacity is ZONE.INSTANCE_TYPE, or either part of it.
+    (ma), zones (zo), instancetypes (it), events (ev), preemptions (pr), pods (po), or all. The
+    NAME of a quota or capacity is ZONE.INSTANCE_TYPE, or either part of it. The Pods are those
+    that 'fleet create-pod' and 'nodepool run' made; those of Kubernetes are shown by kubectl.
     """
     views = _views(selected(what, options["files"]), options)
     back = _back(views, options["since"])

@@ -1,0 +1,130 @@
+"""The Pods of a cluster without Kubernetes, put together from their changes in the log."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from nodepool.client.session import Session
+from nodepool.contract.keys import name_at
+from nodepool.contract.log import Entry
+from nodepool.nats.streams import STREAM
+
+CHANGES_MAX: Final = 200_000
+"""How many changes of Pods are read at most, the newest."""
+HALVINGS_MAX: Final = 64
+"""More halvings than a log has positions in binary."""
+
+
+class ListedPod(NamedTuple):
+    """A Pod as its newest change leaves it.
+
+    pool, node: its NodePool, and the Node that it is bound to; no Node while it is Pending.
+    phase: `Pending`, `Running` or `Terminating`.
+    gpus, accelerators: the numbers of devices that it requests.
+    grace_s: its grace period in seconds.
+    reason, message: why it ends, if it ends.
+    created: when the first of its changes was stored that was read.
+    """
+
+    name: str
+    pool: str
+    node: str
+    phase: str
+    gpus: int
+    accelerators: int
+    grace_s: int
+    reason: str
+    message: str
+    created: datetime
+
+
+class ListedPods(NamedTuple):
+    """The Pods of a cluster.
+
+    pods: those that are not gone, by NodePool and name.
+    since: the time of the oldest change that was read if there are older changes; else None.
+    """
+
+    pods: list[ListedPod]
+    since: datetime | None
+
+
+class PodReader(Session):
+    """The part of a client that lists Pods."""
+
+    async def pods(self) -> ListedPods:
+        """Return the Pods of the cluster from the newest `CHANGES_MAX` changes in the log."""
+        subject = f"np.evt.fleet.{self.org}.{self.cluster}.*.PodChanged"
+        last = await self._last_position(STREAM)
+        start, found, oldest = 1, _Found(), None
+        for _ in range(HALVINGS_MAX):
+            async with self._reader(STREAM, [subject], start=start) as reader:
+                if reader.pending > CHANGES_MAX and start < last:
+                    start += (last - start + 1) // 2
+                    continue
+                while reader.pending:
+                    entries = await self._read(reader, endless=False)
+                    oldest = oldest or entries[0].time
+                    found.read(entries)
+                break
+        return ListedPods(found.in_order(), oldest if start > 1 else None)
+
+
+class _Found:
+    """The Pods while the log is read."""
+
+    def __init__(self) -> None:
+        self._pods: dict[tuple[str, str], tuple[int, ListedPod]] = {}
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Take changes in the order of the log; skip content that is no change of a Pod."""
+        for entry in entries:
+            fields = _fields(entry.content)
+            name, phase, number = (fields.get(key, 0) for key in ("name", "phase", "number"))
+            if not (isinstance(name, str) and isinstance(phase, str) and isinstance(number, int)):
+                continue
+            pool = name_at(entry.subject.split(".")[-2])
+            before = self._pods.get((pool, name))
+            is_same = before is not None and before[0] == number
+            if phase == "Gone":
+                if is_same:
+                    del self._pods[pool, name]
+                continue
+            created = before[1].created if before is not None and is_same else entry.time
+            pod = ListedPod(
+                name,
+                pool,
+                _text(fields, "node"),
+                phase,
+                _number(fields, "gpus"),
+                _number(fields, "accelerators"),
+                _number(fields, "graceS"),
+                _text(fields, "reason"),
+                _text(fields, "message"),
+                created,
+            )
+            self._pods[pool, name] = (number, pod)
+
+    def in_order(self) -> list[ListedPod]:
+        """Return the Pods by NodePool and name."""
+        return [self._pods[key][1] for key in sorted(self._pods)]
+
+
+def _fields(content: bytes) -> dict[str, object]:
+    """Return the fields of an event; an empty dict for content of another form."""
+    try:
+        data = json.loads(content)["data"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _text(fields: dict[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(fields: dict[str, object], name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) else 0
