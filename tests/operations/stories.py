@@ -157,7 +157,7 @@ async def too_early(client: Client) -> None:
 
 async def disturbed(it: Observed) -> None:
     """What should not be: an unknown command, an object of the read model that another program has
-    changed, an event about a Node that there is not."""
+    changed, an event about a Node that there is not, an event that cannot be read."""
     kind = type(NOT_THERE)
     envelope = envelope_of(kind).model_construct(
         id="nosuch", type=kind.__name__, source=NOT_THERE.speaker, data=NOT_THERE
@@ -170,6 +170,7 @@ async def disturbed(it: Observed) -> None:
         await api.publish_event(
             connection, subject_of(NOT_THERE, NOT_THERE.speaker), envelope.encode()
         )
+        await api.publish(connection, subject_of(NOT_THERE, NOT_THERE.speaker), b"no event")
         await until(lambda: it.total("nodepool_read_model_repairs_total") > 0, TIMEOUT_S)
 
 
