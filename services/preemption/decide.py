@@ -86,7 +86,7 @@ def _outcome_of_preempt(state: State, command: PreemptNode) -> CommandOutcome:
 
 def _outcome_of_acknowledge(state: State, command: AcknowledgePreemption) -> CommandOutcome:
     node = state.nodes.get(node_key(command.org, command.cluster, command.node))
-    if node is None or node.pool != command.key or node.pending_since is None:
+    if node is None or node.pool != command.key or not node.may_be_acknowledged:
         message = f"{command.node} is no Node of NodePool {command.pool} that is being preempted"
         return refused(command, "node", message, "NotFound")
     return accepted(command, "unchanged" if node.in_progress else "done")

@@ -65,6 +65,11 @@ class Node:
         return self.requested is not None and self.pending_since is None
 
     @property
+    def may_be_acknowledged(self) -> bool:
+        """Whether it is preempted, or is to be; the warning may not be published yet."""
+        return self.is_to_begin or self.pending_since is not None
+
+    @property
     def is_to_go_on(self) -> bool:
         """Whether the next stage is to be published now, whatever the timetable says."""
         is_asked_to_drain = self.acknowledged and self.due is not None

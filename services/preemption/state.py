@@ -165,7 +165,9 @@ def _acknowledged(state: State, command: AcknowledgePreemption) -> State:
     """The state in which the drain of this Node may begin before its time."""
     key = node_key(command.org, command.cluster, command.node)
     node = state.nodes.get(key)
-    if node is None or node.pool != command.key or node.due is None:
+    if node is None or node.pool != command.key:
+        return state
+    if node.in_progress or not node.may_be_acknowledged:
         return state
     return _stored(state, key, replace(node, acknowledged=True))
 

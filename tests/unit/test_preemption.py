@@ -340,6 +340,20 @@ def test_what_releases_before_said_at_seven_minutes_changes_nothing() -> None:
     assert evolve(before, overdue, Context(9, NOON + SEVEN)) is before
 
 
+def test_a_preemption_that_is_acknowledged_before_its_warning_is_drained_after_it() -> None:
+    # given a spot Node whose preemption is accepted, and not yet published
+    story = a_spot_node()
+    story.process(preempt())
+
+    # when the preemption is acknowledged
+    outcomes = story.process(AcknowledgePreemption(**pool_fields(CHEAP), node="g1"))
+
+    # then the acknowledgement is accepted, and the drain follows the warning at once
+    done = {"command": "AcknowledgePreemption", "result": "done"}
+    assert outcomes == [CommandAccepted.model_validate({**pool_fields(CHEAP), **done})]
+    assert story.wake_until_idle() == [PENDING, in_progress(timedelta())]
+
+
 # What is counted of them.
 
 
