@@ -294,8 +294,5 @@ def row(
 
 
 def _columns(kind: Kind, *, wide: bool, rare: bool) -> list[Column]:
-    return [
-        column
-        for column in COLUMNS[kind]
-        if (wide or not column.wide) and (rare or not column.rare)
-    ]
+    columns = COLUMNS[kind]
+    return [each for each in columns if wide >= each.wide and rare >= each.rare]
