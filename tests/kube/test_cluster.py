@@ -172,13 +172,16 @@ def test_scraping_rules_and_dashboards_are_taken_where_the_operator_is(installed
     done = installed.run("apply", "-k", MONITORING)
 
     assert (done.returncode, done.stderr) == (0, "")
-    (monitor,) = installed.objects("servicemonitors", NAMESPACE)
-    (service,) = installed.objects(
-        "services", NAMESPACE, selector_of(monitor["spec"]["selector"]["matchLabels"])
-    )
-    assert service["metadata"]["name"] == "nodepool", "the job that the alerts name"
-    (endpoint,) = monitor["spec"]["endpoints"]
-    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    monitors = installed.objects("servicemonitors", NAMESPACE)
+    jobs = []
+    for monitor in monitors:
+        (service,) = installed.objects(
+            "services", NAMESPACE, selector_of(monitor["spec"]["selector"]["matchLabels"])
+        )
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+        jobs.append(service["metadata"]["name"])
+    assert sorted(jobs) == ["nats", "nodepool"], "the jobs that the alerts name"
 
 
 def test_what_is_scraped_is_every_replica_of_every_service(installed: Cluster) -> None:

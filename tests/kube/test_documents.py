@@ -35,7 +35,12 @@ DIFFERENT = {
 }
 """What the lines are like that differ from one NodePool to another, by their keys."""
 JSONPATH_PENDING = r"'{.metadata.labels.qos\.coreweave\.cloud/pending-preemption}'"
-NOT_DOCUMENTED = ("Finalizers", "compute.coreweave.com/node-pool", "Observed Generation")
+NOT_DOCUMENTED = (
+    "Finalizers",
+    "compute.coreweave.com/node-pool",
+    "Node Profile",
+    "Observed Generation",
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +65,9 @@ def without_known_differences(described: str) -> Sequence[str]:
     """What `kubectl describe` prints without what the documentation does not show.
 
     Annotations: the agent keeps there what both sides have agreed on. Finalizers: that of the
-    agent. Observed Generation: without it `kubectl wait` would believe in an old condition. Events:
-    those of the last hour; the NodePool of the documentation is older than that.
+    agent. Observed Generation: without it `kubectl wait` would believe in an old condition. Node
+    Profile: the documentation lists the field, and its example does not show it. Events: those of
+    the last hour; the NodePool of the documentation is older than that.
     """
     left = []
     section = ""

@@ -9,6 +9,9 @@ from kube.cluster import Cluster, wait_until
 from kube.declared import AGENT
 from kube.manifests import ROOT
 
+OF_THE_AGENT = "nodepool-agent"
+"""The policy that confines the agent, and that nobody else meets."""
+
 
 def test_every_policy_exempts_the_same_and_is_bound(declared: Cluster) -> None:
     text = (ROOT / AGENT / "validating.yaml").read_text(encoding="utf-8")
@@ -16,7 +19,11 @@ def test_every_policy_exempts_the_same_and_is_bound(declared: Cluster) -> None:
     policies = [item for item in documents if item["kind"] == "ValidatingAdmissionPolicy"]
     bindings = [item for item in documents if item["kind"].endswith("Binding")]
 
-    exempt = {json.dumps(item["spec"]["matchConditions"]) for item in policies}
+    exempt = {
+        json.dumps(item["spec"]["matchConditions"])
+        for item in policies
+        if item["metadata"]["name"] != OF_THE_AGENT
+    }
 
     assert len(exempt) == 1
     assert [item["spec"]["policyName"] for item in bindings] == [
@@ -32,4 +39,4 @@ def test_the_api_server_has_no_doubts_about_an_expression(declared: Cluster) -> 
 
     wait_until("each expression was checked", lambda: None not in doubts(), 30)
 
-    assert doubts() == [{}] * 4
+    assert doubts() == [{}] * 5

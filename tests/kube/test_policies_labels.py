@@ -75,7 +75,7 @@ def test_a_label_for_pods_is_none_for_nodes_but_for_the_permitted_one(declared: 
 @pytest.fixture
 def node(declared: Cluster) -> Iterator[str]:
     """A Node with a reserved label."""
-    name = "policies-node"
+    name = "g0a1b2c"
     metadata = {"name": name, "labels": {"node.coreweave.cloud/state": "production"}}
     given = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
     declared.kubectl("create", "-f", "-", given=json.dumps(given))
@@ -132,7 +132,7 @@ def test_a_node_with_reserved_labels_can_be_changed_otherwise(declared: Cluster,
     "identity",
     [
         ("--as", ACCOUNT, "--as-group", "system:serviceaccounts:kube-system"),
-        ("--as", "system:node:policies-node", "--as-group", "system:nodes"),
+        ("--as", "system:node:g0a1b2c", "--as-group", "system:nodes"),
         ("--as", "root", "--as-group", "system:masters"),
     ],
     ids=["the agent", "a kubelet", "who can do everything"],
@@ -146,7 +146,7 @@ def test_the_control_plane_sets_reserved_labels(
 
     # Of a kubelet, Kubernetes itself has a say about labels; no policy has.
     assert "ValidatingAdmissionPolicy" not in done.stderr
-    if identity[1] != "system:node:policies-node":
+    if identity[1] != "system:node:g0a1b2c":
         assert done.returncode == 0, done.stderr
 
 
