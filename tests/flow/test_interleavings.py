@@ -54,6 +54,7 @@ class Expected:
 
     pending: when each preempted Node is drained, in seconds.
     lost: how many Nodes left the NodePool.
+    batches, batch: how many times Nodes were added, and at which of these times each Node was.
     """
 
     target: int
@@ -63,6 +64,8 @@ class Expected:
     active: set[str] = field(default_factory=set)
     pending: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    batches: int = 0
+    batch: dict[str, int] = field(default_factory=dict)
 
     def act(self, what: str, value: int) -> None:
         """Carries out one action."""
@@ -89,15 +92,20 @@ class Expected:
         self.now = until
 
     def fit(self) -> None:
-        """Removes the newest idle Nodes that are too many, and adds those that are missing."""
+        """Remove the newest idle Nodes that are too many, and add the Nodes that are missing.
+
+        Nodes that were added together are equally new; the first by name leaves first.
+        """
         surplus = len(self.nodes) - len(self.pending) - self.target
         idle = [node for node in self.nodes if node not in self.active | self.pending.keys()]
-        for node in reversed(idle):
+        for node in sorted(idle, key=lambda node: -self.batch[node]):
             if surplus > 0:
                 surplus -= 1
                 self._leaves(node)
+        self.batches += 1
         while len(self.nodes) < self.target:
             self.made += 1
+            self.batch[f"n{self.made}"] = self.batches
             self.nodes.append(f"n{self.made}")
 
     def _leaves(self, node: str) -> None:

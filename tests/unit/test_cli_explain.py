@@ -99,7 +99,7 @@ def test_the_fields_of_fields_are_listed_on_request(capsys: pytest.CaptureFixtur
     [
         ("np.spec.targetnodes", 1, "spec has no field 'targetnodes'; did you mean targetNodes"),
         ("np.kind.x", 1, "kind has no field 'x'; its fields: none"),
-        ("pods", 2, "TYPE: 'pods' is not a type of object; use nodepools"),
+        ("pods", 2, "TYPE: 'pods' is not supported here; use nodepools"),
     ],
 )
 def test_what_is_no_field_is_an_error_that_names_the_nearest_one(

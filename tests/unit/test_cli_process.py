@@ -28,7 +28,7 @@ ROUNDS = 3
 def test_an_error_that_cannot_be_written_is_an_exit_code() -> None:
     with FULL.open("w") as errors:
         done = subprocess.run(
-            [*PROGRAM, "get", "pods"], stderr=errors, env=ENVIRONMENT, check=False
+            [*PROGRAM, "get", "widgets"], stderr=errors, env=ENVIRONMENT, check=False
         )
 
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 """`nodepool up` and `version`: the program itself."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,10 +76,18 @@ def version(settings: Settings, client: bool, form: Format) -> None:
     from nodepool.host.version import version_of
 
     own = version_of()
-    versions = None if client else _versions(settings)
+    versions, note = (None, "") if client else _versions(settings)
     if form.is_table:
         print_text("\n".join([f"nodepool {own}", *_version_lines(versions)]))
-        return
+    else:
+        _print_version_document(form, own, versions)
+    # Who reads no output, such as a pipe that is closed, is told that alone.
+    if note:
+        sys.stdout.flush()
+        print_note(note)
+
+
+def _print_version_document(form: Format, own: str, versions: "Versions | None") -> None:
     document: dict[str, object] = {"clientVersion": {"version": own}}
     if versions is not None:
         document["serverVersion"] = {"version": versions.server}
@@ -87,20 +96,20 @@ def version(settings: Settings, client: bool, form: Format) -> None:
     form.print_whole([document], single=True)
 
 
-def _versions(settings: Settings) -> "Versions | None":
-    """Return the versions that the server shows; say on standard error which are missing."""
+def _versions(settings: Settings) -> "tuple[Versions | None, str]":
+    """Return the versions that the server shows, and a note of what is missing."""
     from nodepool.client.errors import Unreachable
 
     try:
         versions = settings.versions()
     except Unreachable as error:
-        print_note(f"only the version of the command is known: {error}")
-        return None
+        return None, f"only the version of the command is known: {error}"
     if versions.services is None:
-        print_note("the versions of the services are not known: the server does not list them")
-    elif not versions.services:
-        print_note("no service is at work; 'nodepool doctor' says more")
-    return versions
+        note = "the versions of the services are not known: the server does not list them"
+        return versions, note
+    if not versions.services:
+        return versions, "no service is at work; 'nodepool doctor' says more"
+    return versions, ""
 
 
 def _version_lines(versions: "Versions | None") -> Iterator[str]:
