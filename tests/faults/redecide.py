@@ -50,18 +50,25 @@ def _decided(
 
     positions: where the inputs lie that were read before it.
     """
-    position: int = json.loads(record.content)["position"]
+    content = json.loads(record.content)
+    position: int = content["position"]
+    is_skipped: bool = content.get("skipped", False)
     count = 0
     while positions and positions[0] <= position:
         positions.popleft()
         count += 1
     decided: list[Said] = []
     while count:
-        proposal = replica.propose(even_if_quiet=True, most=count)
+        # A `Wake` that was too old was passed over, which only the record says.
+        proposal = replica.propose(
+            even_if_quiet=True,
+            most=count,
+            is_old=lambda wake: is_skipped and wake.position == position,
+        )
         assert proposal is not None, "open inputs can be processed"
         decided += (_said(message.subject, message.content) for message in proposal.messages)
         replica.accepted(proposal, record.position)
-        count -= len(proposal.processed)
+        count -= len(proposal.processed) + proposal.skips
     replica.read(record)
     if decided != recorded:
         pairs = zip(decided, recorded, strict=False)
