@@ -1,7 +1,7 @@
 """Scale-downs, preemptions and work on Nodes in any order: what must be true once all is quiet."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -52,12 +52,14 @@ class Expected:
     Every Pod ends as soon as it is asked to. So an idle Node leaves at once; an active one stays,
     until it is idle or its drain begins, two minutes after it was preempted.
 
+    machine_name: gives the name of a Node, by which Nodes of one batch are ordered.
     pending: when each preempted Node is drained, in seconds.
     lost: how many Nodes left the NodePool.
     batches, batch: how many times Nodes were added, and at which of these times each Node was.
     """
 
     target: int
+    machine_name: Callable[[str], str]
     now: int = 0
     made: int = 0
     nodes: list[str] = field(default_factory=list)
@@ -98,7 +100,7 @@ class Expected:
         """
         surplus = len(self.nodes) - len(self.pending) - self.target
         idle = [node for node in self.nodes if node not in self.active | self.pending.keys()]
-        for node in sorted(idle, key=lambda node: -self.batch[node]):
+        for node in sorted(idle, key=lambda node: (-self.batch[node], self.machine_name(node))):
             if surplus > 0:
                 surplus -= 1
                 self._leaves(node)
@@ -146,7 +148,8 @@ def act(world: WorldHarness, what: str, value: int, pods: Sequence[str] = ("job"
 def test_every_action_alone_costs_the_nodes_that_it_must_and_no_other(
     sequence: list[Action],
 ) -> None:
-    world, expected = given_a_spot_pool(), Expected(target=3)
+    world = given_a_spot_pool()
+    expected = Expected(target=3, machine_name=world.machine_name)
     expected.fit()
 
     for what, value in sequence:
