@@ -319,8 +319,8 @@ def test_prometheus_finds_the_replicas_of_the_agent_as_the_alerts_name_them(
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert endpoint["port"] in [each["name"] for each in container(deployment)["ports"]]
     assert endpoint["relabelings"] == [
-        {"targetLabel": "job", "replacement": "nodepool"},
-        {"targetLabel": "service", "replacement": "agent"},
+        {"action": "replace", "targetLabel": "job", "replacement": "nodepool"},
+        {"action": "replace", "targetLabel": "service", "replacement": "agent"},
     ]
     assert 'up{job="nodepool"}' in (ROOT / "deploy/prometheus/nodepool.rules.yml").read_text(
         "utf-8"

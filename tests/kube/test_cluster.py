@@ -127,10 +127,29 @@ def test_a_drain_takes_one_replica_of_each_at_a_time(installed: Cluster) -> None
     )
 
 
-def test_applied_again_nothing_changes(installed: Cluster) -> None:
-    done = installed.run("diff", "-k", WHOLE)
+def versions(cluster: Cluster) -> str:
+    """Return the version of each object of the manifests."""
+    line = "{.kind}/{.metadata.name} {.metadata.generation} {.metadata.labels}"
+    return cluster.kubectl(
+        *("get", "-k", WHOLE, "-o"), f"jsonpath={{range .items[*]}}{line}{{'\\n'}}{{end}}"
+    )
 
-    assert (done.returncode, done.stdout) == (0, "")
+
+def test_applied_again_everything_is_unchanged(installed: Cluster) -> None:
+    # given objects in which the API server and its controllers have filled in the rest
+    rolled_out(installed)
+    before = versions(installed)
+
+    # when the objects are applied again
+    printed = installed.kubectl("apply", "-k", WHOLE)
+
+    # then no object changes; kubectl sends the selector of each budget, since a patch replaces it
+    changed = [line for line in printed.splitlines() if not line.endswith(" unchanged")]
+    budgets = ["nats", *(f"nodepool-{name}" for name in sorted(SERVICES))]
+    assert changed == [f"poddisruptionbudget.policy/{name} configured" for name in budgets]
+    assert installed.run("diff", "-k", WHOLE).stdout == ""
+    assert versions(installed) == before
+    assert "PodDisruptionBudget/nats 1" in before
 
 
 def test_what_a_rollout_changes_is_replaced_without_a_gap(installed: Cluster) -> None:
@@ -172,6 +191,8 @@ def test_scraping_rules_and_dashboards_are_taken_where_the_operator_is(installed
     done = installed.run("apply", "-k", MONITORING)
 
     assert (done.returncode, done.stderr) == (0, "")
+    again = installed.kubectl("apply", "-k", MONITORING).splitlines()
+    assert [line for line in again if not line.endswith(" unchanged")] == []
     monitors = installed.objects("servicemonitors", NAMESPACE)
     jobs = []
     for monitor in monitors:

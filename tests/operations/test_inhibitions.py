@@ -163,7 +163,9 @@ def test_the_operator_of_prometheus_names_the_service_of_each_target() -> None:
     monitor = yaml.safe_load((folder / "monitoring" / "service-monitor.yaml").read_text("utf-8"))
     (endpoint,) = monitor["spec"]["endpoints"]
     source = "__meta_kubernetes_pod_label_app_kubernetes_io_component"
-    assert endpoint["relabelings"] == [{"sourceLabels": [source], "targetLabel": "service"}]
+    assert endpoint["relabelings"] == [
+        {"action": "replace", "sourceLabels": [source], "targetLabel": "service"}
+    ]
 
 
 def test_prometheus_of_one_machine_names_the_service_of_each_target(tmp_path: Path) -> None:
