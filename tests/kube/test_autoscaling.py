@@ -4,7 +4,7 @@ That idle Nodes are given back takes ten minutes: `flow/test_kubernetes_autoscal
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from kube.agent import Agent
 from kube.cluster import WITHIN_S, Document, wait_until
-from kube.plane import A100, CPU, ORG
+from kube.plane import A100, CPU, ORG, node_pool
 from kube.workloads import Workloads
 from nodepool.client import Client
 from nodepool.contract.catalog import INSTANCE_TYPES
@@ -215,6 +215,40 @@ def test_pods_without_gpus_get_nodes_by_their_cpus_and_taints_are_heeded(
     wait_until_all_run(workloads, "web")
     wait_until_nothing_waits(workloads, "scale-cpu")
     assert target(workloads, "scale-cpu") == 2
+
+
+def test_a_manifest_without_a_target_changes_none_however_often_it_is_applied(
+    workloads: Workloads, deployments: list[str]
+) -> None:
+    # given a NodePool whose manifest has bounds and no target
+    workloads.manifest(without_target("scale-free"))
+    wait_until_at_target(workloads, "scale-free")
+    deployments.append("free")
+    deploy(workloads, "free", 2, gpus(8), nodeSelector={"team": "free"})
+    wait_until_all_run(workloads, "free")
+
+    # when the same manifest is applied again
+    again = workloads.apply(without_target("scale-free"))
+
+    # then nothing changes
+    assert again == "nodepool.compute.coreweave.com/scale-free unchanged\n"
+    assert target(workloads, "scale-free") == 2
+
+    # and when it is applied with a label, the target stays that of the autoscaler
+    labelled = workloads.apply(without_target("scale-free", more="yes"))
+    nodes: Callable[[], Sequence[Document]] = lambda: workloads.cluster.objects(  # noqa: E731
+        "nodes", selector="more=yes"
+    )
+    wait_until("both Nodes have the label", lambda: len(nodes()) == 2, WITHIN_S)
+    assert labelled == "nodepool.compute.coreweave.com/scale-free configured\n"
+    assert target(workloads, "scale-free") == workloads.plane.target("scale-free") == 2
+
+
+def without_target(name: str, **labels: str) -> Document:
+    """Return the manifest of a NodePool that leaves its target to the autoscaler."""
+    labels = {"team": "free", **labels}
+    spec = {"instanceType": A100, **FROM_ZERO, "maxNodes": 3, "nodeLabels": labels}
+    return {**node_pool(name), "spec": spec}
 
 
 # A restart.

@@ -67,8 +67,12 @@ class Workloads:
 
     def pool(self, pool: str, count: int, instance_type: str = H100, **spec: object) -> None:
         """Applies a new NodePool as a user does."""
-        self._pools.append(pool)
-        self.apply(node_pool(pool, instanceType=instance_type, targetNodes=count, **spec))
+        self.manifest(node_pool(pool, instanceType=instance_type, targetNodes=count, **spec))
+
+    def manifest(self, document: Document) -> None:
+        """Applies the manifest of a new NodePool as a user does."""
+        self._pools.append(document["metadata"]["name"])
+        self.apply(document)
 
     def found(self, pool: str) -> Sequence[str]:
         """The Nodes of a NodePool that are in production in the cluster."""
@@ -267,12 +271,13 @@ class Workloads:
 
         wait_until(f"{name} is heeded", is_known, WITHIN_S)
 
-    def apply(self, document: Document) -> None:
-        """Applies a manifest as a user does."""
+    def apply(self, document: Document) -> str:
+        """Applies a manifest as a user does; what kubectl prints."""
         done = self.cluster.run(
             "apply", "-f", "-", given=json.dumps(document), kubeconfig=self.cluster.user_kubeconfig
         )
         assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def _get(self, *arguments: str) -> Document | None:
         text = self.cluster.kubectl("get", *arguments, "--ignore-not-found", "-o", "json")
