@@ -48,10 +48,10 @@ def shown_status(
         "conditions": [
             {**_chosen(condition), "observedGeneration": generation(_observed(condition))}
             for condition in _conditions(wanted.status)
-        ]
+        ],
+        # Shown before the first evaluation too: tools take an object without it for current.
+        "observedGeneration": generation(_observed(wanted.status)),
     }
-    if _observed(wanted.status) is not None:
-        status["observedGeneration"] = generation(_observed(wanted.status))
     status |= {name: _count(wanted.status, name) or 0 for name in COUNTS}
     status |= {name: count for name in OPTIONAL if (count := _count(wanted.status, name))}
     granted = _count(wanted.status, "grantedNodes")

@@ -91,7 +91,7 @@ def test_a_status_changes_no_spec_and_a_spec_no_status(declared: Cluster) -> Non
         found = json.loads(declared.kubectl("get", "np", "divided", "-o", "json"))
 
     assert found["spec"]["targetNodes"] == 2
-    assert found["status"] == {"currentNodes": 7}
+    assert found["status"] == {"currentNodes": 7, "observedGeneration": 0}
     assert found["metadata"]["generation"] == 2
 
 
@@ -131,7 +131,7 @@ def test_edit_saves_what_is_right_and_tells_what_is_wrong(
 def test_wait_returns_once_a_condition_holds(declared: Cluster) -> None:
     with applied(declared, node_pool("awaited")):
         absent = declared.run("wait", "--for=condition=AtTarget", "np/awaited", "--timeout=0s")
-        set_status(declared, "awaited", conditions=conditions(*HEALTHY))
+        set_status(declared, "awaited", conditions=conditions(*HEALTHY), observedGeneration=1)
         printed = declared.kubectl(
             "wait", "--for=condition=AtTarget", "np/awaited", "--timeout=60s"
         )

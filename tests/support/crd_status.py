@@ -96,6 +96,8 @@ STATUS: Final = _object(
         "allocatedNodes": _count("Deprecated, replaced by inProgress."),
         "nodeProfile": _text("The profile of its Nodes."),
     },
+    # A NodePool that no agent has seen is on its way: tools take one without this for current.
+    default={"observedGeneration": 0},
 )
 
 

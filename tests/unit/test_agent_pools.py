@@ -693,7 +693,7 @@ def test_an_object_whose_deletion_the_bus_has_begun_waits_for_its_nodes() -> Non
     found = in_cluster(on_bus())
 
     assert missing(wanted, found) == [Delete("NodePool", "pool", "uid")]
-    waiting = replace(_shown(wanted, found), deleting=True)
+    waiting = _shown(wanted, replace(found, deleting=True))
     assert missing(wanted, waiting) == []
     assert missing(None, waiting, deleted=50) == [released(waiting)]
 
@@ -722,7 +722,8 @@ def test_an_object_of_another_log_waits_until_the_pool_of_its_name_is_gone() -> 
 
 
 def test_a_deleted_object_without_the_finalizer_is_left_to_others() -> None:
-    found = replace(_shown(on_bus(), in_cluster(on_bus())), deleting=True, finalizers=("other",))
+    found = replace(in_cluster(on_bus()), deleting=True, finalizers=("other",))
+    found = _shown(on_bus(), found)
 
     assert missing(on_bus(), found) == []
 
@@ -770,7 +771,7 @@ def test_an_object_that_was_deleted_past_the_agent_deletes_its_pool() -> None:
 
 def test_a_deletion_that_the_bus_refuses_is_told_once() -> None:
     wanted = on_bus()
-    found = replace(_shown(wanted, in_cluster(wanted)), deleting=True)
+    found = _shown(wanted, replace(in_cluster(wanted), deleting=True))
     attempt = refused(sent(missing(wanted, found)), "Forbidden", "", "it is kept")
 
     actions = missing(wanted, found, attempt)

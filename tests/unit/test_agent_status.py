@@ -40,6 +40,7 @@ def test_a_verdict_on_the_spec_that_the_object_has_is_of_its_generation() -> Non
 
     assert shown_status(wanted, FOUND, 8, is_same_spec=True) == {
         "conditions": [_condition("Validated", 9), _condition("Quota", 8)],
+        "observedGeneration": 8,
         "currentNodes": 1,
         "inProgress": 1,
     }
@@ -79,6 +80,7 @@ def test_what_is_optional_is_shown_where_it_says_something() -> None:
 
     assert shown_status(wanted, FOUND, 9, is_same_spec=True) == {
         "conditions": [],
+        "observedGeneration": 8,
         "currentNodes": 1,
         "inProgress": 1,
         "grantedNodes": 1,
@@ -139,6 +141,7 @@ def test_a_status_of_any_shape_is_no_error() -> None:
 
     assert shown_status(wanted, FOUND, 9, is_same_spec=True) == {
         "conditions": [],
+        "observedGeneration": 8,
         "currentNodes": 0,
         "inProgress": 0,
     }

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 kubernetes=v1.36.3 kwok=v0.8.0 operator=v0.85.0
 to=${1:?usage: build.sh FOLDER}
-stamp="$to/$kubernetes-$kwok-$(cat main.go go.mod go.sum build.sh | sha256sum | cut -c 1-12)"
+stamp="$to/$kubernetes-$kwok-$(cat ./*.go go.mod go.sum build.sh | sha256sum | cut -c 1-12)"
 [ -e "$stamp" ] && exit 0
 mkdir -p "$to"
 echo "building Kubernetes $kubernetes and kwok $kwok into $to"
@@ -23,5 +23,5 @@ module="github.com/prometheus-operator/prometheus-operator@$operator"
 # Outside of this module: it is no dependency of the program.
 (cd / && go mod download "$module")
 types="$(go env GOMODCACHE)/$module/example/prometheus-operator-crd"
-install -m 644 -D -t "$to/crds" "$types"/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml
+install -m 644 -D -t "$to/crds" "$types"/monitoring.coreos.com_{podmonitors,prometheusrules,servicemonitors}.yaml
 touch "$stamp"

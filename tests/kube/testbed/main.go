@@ -1,4 +1,5 @@
-// The parts of a Kubernetes control plane as one program: testbed COMPONENT [flags].
+// The parts of a Kubernetes control plane as one program, and kstatus, which tools ask for the status
+// of objects: testbed COMPONENT [flags].
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: testbed etcd|kube-apiserver|kube-controller-manager|kube-scheduler [flags]")
+		fmt.Fprintln(os.Stderr, "usage: testbed etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kstatus [flags]")
 		os.Exit(2)
 	}
 	// The component sees its own name where the program's was.
@@ -33,6 +34,11 @@ func main() {
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kstatus":
+		if err := computeStatuses(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	default:
 		fmt.Fprintf(os.Stderr, "testbed: no component is called %q\n", os.Args[0])
 		os.Exit(2)
