@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_lines_are_numbered_in_their_order() -> None:
 
     assert len(table_lines) == len(_lines()), "a line has a number, a behaviour and its tests"
     assert numbers == {kind: list(range(1, len(each) + 1)) for kind, each in numbers.items()}
+
+
+def test_no_behaviour_stands_twice_in_a_section() -> None:
+    twice = []
+    for section in _page().split("\n## ")[1:]:
+        found = Counter(match[2] for match in map(LINE.fullmatch, section.splitlines()) if match)
+        twice += [text for text, count in found.items() if count > 1]
+
+    assert twice == []
 
 
 @pytest.mark.parametrize("line", _lines(), ids=lambda line: line[0])
