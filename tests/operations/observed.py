@@ -1,7 +1,8 @@
 """A control plane as real processes, and a real Prometheus that watches it."""
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -23,6 +24,8 @@ PATIENCE_S = 120.0
 """How long anything may take on a machine that has much else to do."""
 INTERVAL = "1s"
 """How often Prometheus reads metrics."""
+SILENT_S = "1"
+"""For how many seconds a machine is silent until its Node gets Ready=Unknown."""
 
 
 class LimitedServer(NatsServer):
@@ -84,6 +87,14 @@ def exported(address: str) -> Iterator[str]:
         exporter.shutdown()
 
 
+def with_rules(folder: Path) -> Mapping[str, object]:
+    """Return the option for the rules of this repository, all evaluated at `INTERVAL`."""
+    text = (DEPLOY / "prometheus" / "nodepool.rules.yml").read_text("utf-8")
+    file = folder / "nodepool.rules.yml"
+    file.write_text(re.sub(r"(?m)^    interval: .*\n", "", text), "utf-8")
+    return {"rule_files": [str(file)]}
+
+
 @contextmanager
 def observed(folder: Path) -> Iterator[Observed]:
     """A control plane, with two replicas of some services, and a Prometheus that watches it."""
@@ -97,10 +108,11 @@ def observed(folder: Path) -> Iterator[Observed]:
         targets, replicas = {}, []
         for name in (*SERVICES, *REPLICATED):
             port = free_port()
-            replicas.append(stack.enter_context(launched(name, server, folder, port)))
+            replica = launched(name, server, folder, port, silent_seconds=SILENT_S)
+            replicas.append(stack.enter_context(replica))
             targets[f"{HOST}:{port}"] = name
         file = folder / "prometheus.yml"
-        file.write_text(json.dumps(config(targets, INTERVAL, exporter)))
+        file.write_text(json.dumps({**config(targets, INTERVAL, exporter), **with_rules(folder)}))
         options = (
             f"--config.file={file}",
             f"--storage.tsdb.path={folder / 'prometheus'}",

@@ -106,7 +106,8 @@ async def blocked(client: Client) -> None:
 
 
 async def failing(client: Client, zone: str) -> None:
-    """A machine that does not boot; Nodes that need a reboot, a technician, or their owner."""
+    """A machine that does not boot; Nodes that need a reboot, a technician, or their owner; and a
+    Node that is silent."""
     await until(lambda: _are_there(client, L40), TIMEOUT_S)
     # Of twelve machines four do not boot, so some of them are tried.
     for machine in (await machines(client, L40))[:4]:
@@ -116,11 +117,12 @@ async def failing(client: Client, zone: str) -> None:
     await client.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
     await client.apply(manifest("kept", L40, 1))
     await client.wait("kept", "AtTarget", timeout_s=TIMEOUT_S)
-    cured, replaced, *_ = await nodes(client, "hurt")
+    cured, replaced, silent, *_ = await nodes(client, "hurt")
     (kept,) = await nodes(client, "kept")
     await client.break_machine(zone, cured, "xid")
     await client.break_machine(zone, replaced, "gpu-lost")
     await client.break_machine(zone, kept, "disk")
+    await client.break_machine(zone, silent, "kubelet")
     await until(lambda: _gone(client, "hurt", replaced), TIMEOUT_S)
     await client.wait("hurt", "AtTarget", timeout_s=TIMEOUT_S)
 
@@ -165,16 +167,17 @@ async def disturbed(it: Observed) -> None:
     async with connected(it.server.url) as connection:
         # Large, so that the log has grown, whatever else of it was trimmed.
         await api.publish(connection, "np.cmd.acme.prod.training.Invented", b" " * 500_000)
-        await until(lambda: _is_parked(connection), TIMEOUT_S)
+        await until(lambda: is_parked(connection), TIMEOUT_S)
         await api.publish(connection, "$KV.nodepools.acme.prod.training", b"{}")
         await api.publish_event(
             connection, subject_of(NOT_THERE, NOT_THERE.speaker), envelope.encode()
         )
-        await api.publish(connection, subject_of(NOT_THERE, NOT_THERE.speaker), b"no event")
         await until(lambda: it.total("nodepool_read_model_repairs_total") > 0, TIMEOUT_S)
+        # Only now: it changes the NodePool, whose next version would replace the object unseen.
+        await api.publish(connection, subject_of(NOT_THERE, NOT_THERE.speaker), b"no event")
 
 
-async def _is_parked(connection: Connection) -> bool:
+async def is_parked(connection: Connection) -> bool:
     """Whether the validator has stored a dead letter."""
     return await api.last_message(connection, STREAM, "np.dead.validator") is not None
 

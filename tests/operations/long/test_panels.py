@@ -41,6 +41,7 @@ BEFORE = (
 SEEN = (
     'max_over_time(nodepool_unhealthy_nodes{pool="kept"}[10m]) > 0',
     "max_over_time(nodepool_preempting_nodes[10m]) > 0",
+    "nodepool_silent_nodes > 0",
     "sum(nodepool_dead_letters_total) > 0",
     "sum(nodepool:nodepool_refused_node_moves_total:max) > 0",
     "sum(nodepool:nodepool_invariant_violations_total:max) == 1",
@@ -65,13 +66,18 @@ EMPTY: Mapping[tuple[str, str, str], str] = {
 }
 """Queries that have no series, and why."""
 LATE = "a stage is late at its moment, which is two minutes after the warning"
+SLOW = "a NodePool is slow when it takes more than 20 minutes to get its Nodes"
 LOST = "a Pod is lost at the end of a preemption, seven minutes after the warning"
 ZERO: Mapping[tuple[str, str, str], str] = {
     ("nodepool-fleet", "Preemptions late", "A"): LATE,
+    ("nodepool-fleet", "How fast the error budget is used", "A"): SLOW,
+    ("nodepool-fleet", "How fast the error budget is used", "B"): SLOW,
+    ("nodepool-fleet", "How fast the error budget is used", "C"): SLOW,
     ("nodepool-nodes", "Share of stages late", "A"): LATE,
     ("nodepool-nodes", "Stages late", "A"): LATE,
     ("nodepool-nodes", "Pods lost to preemptions", "A"): LOST,
     ("nodepool-system", "Dead letters and failed replays", "B"): "every output can be folded",
+    ("nodepool-system", "Slow consumers", "A"): "every client reads as fast as the server writes",
 }
 """Queries of which nothing is above 0, and why: that something happens which they count would take
 longer, or need a fault of the program."""

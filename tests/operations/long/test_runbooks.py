@@ -17,7 +17,7 @@ from nodepool.client import Client
 from nodepool.contract.services import SERVICES
 from nodepool.nats import api
 from operations.observed import PATIENCE_S, Observed, observed
-from operations.stories import LIMIT, machines, manifest, nodes, set_up
+from operations.stories import LIMIT, is_parked, machines, manifest, nodes, set_up
 from support.constants import H100, ZONE
 from support.runbooks import ALERTS, OF_AGENTS, RUNBOOKS, commands
 
@@ -184,7 +184,7 @@ async def with_a_pool(it: Observed) -> str:
         await client.scale("training", 3)
     async with connected(it.server.url) as connection:
         await api.publish(connection, "np.cmd.acme.prod.training.Invented", b"{}")
-    await until(partial(is_parked, it), PATIENCE_S)
+        await until(lambda: is_parked(connection), PATIENCE_S)
     await until(partial(have_failed, it), PATIENCE_S)
     return node
 
@@ -208,8 +208,3 @@ def have_failed(it: Observed) -> bool:
     """Whether Prometheus has seen machines fail to boot, and by how much their number grew."""
     grown = "increase(nodepool:nodepool_node_failures_total:max{cause='BootFailed'}[1h]) > 0"
     return bool(it.prometheus.query(grown))
-
-
-def is_parked(it: Observed) -> bool:
-    """Whether a service has parked a dead letter."""
-    return sum(each.metric("nodepool_dead_letters_total") for each in it.replicas) == 1
