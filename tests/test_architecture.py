@@ -60,6 +60,7 @@ LISTS_MESSAGES = "it lists each message that the service knows, and does nothing
 OVERSIZED: dict[str, str] = {
     "aggregator.objects": "the objects of the read model, side by side",
     "aggregator.state._evolved": LISTS_MESSAGES,
+    "allocator.state.evolve": LISTS_MESSAGES,
     "fleet.state.evolve": LISTS_MESSAGES,
     "lifecycle.state._evolved": LISTS_MESSAGES,
     "nodepool.nats.reader": "its callbacks share the position, the buffer and the consumer",
@@ -132,7 +133,6 @@ FOR_PEOPLE = {
     "MachineUpdateFailed": "folded by the fleet service that says it and tries again",
     "PodUpdateFailed": "folded by the fleet service that says it and tries again",
     "CapacityReclaimFailed": "folded by the allocator service that says it and tries again",
-    "NodeReservationChanged": "the services that count Nodes hear it from their next change on",
     "NodeLockChanged": "the prolog of the Slurm job waits for it",
     "CapacityFound": "its sender waits for it",
     "CommandAccepted": "its sender waits for it",

@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -53,6 +54,7 @@ Hears = (
     | CWNodeRegistrationFailed
     | NodeActivityChanged
     | NodeUpdated
+    | NodeReservationChanged
     | NodeKept
     | CWNodeCordoned
     | CWNodeUncordoned

@@ -29,6 +29,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -54,6 +55,7 @@ MemberChanged = (
     | CWNodeUncordoned
     | NodeActivityChanged
     | NodeUpdated
+    | NodeReservationChanged
     | NodeKept
     | NodeRemovalCancelled
     | NodePreemptionRequested
@@ -139,7 +141,9 @@ def announced(pool: Pool, event: Announced) -> Pool:
             assert_never(event)
 
 
-def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
+def member_changed(  # noqa: C901  # It lists the messages.
+    pool: Pool, member: Member, event: MemberChanged
+) -> Member:
     """A Node of the NodePool after a message about it; the same one where nothing changed."""
     match event:
         case CWNodeRegistered():
@@ -155,6 +159,8 @@ def member_changed(pool: Pool, member: Member, event: MemberChanged) -> Member:
             return _spared(member) if request == member.requests else member
         case NodeRemovalCancelled():
             return _cancelled(member)
+        case NodeReservationChanged(usable=usable):
+            return replace(member, is_reserved=not usable)
         case NodeUpdated(removal=removal):
             return _with_health(member, removal)
         case NodePreemptionRequested() | NodePreempted() | PreemptionPending():

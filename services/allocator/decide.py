@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreempted,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -71,6 +72,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | CWNodeRegistrationFailed()
             | NodeActivityChanged()
             | NodeUpdated()
+            | NodeReservationChanged()
             | NodeKept()
             | CWNodeCordoned()
             | CWNodeUncordoned()
@@ -102,6 +104,7 @@ def concerns(state: State, message: Hears) -> OfferingKey | PoolKey | None:
             | CWNodeRegistered(key=key)
             | CWNodeRegistrationFailed(key=key)
             | NodeActivityChanged(key=key)
+            | NodeReservationChanged(key=key)
             | NodeKept(key=key)
             | NodePreempted(key=key)
             | PreemptionPending(key=key)

@@ -1,7 +1,7 @@
 """The Nodes of a NodePool as the allocator knows them, and how many of them are leaving."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, assert_never
 
 from immutables import Map
@@ -28,6 +28,7 @@ class Member:
         equally new.
     idle_only: whether lifecycle keeps the Node if it turns out to be active.
     is_cancelled: whether its removal was cancelled, and lifecycle has not answered yet.
+    is_reserved: whether it is reserved for the control plane, and of no use to its NodePool.
     """
 
     assignment: int
@@ -44,6 +45,7 @@ class Member:
     batch: int = 0
     idle_only: bool = False
     is_cancelled: bool = False
+    is_reserved: bool = False
 
     @property
     def is_busy_victim(self) -> bool:
@@ -154,6 +156,8 @@ class Racks:
 class Members:
     """The Nodes of one NodePool by name; the counts follow from them.
 
+    nodes: the Nodes that the NodePool can use, and that it holds.
+    reserved: the Nodes that are reserved for the control plane; no count includes these.
     leaving: Nodes that leave, for whatever reason.
     spareable: those of them that leave for a scale-down; only these can be kept after all.
     deleted: those of them that leave because the NodePool is deleted.
@@ -165,6 +169,7 @@ class Members:
     """
 
     nodes: Map[str, Member] = Map()
+    reserved: Map[str, Member] = Map()
     leaving: int = 0
     spareable: int = 0
     deleted: int = 0
@@ -180,19 +185,34 @@ class Members:
         return iter(self.nodes.items())
 
     def __getitem__(self, node: str) -> Member:
-        return self.nodes[node]
+        return self.nodes[node] if node in self.nodes else self.reserved[node]
+
+    @property
+    def every(self) -> dict[str, Member]:
+        """All Nodes, also those that are reserved for the control plane."""
+        return {**self.nodes, **self.reserved}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no Node, not even a reserved one."""
+        return not self.nodes and not self.reserved
 
     def get(self, node: str, assignment: int) -> Member | None:
         """The Node of this name, if it is in this stay."""
-        member = self.nodes.get(node)
+        member = self.nodes.get(node) or self.reserved.get(node)
         return member if member is not None and member.assignment == assignment else None
 
     def put(self, node: str, member: Member) -> "Members":
         """The members with this Node, instead of what was known of it."""
-        return self._counted(self.nodes.get(node), member, self.nodes.set(node, member))
+        rest = self.drop(node) if member.is_reserved or node in self.reserved else self
+        if member.is_reserved:
+            return replace(rest, reserved=rest.reserved.set(node, member))
+        return rest._counted(rest.nodes.get(node), member, rest.nodes.set(node, member))
 
     def drop(self, node: str) -> "Members":
         """The members without this Node."""
+        if node in self.reserved:
+            return replace(self, reserved=self.reserved.delete(node))
         return self._counted(self.nodes[node], None, self.nodes.delete(node))
 
     def _counted(
@@ -208,6 +228,7 @@ class Members:
         gone, new = before or NOBODY, after or NOBODY
         return Members(
             nodes,
+            self.reserved,
             self.leaving + (now is not None) - (was is not None),
             self.spareable + (now is scale_down) - (was is scale_down),
             self.deleted + (now is pool_deleted) - (was is pool_deleted),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from allocator.members import Members
 from nodepool.contract.events import CapacityChecked
 from nodepool.contract.keys import OfferingKey, PoolKey, offering_key
-from nodepool.contract.model import ComputeClass, NodePoolSpec
+from nodepool.contract.model import ComputeClass, NodePoolSpec, RemovalReason
 from nodepool.state.ranking import Waiting
 from nodepool.state.waits import NO_WAIT, Wait
 
@@ -151,7 +151,9 @@ class Pool:
         """
         members = self.members
         if self.stage is not Stage.ACTIVE:
-            return len(members) - members.deleted
+            deleted = RemovalReason.POOL_DELETED
+            kept = sum(each.removal is not deleted for each in members.reserved.values())
+            return len(members) - members.deleted + kept
         return len(members) - members.leaving - self.target if self.valid else 0
 
     @property

@@ -31,7 +31,8 @@ def leaving_next(pool: Pool) -> tuple[str, ...]:
     """The Nodes that are to be asked to leave, of a type that does not come in racks."""
     if pool.stage is not Stage.ACTIVE:
         deleted = RemovalReason.POOL_DELETED
-        return tuple(sorted(node for node, each in pool.members if each.removal is not deleted))
+        every = pool.members.every.items()
+        return tuple(sorted(node for node, each in every if each.removal is not deleted))
     return victims(pool.members, pool.surplus, pool.spec.lifecycle.scale_down_strategy)
 
 
@@ -144,7 +145,7 @@ def _ended(pool: Pool) -> Iterator[Shrinking]:
 
 def _emptied(pool: Pool) -> Iterator[Shrinking]:
     """A deleted NodePool gives up every Node, and is emptied once the last one is gone."""
-    if not pool.members:
+    if pool.members.is_empty:
         _, _, name = pool_path(pool.key)
         yield CWNodePoolNodesRemoved(
             **pool_fields(pool.key),
@@ -156,7 +157,7 @@ def _emptied(pool: Pool) -> Iterator[Shrinking]:
         )
         return
     if pool.removed is None:
-        yield _begun(pool, len(pool.members), "deletion of the NodePool")
+        yield _begun(pool, len(pool.members.every), "deletion of the NodePool")
     if pool.surplus:
         for node in leaving_next(pool):
             yield _removal(pool, node, RemovalReason.POOL_DELETED, idle_only=False)

@@ -56,6 +56,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -130,13 +131,15 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _member_changed(state, message)
         case NodePreempted() | PreemptionPending() | NodePreemptionRequested() | NodeUpdated():
             return _member_changed(state, message)
+        case NodeReservationChanged():
+            return _reservation_changed(state, message, context)
         case CapacityReclaimed() | CapacityReclaimFailed():
             return _reclaim_changed(state, message, context)
-        case CWNodePoolScaledUp() | CWNodeRequestQueued() | CWNodeDeliverFail():
+        case CWNodePoolScaledUp() | CWNodePoolScaledDown() | GrantAcknowledged():
             return _announced(state, message)
-        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodePoolScaledDown():
+        case CWNodePoolRemoveNodes() | CWNodePoolNodesRemoved() | CWNodeRequestQueued():
             return _announced(state, message)
-        case GrantAcknowledged():
+        case CWNodeDeliverFail():
             return _announced(state, message)
         case AllocationFailed() | AllocationRecovered():
             return _retried(state, message, context)
@@ -236,7 +239,9 @@ def _left(state: State, event: Left, context: Context) -> State:
         after = left(pool, member, event)
         failed = isinstance(event, CWNodeRegistrationFailed) and machine is not None
         since = machine.since if machine is not None and failed else None
-        wait = after.wait.after_failed_boot(len(after.members), since, context.time)
+        wait = after.wait
+        if not member.is_reserved:  # A reserved Node was lost when its reservation changed.
+            wait = wait.after_failed_boot(len(after.members), since, context.time)
         state = stored(state, replace(after, wait=wait))
         state = _returning(state, pool.offering, event.machine_key, returns=False)
     return offered(state, state.inventory.machines[event.machine_key].offering)
@@ -254,6 +259,19 @@ def _member_changed(state: State, event: MemberChanged) -> State:
     if changed.returns is not member.returns:
         state = _returning(state, pool.offering, event.machine_key, returns=changed.returns)
     return offered(state, pool.offering) if changed.is_new_supply(member) else state
+
+
+def _reservation_changed(state: State, event: NodeReservationChanged, context: Context) -> State:
+    """Return the state in which a NodePool holds a Node no more, or holds it again."""
+    pool = state.pools.get(event.key)
+    before = len(pool.members) if pool is not None else 0
+    state = _member_changed(state, event)
+    pool = state.pools.get(event.key)
+    if pool is None or len(pool.members) == before:
+        return state
+    held = len(pool.members)
+    wait = pool.wait.after_loss(held, context.time) if held < before else pool.wait.after_gain(held)
+    return offered(stored(state, replace(pool, wait=wait)), pool.offering)
 
 
 def _returning(state: State, offering: OfferingKey, key: MachineKey, *, returns: bool) -> State:

@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeReservationChanged,
     QuotaChecked,
 )
 
@@ -35,6 +36,7 @@ Hears = (
     | MachineReclaimed
     | MachineReturned
     | NodePreemptionRequested
+    | NodeReservationChanged
     | CapacityReclaimed
 )
 Says = CapacityChecked | CapacityCheckFailed | CapacityFound | CWInsufficientCapacity

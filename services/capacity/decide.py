@@ -26,6 +26,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeReservationChanged,
     QuotaChecked,
 )
 from nodepool.contract.keys import OfferingKey, PoolKey
@@ -56,6 +57,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | MachineReclaimed()
             | MachineReturned()
             | NodePreemptionRequested()
+            | NodeReservationChanged()
             | CapacityReclaimed()
         ):
             return

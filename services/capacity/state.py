@@ -7,6 +7,7 @@ from immutables import Map
 
 from capacity import Hears, Says
 from capacity.demand import stored, supply_changed
+from capacity.holding import assigned, giving_way, left, reservation_changed, stocked
 from capacity.pool import Offering, Pool, Said, Warned, with_offering
 from nodepool.contract.commands import FindCapacity
 from nodepool.contract.conditions import Capacity, Validated
@@ -27,15 +28,13 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeReservationChanged,
     QuotaChecked,
 )
 from nodepool.contract.keys import MachineKey, OfferingKey, PoolKey, offering_key
 from nodepool.service import Context
-from nodepool.state.inventory import RECLAIMED, TRIAGE, Inventory, Machine
-from nodepool.state.racks import counted
-from nodepool.state.ranking import Ranking
+from nodepool.state.inventory import Inventory
 from nodepool.state.reclaims import outstanding
-from nodepool.state.waits import exchanged
 from nodepool.state.work import WithWork
 
 Reclaimed = MachineReclaimed | MachineReturned | CapacityReclaimed
@@ -50,6 +49,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     healthy: how many machines of an offering are in service, free or not.
     preempted: those of spot Nodes that give way to NodePools that are short.
     to_reclaim: how many machines of an offering an operator is to have, held back already or not.
+    reserved: the machines of Nodes that are reserved for the control plane.
     zones: the zones in which an organisation has a cluster, in alphabetical order.
     """
 
@@ -59,6 +59,7 @@ class State(WithWork[OfferingKey | PoolKey]):
     healthy: Map[OfferingKey, int] = Map()
     preempted: Map[OfferingKey, Map[MachineKey, bool]] = Map()
     to_reclaim: Map[OfferingKey, int] = Map()
+    reserved: Map[MachineKey, bool] = Map()
     zones: Map[str, tuple[str, ...]] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
@@ -90,13 +91,13 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case QuotaChecked(key=key, uid=uid):
             return _granted(state, state.pool(key, uid), message, context)
         case CWNodeAssigned():
-            return _assigned(state, message)
+            return assigned(state, message)
         case CWNodeDeleted() | CWNodeRegistrationFailed():
-            return _left(state, message, context)
+            return left(state, message, context)
         case NodePoolDeleting(key=key, uid=uid):
             return _forgotten(state, state.pool(key, uid))
         case MachineAdded(machine_key=machine, zone=zone, instance_type=instance_type):
-            state = _stocked(state, machine, state.inventory.add(message))
+            state = stocked(state, machine, state.inventory.add(message))
             return supply_changed(state, offering_key(zone, instance_type))
         case MachineRepaired(machine_key=machine):
             return _repaired(state, machine)
@@ -104,6 +105,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _reclaimed(state, message)
         case NodePreemptionRequested():
             return _requested(state, message)
+        case NodeReservationChanged():
+            return reservation_changed(state, message, context)
         case CapacityChecked(key=key, uid=uid):
             return _published(state, state.pool(key, uid), message, context)
         case CWInsufficientCapacity(key=key):
@@ -143,52 +146,6 @@ def _granted(state: State, before: Pool | None, verdict: QuotaChecked, context: 
     return supply_changed(stored(state, pool), pool.offering)
 
 
-def _assigned(state: State, event: CWNodeAssigned) -> State:
-    """Return the state with another Node of a NodePool, which fills a position."""
-    pool, key = state.pool(event.key, event.uid), event.machine_key
-    waiting = state.offering(pool.offering).waiting if pool is not None else Ranking()
-    position = waiting.consumed(event.key)
-    since = pool.wait.first if pool is not None else None
-    since = since if position is None else position[1]
-    inventory = state.inventory.assign(key, event.key, event.assignment, since)
-    state = replace(state, inventory=inventory)
-    if pool is not None and position is not None and position[0] != pool.key:
-        owner = state.pools[position[0]]
-        wait, other = exchanged(pool.wait, owner.wait, position[1])
-        pool = replace(pool, wait=wait)
-        state = stored(state, replace(owner, wait=other))
-    elif pool is not None and since is not None:
-        pool = replace(pool, wait=pool.wait.without_position(since))
-    return _held(state, pool, key, 1)
-
-
-def _left(state: State, event: CWNodeDeleted | CWNodeRegistrationFailed, context: Context) -> State:
-    """Return the state without a Node, whose NodePool waits for another one from now on.
-
-    The failure of a machine that never joined changes no position.
-    """
-    key, pool = event.machine_key, state.pool(event.key, event.uid)
-    failed = isinstance(event, CWNodeRegistrationFailed)
-    since = state.inventory.machines[key].since if failed else None
-    state = _stocked(state, key, state.inventory.depart(event))
-    state = _giving_way(state, key, gives_way=False)
-    if pool is not None:
-        wait = pool.wait.after_failed_boot(pool.held - 1, since, context.time)
-        pool = replace(pool, wait=wait)
-    return _held(state, pool, key, -1)
-
-
-def _held(state: State, pool: Pool | None, key: MachineKey, change: int) -> State:
-    machine = state.inventory.machines[key]
-    if pool is not None:
-        assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-        domains = pool.domains
-        if pool.rack_size:
-            domains = counted(domains, machine.domain, change)
-        state = stored(state, replace(pool, held=pool.held + change, domains=domains))
-    return supply_changed(state, machine.offering)
-
-
 def _forgotten(state: State, pool: Pool | None) -> State:
     """The state without a NodePool that goes: it wants nothing, and no verdict can revive it."""
     if pool is None:
@@ -209,23 +166,8 @@ def _repaired(state: State, key: MachineKey) -> State:
     machine = state.inventory.machines.get(key)
     if machine is None:
         return state
-    state = _stocked(state, key, state.inventory.repair(key))
+    state = stocked(state, key, state.inventory.repair(key))
     return supply_changed(state, machine.offering)
-
-
-def _stocked(state: State, key: MachineKey, inventory: Inventory) -> State:
-    """The state with this inventory, in which one machine may have come into service or left it."""
-    before, after = state.inventory.machines.get(key), inventory.machines.get(key)
-    state = replace(state, inventory=inventory)
-    change = _serves(after) - _serves(before)
-    if after is None or not change:
-        return state
-    count = state.healthy.get(after.offering, 0) + change
-    return replace(state, healthy=state.healthy.set(after.offering, count))
-
-
-def _serves(machine: Machine | None) -> bool:
-    return machine is not None and machine.holder not in (TRIAGE, RECLAIMED)
 
 
 def _reclaimed(state: State, event: Reclaimed) -> State:
@@ -233,7 +175,7 @@ def _reclaimed(state: State, event: Reclaimed) -> State:
         offering = offering_key(event.zone, event.instance_type)
         to_reclaim = state.to_reclaim.set(offering, event.count)
         return supply_changed(replace(state, to_reclaim=to_reclaim), offering)
-    state = _stocked(state, event.machine_key, state.inventory.changed(event))
+    state = stocked(state, event.machine_key, state.inventory.changed(event))
     return supply_changed(state, state.inventory.machines[event.machine_key].offering)
 
 
@@ -242,23 +184,7 @@ def _requested(state: State, event: NodePreemptionRequested) -> State:
     machine = state.inventory.machines.get(event.machine_key)
     if machine is None or machine.holder != event.key or machine.assignment != event.assignment:
         return state
-    return _giving_way(state, event.machine_key, gives_way=event.cause == "DefaultPoolShort")
-
-
-def _giving_way(state: State, key: MachineKey, *, gives_way: bool) -> State:
-    """The state in which the Node of a machine gives way to a NodePool, or does not any more."""
-    machine = state.inventory.machines.get(key)
-    if machine is None:
-        return state
-    before: Map[MachineKey, bool] = state.preempted.get(machine.offering, Map())
-    if gives_way is (key in before):
-        return state
-    after = before.set(key, True) if gives_way else before.delete(key)
-    preempted = state.preempted
-    preempted = (
-        preempted.set(machine.offering, after) if after else preempted.delete(machine.offering)
-    )
-    return supply_changed(replace(state, preempted=preempted), machine.offering)
+    return giving_way(state, event.machine_key, gives_way=event.cause == "DefaultPoolShort")
 
 
 def _published(

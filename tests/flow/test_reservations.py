@@ -40,7 +40,7 @@ def test_a_node_moves_to_the_control_plane_once_nothing_runs_there(harness: Harn
 
 
 def test_a_node_of_the_control_plane_takes_no_pods_of_users(world: WorldHarness) -> None:
-    world.given_data_center()
+    world.given_data_center(machines=1)
     world.apply("train", 1)
 
     world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
@@ -100,3 +100,34 @@ def test_a_node_of_the_control_plane_is_unusable_until_it_is_back(harness: Harne
 
     changes = [line for line in harness.messages("train") if line.startswith("NodeReservation")]
     assert changes == ["NodeReservationChanged n1 False", "NodeReservationChanged n1 True"]
+
+
+def test_a_node_of_the_control_plane_is_replaced_and_counts_again_once_it_is_back(
+    world: WorldHarness,
+) -> None:
+    # given a NodePool whose Node goes to the control plane
+    world.given_data_center(machines=2)
+    world.apply("train", 1)
+    world.start_recording()
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    replaced = world.events("train")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then another machine joins, and one Node leaves once the first one counts again
+    assert [line for line in replaced if "n2" in line] == [
+        "CWNodeAssigned n2",
+        "CWNodeRegistered n2",
+    ]
+    assert "CWNodePoolNodesRemoved 1 1" in world.events("train")
+    assert len(world.nodes("train")) == 1
+
+
+def test_a_deletion_removes_a_node_of_the_control_plane_too(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    world.delete("train")
+
+    assert world.nodes() == []

@@ -33,6 +33,17 @@ def test_a_pool_holds_its_nodes_until_their_departure_is_known() -> None:
     assert pool.offering == ("US-EAST-04A", "h100")
 
 
+def test_a_pool_does_not_hold_nodes_that_are_reserved_for_the_control_plane() -> None:
+    pool = Pool("acme/prod/train", "uid", ("acme", "US-EAST-04A", "h100"))
+
+    pool.assigned = 3
+    pool.lend(10, 1)
+    pool.lend(20, -1)
+
+    assert [pool.held_as_of(position) for position in (9, 10, 20)] == [3, 2, 3]
+    assert (pool.held, pool.present) == (3, 3)
+
+
 def test_a_stay_is_leaving_from_its_request_to_its_cancellation_or_once_it_is_warned() -> None:
     pool = Pool("acme/prod/train", "uid", ("acme", "US-EAST-04A", "h100"))
     requested = Stay(pool, "US-EAST-04A/g1", NOON, NodePhase.PRODUCTION)

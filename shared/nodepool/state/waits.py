@@ -50,6 +50,10 @@ class Wait:
             return replace(self, since=now, runs=(Run(now, 1),))
         return self.with_position(self.runs[0].since)
 
+    def after_gain(self, held: int) -> "Wait":
+        """Return the wait after a Node came back that fills no position."""
+        return self.trimmed(max(0, self.granted - held))
+
     def after_failed_boot(self, held: int, since: datetime | None, now: datetime) -> "Wait":
         """Return the wait with the position again that a machine filled that never joined."""
         if since is None:

@@ -122,6 +122,8 @@ class Pool:
     last_acknowledged: what it said then; None before it has acknowledged any grant.
     assigned: how many Nodes it was given in all.
     departures: the positions at which Nodes left it.
+    lent: how many of its Nodes are reserved for the control plane, with each position at which
+        that changed.
     deleting_since: the position at which its deletion began.
     given_back: whether the allocator gave back all of its grant for its deletion.
     emptied: whether its deletion has removed all Nodes.
@@ -138,6 +140,7 @@ class Pool:
     last_acknowledged: GrantAcknowledged | None = None
     assigned: int = 0
     departures: list[int] = field(default_factory=list)
+    lent: History[int] = field(default_factory=History)
     deleting_since: int | None = None
     given_back: bool = False
     emptied: bool = False
@@ -155,12 +158,22 @@ class Pool:
 
     @property
     def held(self) -> int:
-        """How many Nodes it holds."""
+        """How many Nodes it holds: all that were assigned, but those for the control plane."""
+        return self.present - (0 if self.lent.is_empty else self.lent.last)
+
+    @property
+    def present(self) -> int:
+        """How many Nodes it has, those that are reserved for the control plane included."""
         return self.assigned - len(self.departures)
 
     def held_as_of(self, position: int) -> int:
-        """How many Nodes it holds, counting only the departures up to a position."""
-        return self.assigned - bisect_right(self.departures, position)
+        """How many Nodes it holds, counting only departures and reservations up to a position."""
+        lent = self.lent.as_of(position) or 0
+        return self.assigned - bisect_right(self.departures, position) - lent
+
+    def lend(self, position: int, change: int) -> None:
+        """Notes that so many more of its Nodes are reserved for the control plane."""
+        self.lent.add(position, (0 if self.lent.is_empty else self.lent.last) + change)
 
     @property
     def reserved(self) -> int:
@@ -241,6 +254,7 @@ class Stay:
     batch: the input that led to the assignment; Nodes with the same one are equally new.
     joined: where it was registered; 0 before that.
     left: the position at which it left, for whatever reason; 0 before that.
+    is_lent: whether it is reserved for the control plane.
     """
 
     pool: Pool
@@ -276,6 +290,7 @@ class Stay:
     batch: int = 0
     joined: int = 0
     left: int = 0
+    is_lent: bool = False
 
     def has_left(self, position: int) -> bool:
         """Whether it had left at this position."""

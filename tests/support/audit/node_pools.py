@@ -50,8 +50,8 @@ def _created(facts: Facts, message: NodePoolValidated) -> Pool:
 def _nodes_removed(facts: Facts, message: CWNodePoolNodesRemoved) -> None:
     pool = facts.existing_pool(message.uid, message)
     if message.removal == RemovalReason.POOL_DELETED:
-        if pool.held:
-            raise Violation(f"{pool.key} is reported empty and holds {pool.held} Nodes")
+        if pool.present:
+            raise Violation(f"{pool.key} is reported empty and holds {pool.present} Nodes")
         pool.emptied = True
 
 

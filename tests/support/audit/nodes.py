@@ -9,6 +9,7 @@ from nodepool.contract.events import (
     CWNodeRegistered,
     CWNodeRegistrationFailed,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
 )
 from nodepool.contract.messages import Message
@@ -50,6 +51,8 @@ def check(  # noqa: C901  # It lists the messages.
             _updated(stay, message.phase)
             if message.cordon > stay.cordon:
                 stay.cordon, stay.asked = message.cordon, facts.times[origin.position]
+        case NodeReservationChanged(usable=usable):
+            _lent(facts.current_stay(message), origin, is_lent=not usable)
         case CWDrainNode():
             _drained(facts.current_stay(message), message, origin)
             facts.stay(message).asked = facts.times[origin.position]
@@ -138,7 +141,14 @@ def _check_deletion(facts: Facts, stay: Stay, origin: Origin, *, registered: boo
         raise Violation(f"{stay.machine} is deleted while Pods run on it")
 
 
+def _lent(stay: Stay, origin: Origin, *, is_lent: bool) -> None:
+    if stay.is_lent is not is_lent:
+        stay.pool.lend(origin.position, 1 if is_lent else -1)
+    stay.is_lent = is_lent
+
+
 def _leave(facts: Facts, stay: Stay, origin: Origin, *, holder: str) -> None:
+    _lent(stay, origin, is_lent=False)
     stay.phase = NodePhase.DELETED
     stay.pool.departures.append(origin.position)
     stay.left = origin.position

@@ -38,6 +38,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodePreemptionRequested,
+    NodeReservationChanged,
     QuotaChecked,
 )
 from nodepool.contract.messages import Message
@@ -58,6 +59,7 @@ class Machine:
     stay: the number of its last stay in a NodePool.
     sick: whether it goes to triage when it leaves.
     gives_way: whether it is a spot Node that gives way to a NodePool that is short.
+    lent: whether it is reserved for the control plane, so that its NodePool does not hold it.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Machine:
     stay: int = 0
     sick: bool = False
     gives_way: bool = False
+    lent: bool = False
 
 
 @dataclass
@@ -156,7 +159,9 @@ class CapacityModel:
         """How many of its machines are of which NVLink domain."""
         uid = demand.version.uid
         machines = self.machines.values()
-        return racks.by_domain(each.labels for each in machines if each.holder == uid)
+        return racks.by_domain(
+            each.labels for each in machines if each.holder == uid and not each.lent
+        )
 
     def available(self, demand: Demand, *, fitting: bool = True) -> int:
         """How many of the free machines it could be given."""
@@ -238,7 +243,7 @@ class CapacityModel:
             case CWNodeAssigned(machine_key=key):
                 self.machines[key].holder = message.uid
                 self.machines[key].stay = message.assignment
-                self.machines[key].sick = False
+                self.machines[key].sick = self.machines[key].lent = False
                 demand = self.demands[message.uid]
                 if demand.wanted:
                     rivals = [each.rival for each in self._rivals(demand)]
@@ -255,14 +260,30 @@ class CapacityModel:
                 is_dead = is_dead or getattr(message, "triage", False)
                 self.machines[key].holder = TRIAGE if is_dead else ""
                 self.machines[key].gives_way = False
-                if message.uid in self.demands:
+                if message.uid in self.demands and not self.machines[key].lent:
                     demand = self.demands[message.uid]
                     demand.held -= 1
                     failed = isinstance(message, CWNodeRegistrationFailed)
                     lacks = max(0, demand.granted - demand.held)
                     demand.queued.lose(message.assignment, lacks, now, never_joined=failed)
+            case NodeReservationChanged(machine_key=key, usable=usable):
+                machine = self.machines[key]
+                if machine.stay == message.assignment and machine.lent is usable:
+                    machine.lent = not usable
+                    self._lent(machine, 1 if usable else -1, now)
             case _:
                 pass
+
+    def _lent(self, machine: Machine, change: int, now: datetime) -> None:
+        demand = self.demands.get(machine.holder)
+        if demand is None:
+            return
+        demand.held += change
+        lacks = max(0, demand.granted - demand.held)
+        if change > 0:
+            demand.queued.gain(lacks)
+        else:
+            demand.queued.lose(machine.stay, lacks, now, never_joined=False)
 
     def _granted(self, demand: Demand, verdict: QuotaChecked, stored: Stored) -> None:
         """A verdict on an older version of a NodePool changes nothing."""
@@ -410,6 +431,7 @@ def spot_nodes(model: CapacityModel, demand: Demand) -> list[str]:
         for machine in model.machines.values()
         if machine.holder in holders
         and not machine.sick
+        and not machine.lent
         and (machine.zone, machine.kind) == demand.offering
         and accepts(demand.spec, machine)
     ]

@@ -68,6 +68,8 @@ class Member:
 class Group:
     """The Nodes of a NodePool.
 
+    members: the Nodes that it holds, by assignment.
+    lent: those that are reserved for the control plane, which it does not hold.
     level: the last announced target; the target at creation before the first one.
     removed: how many Nodes left in the removal under way; None while there is none.
     places: how many Nodes it may be assigned: those it requested, without those it removed itself.
@@ -82,6 +84,7 @@ class Group:
     deleting: bool = False
     granted: int = 0
     members: dict[int, Member] = field(default_factory=dict)
+    lent: dict[int, Member] = field(default_factory=dict)
     removed: int | None = None
     level: int = 0
     places: int = 0

@@ -41,6 +41,7 @@ from nodepool.contract.events import (
     NodePreempted,
     NodePreemptionRequested,
     NodeRemovalCancelled,
+    NodeReservationChanged,
     NodeUpdated,
     PreemptionPending,
     QuotaChecked,
@@ -126,8 +127,9 @@ class NodesModel:
     def _member(self, message: object) -> tuple[Group, Member] | tuple[None, None]:
         assignment = getattr(message, "assignment", 0)
         for group in self.groups.values():
-            if assignment in group.members:
-                return group, group.members[assignment]
+            member = group.members.get(assignment) or group.lent.get(assignment)
+            if member is not None:
+                return group, member
         return None, None
 
     def _heard(self, stored: Stored) -> None:
@@ -157,6 +159,11 @@ class NodesModel:
         if group is None or member is None:
             return
         match message:
+            case NodeReservationChanged(usable=usable):
+                before, after = group.members, group.lent
+                before, after = (after, before) if usable else (before, after)
+                if before.pop(member.assignment, None) is not None:
+                    after[member.assignment] = member
             case CWNodeRegistered():
                 member.registered = True
             case NodeActivityChanged(active=active):
@@ -180,6 +187,7 @@ class NodesModel:
         too_late = isinstance(message, CWNodeDeleted) and message.removal == "ScaleDown"
         for group in self.groups.values():
             member = group.members.pop(message.assignment, None)
+            member = member or group.lent.pop(message.assignment, None)
             if member is None:
                 continue
             group.places -= member.chosen is not None and not member.preempted
@@ -270,10 +278,12 @@ class NodesModel:
             group.places, group.removed = min(group.places, after), None
 
     def _begun(self, group: Group, count: int) -> None:
-        expected = {len(group.members), len(group.staying)} if group.deleting else {group.surplus}
+        lent = len(group.lent)
+        expected = {len(group.members) + lent, len(group.staying) + lent}
+        expected = expected if group.deleting else {group.surplus}
         if count not in expected or group.removed:
             self._fault(group, f"begins to remove {count} Nodes, not one of {expected}")
-        for member in group.members.values():
+        for member in (*group.members.values(), *group.lent.values()):
             member.counted = False
         group.removed = 0
 

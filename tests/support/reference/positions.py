@@ -35,6 +35,10 @@ class Queued:
         self.start = self.start or now
         del self.moments[max(0, lacks) :]
 
+    def gain(self, lacks: int) -> None:
+        """Take a Node that comes back, after which so many Nodes are lacking."""
+        del self.moments[lacks:]
+
     def lose(self, assignment: int, lacks: int, now: datetime, *, never_joined: bool) -> None:
         """Take the end of a Node after which so many Nodes are lacking."""
         position = self.filled.pop(assignment, None)

@@ -25,6 +25,7 @@ from nodepool.contract.events import (
     CWNodeRegistrationFailed,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
 )
 from nodepool.contract.model import ComputeClass, NodePoolSpec
@@ -36,7 +37,11 @@ from support.reference.positions import Queued, Rival, fill, fill_own, position_
 
 @dataclass
 class Wanting:
-    """A NodePool as the allocator knows it; `held` is the assignments of its Nodes."""
+    """A NodePool as the allocator knows it.
+
+    held: the assignments of its Nodes.
+    lent: those that are reserved for the control plane, and that it does not hold.
+    """
 
     version: NodePoolValidated
     deleting: bool = False
@@ -44,6 +49,7 @@ class Wanting:
     granted: int = 0
     check: CapacityChecked | None = None
     held: set[int] = field(default_factory=set)
+    lent: set[int] = field(default_factory=set)
     queued: Queued = field(default_factory=Queued)
 
     @property
@@ -107,8 +113,22 @@ class TurnsModel:
                 self._assigned(self.pools[uid], message, stored)
             case CWNodeDeleted(uid=uid) | CWNodeRegistrationFailed(uid=uid) if uid in self.pools:
                 self._left(self.pools[uid], message, stored)
+            case NodeReservationChanged():
+                self._reserved(message, stored)
             case _:
                 pass
+
+    def _reserved(self, event: NodeReservationChanged, stored: Stored) -> None:
+        for pool in self.pools.values():
+            if event.usable and event.assignment in pool.lent:
+                pool.lent.discard(event.assignment)
+                pool.held.add(event.assignment)
+                pool.queued.gain(max(0, pool.granted - len(pool.held)))
+            elif not event.usable and event.assignment in pool.held:
+                pool.held.discard(event.assignment)
+                pool.lent.add(event.assignment)
+                lacks = max(0, pool.granted - len(pool.held))
+                pool.queued.lose(event.assignment, lacks, stored.time, never_joined=False)
 
     def _granted(self, pool: Wanting, verdict: QuotaChecked, stored: Stored) -> None:
         pool.grant = verdict
@@ -119,6 +139,7 @@ class TurnsModel:
     def _left(
         self, pool: Wanting, event: CWNodeDeleted | CWNodeRegistrationFailed, stored: Stored
     ) -> None:
+        pool.lent.discard(event.assignment)
         if event.assignment not in pool.held:
             return
         pool.held.discard(event.assignment)
