@@ -32,6 +32,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeRemovalRecovered,
     NodeReportRequested,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -80,6 +81,7 @@ Hears = (
     | CWNodeAssigned
     | NodeTemplateChanged
     | NodeChanged
+    | NodeReservationChanged
     | CordonChanged
     | Reported
     | NodeLeft

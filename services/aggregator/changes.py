@@ -227,7 +227,7 @@ def node_left(state: State, event: NodeLeft, context: Context) -> State:
     machine = moved(state, event, state.inventory.depart(event), context, cause)
     failure = failure_at_the_end(event, cause)
     domain = machine.inventory.machines[event.machine_key].domain
-    change = partial(pools.node_left, domain=domain, profile=node.profile)
+    change = partial(pools.node_left, domain=domain, profile=node.profile, usable=node.usable)
     pools_, figures = _changed_pools(state.pools, state.pool_figures, event, change, context)
     return replace(
         state,

@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     NodeConditionReported,
     NodePoolValidated,
     NodeReportRequested,
+    NodeReservationChanged,
     NodeUpdated,
     QuotaChecked,
 )
@@ -69,6 +70,7 @@ OfStay = (
     NodeUpdated
     | NodeActivityChanged
     | NodeReportRequested
+    | NodeReservationChanged
     | CWDrainNode
     | CWNodeRegistered
     | CWNodeDeleted
@@ -167,7 +169,7 @@ def _changed(state: State, node: NodeObject, event: OfStay) -> Rule | Literal[""
             pool = state.pools.get(event.key)
             is_known = pool is not None and pool.uid == event.uid
             return "" if is_known else "NodePoolUnknown"
-        case NodeActivityChanged() | NodeReportRequested():
+        case NodeActivityChanged() | NodeReportRequested() | NodeReservationChanged():
             return ""
         case _:
             assert_never(event)

@@ -64,6 +64,7 @@ class NodePoolObject:
         how many machines have to become free until it has all; 0 where there are machines enough.
     specified: when its newest generation was stored; None where an older release stored it.
     profiles: how many of its Nodes were booted with which profile.
+    away: how many of its Nodes are reserved for the control plane.
     busy: while it loses Nodes, those that are active or leave; none in the state, see `projection`.
     """
 
@@ -91,12 +92,18 @@ class NodePoolObject:
     machines_needed: int = 0
     specified: datetime | None = None
     profiles: Profiles = Map()
+    away: int = 0
     busy: "tuple[NodeObject, ...]" = ()
 
     @property
     def held(self) -> int:
         """How many Nodes it has, those on their way to it included."""
         return self.current + self.in_progress
+
+    @property
+    def billable(self) -> int:
+        """How many of its Nodes count against the limit."""
+        return self.held - self.away
 
     @property
     def is_invalid(self) -> bool:
@@ -107,7 +114,7 @@ class NodePoolObject:
     @property
     def grant(self) -> int:
         """How many Nodes its grant is: what its quota allows it, and no fewer than it has."""
-        return max(self.granted, self.held)
+        return max(self.granted, self.billable)
 
     @property
     def at_target(self) -> AtTarget:
@@ -159,6 +166,7 @@ class NodeObject:
     reported: the conditions that were reported of it, by type.
     profile: the node configuration that it was booted with; empty where that is not known.
     request: the number of the question how its condition Ready is; 0 where that is answered.
+    usable: False while the Node is reserved for the control plane.
     """
 
     name: str
@@ -191,6 +199,7 @@ class NodeObject:
     reported: tuple[ReportedCondition, ...] = ()
     profile: str = ""
     request: int = 0
+    usable: bool = True
 
     @property
     def is_busy(self) -> bool:

@@ -188,12 +188,19 @@ def node_registered(
 
 
 def node_left(
-    pool: NodePoolObject, event: NodeLeft, context: Context, *, domain: str, profile: str = ""
+    pool: NodePoolObject,
+    event: NodeLeft,
+    context: Context,
+    *,
+    domain: str,
+    profile: str = "",
+    usable: bool = True,
 ) -> NodePoolObject:
     """The NodePool with one Node less, current or in progress, of this NVLink domain."""
     if event.uid != pool.uid:
         return pool
-    pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
+    profiles = counted_profiles(pool.profiles, profile, -1)
+    pool = replace(pool, profiles=profiles, away=pool.away - (not usable))
     if isinstance(event, CWNodeDeleted) and event.registered:
         return _counted(_in_domain(pool, domain, -1), context, current=-1)
     return _counted(pool, context, in_progress=-1)

@@ -36,6 +36,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeRemovalRecovered,
     NodeReportRequested,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -105,7 +106,7 @@ def touched(  # noqa: C901, PLR0912  # It lists the messages.
             yield POOLS, message.key
         case AllocationFailed() | AllocationRecovered() | CWNodePoolNodesRemoved():
             yield POOLS, message.key
-        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered():
+        case CWNodePoolNodesRemoveError() | NodeRemovalRecovered() | NodeReservationChanged():
             yield POOLS, message.key
         case _:
             assert_never(message)

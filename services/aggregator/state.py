@@ -22,6 +22,7 @@ from aggregator.changes import (
 from aggregator.invariants import IMPOSSIBLE, broken
 from aggregator.known import State
 from aggregator.machine_changes import capacity_reclaimed, machine_reported
+from aggregator.reservations import reservation_changed
 from aggregator.templates import published
 from nodepool.contract.events import (
     AllocationFailed,
@@ -49,6 +50,7 @@ from nodepool.contract.events import (
     NodePoolValidated,
     NodeRemovalRecovered,
     NodeReportRequested,
+    NodeReservationChanged,
     NodeTemplateChanged,
     NodeUpdated,
     QuotaChecked,
@@ -74,6 +76,8 @@ def evolve(state: State, message: Hears, context: Context) -> State:
 def _evolved(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
+        case NodeReservationChanged():
+            return reservation_changed(state, message, context)
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
             return node_changed(state, message, context)
         case NodeConditionChanged() | NodeConditionReported():

@@ -11,6 +11,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
     QuotaCheckFailed,
     QuotaDeleted,
@@ -28,6 +29,7 @@ Hears = (
     | CWNodeAssigned
     | CWNodeDeleted
     | CWNodeRegistrationFailed
+    | NodeReservationChanged
 )
 Says = (
     QuotaSet

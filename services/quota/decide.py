@@ -14,6 +14,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaDeleted,
     QuotaReleased,
     QuotaSet,
@@ -43,6 +44,7 @@ def decide(state: State, message: Hears, _context: Context) -> Iterator[Says | C
             | CWNodeAssigned()
             | CWNodeDeleted()
             | CWNodeRegistrationFailed()
+            | NodeReservationChanged()
         ):
             return
         case _:
@@ -66,6 +68,7 @@ def concerns(state: State, message: Hears) -> LedgerKey | PoolKey | None:
             | GrantAcknowledged(key=key)
             | CWNodeDeleted(key=key)
             | CWNodeRegistrationFailed(key=key)
+            | NodeReservationChanged(key=key)
         ):
             pool = state.pools.get(key)
             is_due = pool is not None and (pool.is_releasable or pool.is_uncovered)

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from immutables import Map
+
 from nodepool.contract.conditions import Quota
 from nodepool.contract.events import QuotaChecked
 from nodepool.contract.keys import LedgerKey, PoolKey
@@ -40,7 +42,8 @@ class Pool:
     deleting: whether it is on its way out.
     grants: the one that the allocator works to, as far as it is known, then those that were
         published after it, in their order; the last one is what the NodePool may have.
-    held: the Nodes that it has.
+    held: the Nodes that it has, without those that are reserved for the control plane.
+    away: the Nodes that are reserved for the control plane, each with its assignment.
     reserved: what counts against the limit for it, as it was published last.
     reason, message: the verdict that was published last; no reason before the first.
     warned: what the last warning was about; None while it is within the limit.
@@ -75,6 +78,7 @@ class Pool:
     created: datetime | None = None
     withdrawn: bool = False
     unvalidated: bool = False
+    away: Map[str, int] = Map()
 
     @property
     def granted(self) -> int:
@@ -103,6 +107,7 @@ class Pool:
     def is_releasable(self) -> bool:
         """Whether it has more reserved than it needs, or may not get anything and needs nothing.
 
+        A NodePool with Nodes that may count again is kept.
         Or whether an earlier one of its name has not given back what it had. A NodePool that gets
         no verdict publishes in the same way that it needs more, for a Node that counts again.
         """
@@ -110,7 +115,7 @@ class Pool:
             return True
         if self.eligible:
             return self.needed < self.reserved
-        return self.needed != self.reserved or not self.needed
+        return self.needed != self.reserved or not (self.needed or self.away)
 
     @property
     def is_uncovered(self) -> bool:

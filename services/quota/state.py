@@ -18,6 +18,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
     QuotaCheckFailed,
     QuotaDeleted,
@@ -30,6 +31,7 @@ from nodepool.state.queue import Queue
 from nodepool.state.work import WithWork
 from quota import Hears, Says
 from quota.ledger import NO_POOLS, Ledger
+from quota.nodes import NodeCounted, counted
 from quota.pool import Pool, Warned
 
 LATEST = datetime.max.replace(tzinfo=UTC)
@@ -68,10 +70,14 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _deleting(state, state.pool(key, uid), context)
         case CWNodePoolDeleted(key=key, uid=uid):
             return _deleted(state, state.pool(key, uid), context)
-        case CWNodeAssigned(key=key, uid=uid):
-            return _held(state, state.pool(key, uid), 1, context)
-        case CWNodeDeleted(key=key, uid=uid) | CWNodeRegistrationFailed(key=key, uid=uid):
-            return _held(state, state.pool(key, uid), -1, context)
+        case (
+            CWNodeAssigned(key=key, uid=uid)
+            | CWNodeDeleted(key=key, uid=uid)
+            | CWNodeRegistrationFailed(key=key, uid=uid)
+        ):
+            return _counted(state, state.pool(key, uid), message, context)
+        case NodeReservationChanged(key=key):
+            return _counted(state, state.pools.get(key), message, context)
         case GrantAcknowledged(key=key, uid=uid):
             return _acknowledged(state, state.pool(key, uid), message, context)
         case QuotaChecked(key=key):
@@ -147,14 +153,14 @@ def _deleting(state: State, pool: Pool | None, context: Context) -> State:
 def _deleted(state: State, pool: Pool | None, context: Context) -> State:
     if pool is None:
         return state
-    return _stored(state, replace(pool, eligible=False, deleting=True, grants=(), held=0), context)
+    pool = replace(pool, eligible=False, deleting=True, grants=(), held=0, away=Map())
+    return _stored(state, pool, context)
 
 
-def _held(state: State, pool: Pool | None, change: int, context: Context) -> State:
-    if pool is None:
-        return state
-    assert pool.held + change >= 0, f"{pool.key} holds fewer than no Nodes"
-    return _covered(state, replace(pool, held=pool.held + change), context)
+def _counted(state: State, pool: Pool | None, event: NodeCounted, context: Context) -> State:
+    """Return the state after another number of Nodes of a NodePool may count."""
+    after = counted(pool, event) if pool is not None else None
+    return state if after is None or after is pool else _covered(state, after, context)
 
 
 def _covered(state: State, pool: Pool, context: Context) -> State:
@@ -191,7 +197,7 @@ def _released(state: State, pool: Pool | None, event: QuotaReleased, context: Co
         return _stored(state, replace(pool, former=None), context)
     granted = event.granted
     state = _stored(state, replace(pool, reserved=granted), context)
-    if not granted and not pool.eligible:
+    if not granted and not pool.eligible and not pool.away:
         state = replace(state, pools=state.pools.delete(pool.key))
     work = state.work
     # The retry of a check is still to come.

@@ -131,3 +131,39 @@ def test_a_deletion_removes_a_node_of_the_control_plane_too(world: WorldHarness)
     world.delete("train")
 
     assert world.nodes() == []
+
+
+def test_a_node_of_the_control_plane_counts_against_no_limit(world: WorldHarness) -> None:
+    # given an invalid NodePool whose two Nodes use up the limit, and a NodePool that waits
+    world.given_data_center(quota=2)
+    world.apply("train", 2)
+    world.apply("train", 2, region="US-WEST-04A")
+    world.apply("serve", 1)
+    before = world.granted_nodes("train"), world.conditions("serve")["Quota"]
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    away = world.granted_nodes("train"), world.conditions("serve")["Quota"]
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    # then the Node that is back counts again, also above the limit
+    assert before == (2, "Over")
+    assert away == (1, "Under")
+    assert world.granted_nodes("train") == 2
+    assert world.granted_nodes("serve") == 1
+
+
+def test_quota_forgets_an_invalid_pool_only_without_reserved_nodes(world: WorldHarness) -> None:
+    world.given_data_center(quota=1)
+    before = world.world.state("quota")
+    world.apply("train", 1)
+    world.apply("train", 1, region="US-WEST-04A")
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    away = world.granted_nodes("train")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+    back = world.granted_nodes("train")
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.delete("train")
+
+    assert (away, back) == (0, 1)
+    assert world.world.state("quota") == before

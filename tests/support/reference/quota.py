@@ -35,6 +35,7 @@ from nodepool.contract.events import (
     GrantAcknowledged,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     QuotaChecked,
     QuotaCheckFailed,
     QuotaDeleted,
@@ -134,6 +135,7 @@ class QuotaModel:
         self._wake: Stored | None = None
         self._broken: set[LedgerName] = set()
         self._outputs = 0
+        self._away: set[int] = set()
         self._fitting: list[Part] = []
         for stored in history.seen_by("quota"):
             self._read(stored)
@@ -226,7 +228,19 @@ class QuotaModel:
 
     def _left(self, message: Message) -> None:
         if isinstance(message, CWNodeDeleted | CWNodeRegistrationFailed):
-            self._held(message.uid, -1)
+            if message.assignment not in self._away:
+                self._held(message.uid, -1)
+            self._away.discard(message.assignment)
+        elif isinstance(message, NodeReservationChanged):
+            self._reserved(message)
+
+    def _reserved(self, message: NodeReservationChanged) -> None:
+        """Follow a Node that counts against the limit no more, or counts again."""
+        if message.usable is (message.assignment not in self._away):
+            return
+        self._away ^= {message.assignment}
+        for part in self._existing(message.key):
+            self._held(part.version.uid, 1 if message.usable else -1)
 
     def _existing(self, key: str) -> list[Part]:
         """The NodePool with this key, which an event of the quota service is about."""

@@ -1,0 +1,38 @@
+"""How many Nodes count against a limit for a NodePool, after an event about a Node of it."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from nodepool.contract.events import (
+    CWNodeAssigned,
+    CWNodeDeleted,
+    CWNodeRegistrationFailed,
+    NodeReservationChanged,
+)
+from quota.pool import Pool
+
+NodeCounted = CWNodeAssigned | CWNodeDeleted | CWNodeRegistrationFailed | NodeReservationChanged
+"""An event after which a NodePool may have another number of Nodes that count."""
+
+
+def counted(pool: Pool, event: NodeCounted) -> Pool:
+    """Return the NodePool after an event; the same NodePool if nothing changed."""
+    node, away = event.node, pool.away
+    is_away = away.get(node) == event.assignment
+    match event:
+        case CWNodeAssigned():
+            after = replace(pool, held=pool.held + 1)
+        case CWNodeDeleted() | CWNodeRegistrationFailed() if is_away:
+            after = replace(pool, away=away.delete(node))
+        case CWNodeDeleted() | CWNodeRegistrationFailed():
+            after = replace(pool, held=pool.held - 1)
+        case NodeReservationChanged(usable=usable) if usable is not is_away:
+            after = pool
+        case NodeReservationChanged(usable=True):
+            after = replace(pool, away=away.delete(node), held=pool.held + 1)
+        case NodeReservationChanged():
+            after = replace(pool, away=away.set(node, event.assignment), held=pool.held - 1)
+        case _:
+            assert_never(event)
+    assert after.held >= 0, f"{pool.key} holds fewer than no Nodes"
+    return after
