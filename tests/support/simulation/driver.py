@@ -184,6 +184,7 @@ class Simulation:
             "acknowledge": self.reclaims.acknowledge,
             "ask": self.health.ask,
             "fail": self.health.fail,
+            "reserve": self.health.reserve,
             "allow": self.health.allow,
             "want_racks": machines.racks.want,
             "add_racks": machines.racks.add,

@@ -35,6 +35,19 @@ class Health:
             content["reservedDesired"] = self.random.choice(("control-plane", org))
         self.sender.send(name, pool_path(stay.pool.key), content)
 
+    def reserve(self) -> None:
+        """Reserves some Node in production for the control plane, or for its organisation."""
+        stays = [each for each in self.facts.stays.values() if each.phase == NodePhase.PRODUCTION]
+        if stays:
+            stay = self.random.choice(stays)
+            org = stay.pool.key.partition("/")[0]
+            is_away = stay.number in stay.pool.away
+            content = {
+                "node": stay.machine.rpartition("/")[2],
+                "reservedDesired": org if is_away else "control-plane",
+            }
+            self.sender.send("ReserveNode", pool_path(stay.pool.key), content)
+
     def fail(self) -> None:
         """Gives some Node a problem, or ends one."""
         stays = [each for each in self.facts.stays.values() if each.phase != NodePhase.DELETED]

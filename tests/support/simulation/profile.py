@@ -41,6 +41,7 @@ ACTIONS: Mapping[str, int] = {
     "give_back": 0,
     "acknowledge": 0,
     "ask": 0,
+    "reserve": 0,
     "fail": 0,
     "allow": 0,
     "want_racks": 0,
