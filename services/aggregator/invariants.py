@@ -103,7 +103,8 @@ def broken(state: State, message: Hears) -> Rule | Literal[""]:
         case CWNodePoolNodesRemoved(removal=RemovalReason.POOL_DELETED) | CWNodePoolDeleted():
             pool = state.pools.get(message.key)
             is_same = pool is not None and pool.uid == message.uid
-            return "NodePoolNotEmpty" if is_same and pool is not None and pool.held else ""
+            is_empty = pool is None or not (pool.held or pool.away)
+            return "NodePoolNotEmpty" if is_same and not is_empty else ""
         case _:
             return ""
 

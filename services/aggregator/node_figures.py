@@ -101,6 +101,9 @@ class NodeFigures:
 
 
 def _active_of(node: NodeObject | None) -> tuple[str, ...] | None:
-    """Return the labels of the NodePool of an active Node; None for any other Node."""
-    is_active = node is not None and node.active and node.registered is not None
+    """Return the labels of the NodePool of an active Node; None for any other Node.
+
+    A Node that is reserved for the control plane is neither active nor idle for its NodePool.
+    """
+    is_active = node is not None and node.active and node.usable and node.registered is not None
     return pool_path(node.pool) if node is not None and is_active else None

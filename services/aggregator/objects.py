@@ -51,7 +51,8 @@ class NodePoolObject:
     version: the position of its last change.
     deleting: since when it is being deleted; None for one that stays.
     in_progress: how many Nodes are assigned to it and have not joined its cluster yet.
-    current: how many of its Nodes have joined.
+    current: how many of its Nodes have joined, without the Nodes that are reserved for the control
+        plane.
     granted: how many Nodes its quota allows it.
     domains: how many of its current Nodes are of which NVLink domain, if its type comes in racks.
     fault: what an invalid spec is wrong about.
@@ -97,13 +98,8 @@ class NodePoolObject:
 
     @property
     def held(self) -> int:
-        """How many Nodes it has, those on their way to it included."""
+        """Return how many Nodes count against its grant: current Nodes and Nodes in progress."""
         return self.current + self.in_progress
-
-    @property
-    def billable(self) -> int:
-        """How many of its Nodes count against the limit."""
-        return self.held - self.away
 
     @property
     def is_invalid(self) -> bool:
@@ -114,7 +110,7 @@ class NodePoolObject:
     @property
     def grant(self) -> int:
         """How many Nodes its grant is: what its quota allows it, and no fewer than it has."""
-        return max(self.granted, self.billable)
+        return max(self.granted, self.held)
 
     @property
     def at_target(self) -> AtTarget:

@@ -60,8 +60,8 @@ class PoolFigures:
         key = after.key
         known = self.grants.get(key, NO_GRANTS)
         granted = known if grants is None else grants
-        held = 0 if before is None else max(known.most, before.billable)
-        change = max(granted.most, after.billable) - held
+        held = 0 if before is None else max(known.most, before.held)
+        change = max(granted.most, after.held) - held
         is_checked = before is None or after.conditions is not before.conditions
         if not is_checked and not change and granted is known:
             return self
@@ -113,7 +113,7 @@ class PoolFigures:
             self,
             waits=_with_wait(self.waits, key, self.waits.get(key), None),
             grants=self.grants.delete(key) if key in self.grants else self.grants,
-            reserved=_reserved(self.reserved, pool, -max(known.most, pool.billable)),
+            reserved=_reserved(self.reserved, pool, -max(known.most, pool.held)),
         )
 
 

@@ -59,6 +59,6 @@ def _racks(pool: NodePoolObject) -> Document:
     counts = {
         "target": pool.spec.target // size,
         "current": sum(count // size for count in pool.domains.values()),
-        "queued": -(-max(0, pool.grant - pool.billable) // size),
+        "queued": -(-max(0, pool.grant - pool.held) // size),
     }
     return {"rackStatus": counts}

@@ -199,11 +199,21 @@ def node_left(
     """The NodePool with one Node less, current or in progress, of this NVLink domain."""
     if event.uid != pool.uid:
         return pool
-    profiles = counted_profiles(pool.profiles, profile, -1)
-    pool = replace(pool, profiles=profiles, away=pool.away - (not usable))
+    pool = replace(pool, profiles=counted_profiles(pool.profiles, profile, -1))
+    if not usable:
+        return _counted(replace(pool, away=pool.away - 1), context)
     if isinstance(event, CWNodeDeleted) and event.registered:
         return _counted(_in_domain(pool, domain, -1), context, current=-1)
     return _counted(pool, context, in_progress=-1)
+
+
+def node_reserved(
+    pool: NodePoolObject, context: Context, *, domain: str, usable: bool
+) -> NodePoolObject:
+    """Return the NodePool with one current Node fewer, or one more if the Node is usable again."""
+    change = 1 if usable else -1
+    pool = replace(_in_domain(pool, domain, change), away=pool.away - change)
+    return _counted(pool, context, current=change)
 
 
 def changed_while_shrinking(pool: NodePoolObject, context: Context) -> NodePoolObject:

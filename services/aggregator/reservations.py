@@ -2,22 +2,28 @@
 
 from dataclasses import replace
 
+from aggregator import pools
 from aggregator.known import State
 from nodepool.contract.events import NodeReservationChanged
 from nodepool.service import Context
 
 
 def reservation_changed(state: State, event: NodeReservationChanged, context: Context) -> State:
-    """Return the state in which a Node counts against no limit, or counts again."""
+    """Return the state in which a NodePool counts a Node no more, or counts the Node again."""
     key = event.node_key
-    node, pool = state.nodes.get(key), state.pools.get(event.key)
-    if node is None or node.assignment != event.assignment or node.usable is event.usable:
+    before, pool = state.nodes.get(key), state.pools.get(event.key)
+    if before is None or before.assignment != event.assignment or before.usable is event.usable:
         return state
-    state = replace(state, nodes=state.nodes.set(key, replace(node, usable=event.usable)))
+    node = replace(before, usable=event.usable)
+    state = replace(
+        state,
+        nodes=state.nodes.set(key, node),
+        node_figures=state.node_figures.with_activity(before, node),
+    )
     if pool is None:
         return state
-    away = pool.away + (-1 if event.usable else 1)
-    after = replace(pool, away=away, version=context.position)
+    domain = state.inventory.machines[event.machine_key].domain
+    after = pools.node_reserved(pool, context, domain=domain, usable=event.usable)
     return replace(
         state,
         pools=state.pools.set(pool.key, after),

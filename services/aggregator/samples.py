@@ -74,7 +74,7 @@ def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
     yield Sample(ACTIVE_NODES, path, active)
     yield Sample(IDLE_NODES, path, item.current - active)
     yield Sample(IN_PROGRESS_NODES, path, item.in_progress)
-    yield Sample(QUEUED_NODES, path, item.grant - item.billable)
+    yield Sample(QUEUED_NODES, path, item.grant - item.held)
     for condition in item.conditions.values():
         verdict = condition.type, condition.status, condition.reason
         yield Sample(STATUS_CONDITION, path + verdict, 1)

@@ -12,6 +12,7 @@ from nodepool.contract.events import (
     NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     NodeUpdated,
     PodChanged,
     PodsWaitingReported,
@@ -33,6 +34,7 @@ Hears = (
     | CWNodeRegistrationFailed
     | NodeUpdated
     | NodeActivityChanged
+    | NodeReservationChanged
     | CWNodeDeleted
     | PodChanged
     | PodsWaitingReported

@@ -19,6 +19,7 @@ class Node:
     held: whether it is there and does not leave.
     coming: whether it is on its way: it boots, reboots, or is verified.
     usable: whether new Pods can be scheduled on it.
+    reserved: whether it is reserved for the control plane, so that its NodePool does not count it.
     """
 
     assignment: int
@@ -27,11 +28,12 @@ class Node:
     held: bool = True
     coming: bool = False
     usable: bool = True
+    reserved: bool = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is there and nothing runs on it."""
-        return self.held and not self.active
+        """Return whether it is there for its NodePool and nothing runs on it."""
+        return self.held and not self.active and not self.reserved
 
     @property
     def is_ready(self) -> bool:
@@ -46,6 +48,7 @@ class Nodes:
     held: how many are there and do not leave.
     coming: how many more are on their way.
     ready: how many of these are empty and take Pods.
+    reserved: how many others are reserved for the control plane.
     idle: those that nothing runs on; the one that has been idle longest first.
     """
 
@@ -53,7 +56,13 @@ class Nodes:
     held: int = 0
     coming: int = 0
     ready: int = 0
+    reserved: int = 0
     idle: Queue[str] = Queue()
+
+    @property
+    def billable(self) -> int:
+        """Return how many Nodes count against the limit."""
+        return len(self.nodes) - self.reserved
 
     @property
     def kept(self) -> int:
@@ -88,8 +97,8 @@ class Nodes:
 
     def _counted(self, name: str, after: Node | None, nodes: Map[str, Node]) -> "Nodes":
         before, idle = self.nodes.get(name), self.idle
-        was_held, was_coming, was_ready = _marks(before)
-        is_held, is_coming, is_ready = _marks(after)
+        was_held, was_coming, was_ready, was_reserved = _marks(before)
+        is_held, is_coming, is_ready, is_reserved = _marks(after)
         is_idle = after is not None and after.is_idle
         if before is None or after is None or before.since != after.since or not is_idle:
             idle = idle.drop(name)
@@ -98,10 +107,13 @@ class Nodes:
             self.held + is_held - was_held,
             self.coming + is_coming - was_coming,
             self.ready + is_ready - was_ready,
+            self.reserved + is_reserved - was_reserved,
             idle.put(name) if is_idle else idle,
         )
 
 
-def _marks(node: Node | None) -> tuple[bool, bool, bool]:
-    """Whether a Node is held, coming and ready."""
-    return (node.held, node.coming, node.is_ready) if node else (False, False, False)
+def _marks(node: Node | None) -> tuple[bool, bool, bool, bool]:
+    """Return whether a Node counts as held, as coming, as ready and as reserved."""
+    if node is None or node.reserved:
+        return False, False, False, node is not None
+    return node.held, node.coming, node.is_ready, False

@@ -123,7 +123,7 @@ class Pool:
     @property
     def counted(self) -> int:
         """Return how many of its Nodes count against its limit, granted or there."""
-        return max(self.granted, len(self.nodes.nodes))
+        return max(self.granted, self.nodes.billable)
 
     @property
     def unjudged(self) -> int:

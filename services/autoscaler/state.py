@@ -26,6 +26,7 @@ from nodepool.contract.events import (
     NodePoolAutoscaled,
     NodePoolDeleting,
     NodePoolValidated,
+    NodeReservationChanged,
     NodeUpdated,
     PodChanged,
     PodsWaitingReported,
@@ -52,6 +53,7 @@ NodeChanged = (
     | CWNodeRegistrationFailed
     | NodeUpdated
     | NodeActivityChanged
+    | NodeReservationChanged
     | CWNodeDeleted
 )
 """What is said of a Node."""
@@ -98,7 +100,7 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
             return _limit_changed(state, message, context)
         case CWNodeAssigned() | CWNodeRegistered() | CWNodeRegistrationFailed():
             return _node_changed(state, message, context)
-        case NodeUpdated() | NodeActivityChanged() | CWNodeDeleted():
+        case NodeUpdated() | NodeActivityChanged() | NodeReservationChanged() | CWNodeDeleted():
             return _node_changed(state, message, context)
         case PodChanged():
             return _pod_changed(state, message, context)
@@ -165,6 +167,9 @@ def _node_changed(state: State, event: NodeChanged, context: Context) -> State:
         case NodeActivityChanged(active=active):
             since = node.since if active == node.active else context.time
             nodes = nodes.put(name, replace(node, active=active, since=since))
+        case NodeReservationChanged(usable=usable):
+            since = node.since if node.reserved is not usable else context.time
+            nodes = nodes.put(name, replace(node, reserved=not usable, since=since))
         case CWNodeDeleted() | CWNodeRegistrationFailed():
             nodes = nodes.drop(name)
         case _:

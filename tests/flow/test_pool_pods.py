@@ -220,7 +220,7 @@ def test_a_pod_tolerates_that_nodes_are_reserved_for_its_organisation() -> None:
         *(each for each in services() if each.name != "lifecycle"),
         lifecycle_service(Options(reserved_taint=True)),
     )
-    world.given_data_center()
+    world.given_data_center(machines=1)
     world.apply("train", 0, autoscaling=True, minNodes=0, maxNodes=2)
 
     world.create_pod("train")

@@ -167,3 +167,51 @@ def test_quota_forgets_an_invalid_pool_only_without_reserved_nodes(world: WorldH
 
     assert (away, back) == (0, 1)
     assert world.world.state("quota") == before
+
+
+def test_a_node_of_the_control_plane_is_no_current_node(world: WorldHarness) -> None:
+    # given a NodePool that has all its Nodes, and no further machine
+    world.given_data_center(machines=2)
+    world.apply("train", 2)
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    away = world.node_counts("train"), world.conditions("train")["AtTarget"]
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="acme")
+
+    assert away == ((2, 0, 1), "UnderTarget")
+    assert world.node_counts("train") == (2, 0, 2)
+    assert world.conditions("train")["AtTarget"] == "TargetMet"
+
+
+def test_a_node_that_leaves_while_it_is_of_the_control_plane_is_subtracted_once(
+    world: WorldHarness,
+) -> None:
+    world.given_data_center(machines=2)
+    world.apply("train", 2, lifecycle={"disableUnhealthyNodeEviction": False})
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+
+    world.break_machines("n1", fault="disk")
+
+    assert world.nodes("train") == ["n2"]
+    assert world.node_counts("train") == (2, 0, 1)
+    assert world.replay_differs() == []
+
+
+def test_a_node_of_the_control_plane_is_no_room_for_pods_that_wait(world: WorldHarness) -> None:
+    # given an autoscaled NodePool whose only Node is idle
+    world.given_data_center(machines=3)
+    world.apply("train", 1, autoscaling=True, minNodes=0, maxNodes=3)
+    world.pass_time(minutes=10)
+    world.start_recording()
+
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    for pod in ("first", "second"):
+        world.create_pod("train", pod, gpus=8)
+    world.pass_time(minutes=1)
+
+    # then each Pod gets a Node of its own beside the Node of the control plane
+    assert world.node_counts("train") == (2, 0, 2)
+    assert [line for line in world.pod_changes("train") if "Running" in line] == [
+        "first Running n2",
+        "second Running n3",
+    ]

@@ -517,7 +517,7 @@ def test_a_reservation_changes_once_nothing_runs_there(harness: Harness) -> None
 
 
 def test_a_reservation_can_be_taken_back(harness: Harness) -> None:
-    harness.given_data_center()
+    harness.given_data_center(machines=1)
     harness.apply("train", 1)
     harness.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
 

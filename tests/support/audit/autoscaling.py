@@ -88,7 +88,7 @@ def _on_their_way(facts: Facts, pool: PoolFacts, origin: Origin) -> int:
     for stay in facts.stays_in(pool):
         is_booting = stay.phase is NodePhase.BOOTING
         since = stay.assigned if is_booting else stay.restarting_since
-        is_coming = is_booting or stay.phase in RESTARTING
+        is_coming = (is_booting or stay.phase in RESTARTING) and not stay.is_lent
         is_before = since is not None and since < now
         begun += is_coming and is_before and not stay.is_leaving(origin.cause)
     return begun
@@ -175,7 +175,11 @@ def faults(facts: Facts) -> Iterator[str]:
         if not spec.autoscaling or version.reason is not Validated.VALID or pool.deleting_since:
             continue
         waiting = [] if pool.waiting.is_empty else _waiting(pool.waiting.last, spec)
-        stays = [stay for stay in facts.stays_in(pool) if stay.phase is NodePhase.PRODUCTION]
+        stays = [
+            stay
+            for stay in facts.stays_in(pool)
+            if stay.phase is NodePhase.PRODUCTION and not stay.is_lent
+        ]
         room = facts.limits.get(pool.ledger, 0) - facts.reserved(pool.ledger)
         if waiting and len(stays) >= spec.target < (spec.max_nodes or 0) and room > 0:
             yield f"{waiting[0]} waits, and {pool.key} wants {spec.target} Nodes and no more"

@@ -47,7 +47,7 @@ def faults(
         conditions = {each["type"]: each for each in document["status"]["conditions"]}
         existing = facts.pool_at(key)
         stays = facts.stays_in(existing) if existing is not None else ()
-        current = sum(stay.phase != NodePhase.BOOTING for stay in stays)
+        current = sum(stay.phase != NodePhase.BOOTING and not stay.is_lent for stay in stays)
         wanted = dict(_conditions(pool, quota, capacity, existing))
         wanted["AtTarget"] = _at_target(current, pool, conditions)
         for kind, (reason, message) in wanted.items():

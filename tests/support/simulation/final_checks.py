@@ -75,7 +75,8 @@ class FinalChecks:
 
     def _counts(self, pool: Pool) -> tuple[int, int]:
         """How many Nodes a NodePool awaits and has."""
-        is_booting = [stay.phase == NodePhase.BOOTING for stay in self.facts.stays_in(pool)]
+        stays = [stay for stay in self.facts.stays_in(pool) if not stay.is_lent]
+        is_booting = [stay.phase == NodePhase.BOOTING for stay in stays]
         return sum(is_booting), len(is_booting) - sum(is_booting)
 
     def _nodes_add_up(self) -> None:
@@ -121,6 +122,7 @@ class FinalChecks:
                 for stay in self.facts.stays.values()
                 if "/".join(stay.pool.offering) == key
                 and stay.phase != NodePhase.DELETED
+                and not stay.is_lent
                 and stay.pool.spec.compute_class is ComputeClass.SPOT
             ]
             if count["toReclaim"] != asked or count["reclaimed"] > asked:

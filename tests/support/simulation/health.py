@@ -41,10 +41,9 @@ class Health:
         if stays:
             stay = self.random.choice(stays)
             org = stay.pool.key.partition("/")[0]
-            is_away = stay.number in stay.pool.away
             content = {
                 "node": stay.machine.rpartition("/")[2],
-                "reservedDesired": org if is_away else "control-plane",
+                "reservedDesired": org if stay.is_lent else "control-plane",
             }
             self.sender.send("ReserveNode", pool_path(stay.pool.key), content)
 
