@@ -248,7 +248,7 @@ def test_nodes_that_boot_are_counted_from_the_first() -> None:
 
 def test_surplus_nodes_name_the_pods_that_they_wait_for_and_since_when() -> None:
     pods = (("job", after(2)),)
-    node = NodeFacts("g1", 70, NOON, active=True, blocking=pods, blocking_count=2, removal="X")
+    node = NodeFacts("g1", 70, NOON, active=True, blocking=pods, blocking_count=2, removal="ScaleDown")
     facts = pool(0, check("AtTarget", "OverTarget"), current=1, nodes=(node,))
 
     assert [shown(each) for each in causes(facts)] == [
@@ -261,6 +261,14 @@ def test_surplus_nodes_name_the_pods_that_they_wait_for_and_since_when() -> None
             proofs=(Proof(70, "node g1"),),
         )
     ]
+
+
+def test_a_higher_target_is_not_advised_while_an_unhealthy_node_leaves() -> None:
+    nodes = (NodeFacts("g1", 70, NOON, active=True, blocking_count=1, removal="Unhealthy"),)
+
+    cause = first(pool(0, check("AtTarget", "OverTarget"), current=1, nodes=nodes))
+
+    assert cause.helps == ("end the Pods that block on g1",)
 
 
 def test_nodes_that_stay_since_none_is_idle_may_go_with_another_strategy() -> None:

@@ -17,6 +17,8 @@ from nodepool.explanation.remedies import (
 )
 from nodepool.explanation.sharing import down_to_racks, rack_of
 
+SCALE_DOWN: Final = "ScaleDown"
+"""The reason for which a Node leaves that a higher target keeps."""
 SLURM_JOB: Final = "Slurm job "
 """What the name of a workload begins with that is a Slurm job."""
 
@@ -36,8 +38,8 @@ def removal_remedies(facts: Facts) -> Iterator[Remedy]:
         yield from _empty(nodes)
     else:
         yield Remedy("wait until they are gone", Wait())
-    has = facts.current
-    if is_over and not facts.autoscaling and has == down_to_racks(facts, has):
+    has, stay = facts.current, all(node.removal == SCALE_DOWN for node in leaving)
+    if is_over and stay and not facts.autoscaling and has == down_to_racks(facts, has):
         yield Remedy(f"scale {facts.name} to {has}, what it has", ScaleTo(has))
 
 

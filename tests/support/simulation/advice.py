@@ -15,6 +15,7 @@ from nodepool.cli.documents import text
 from nodepool.contract.events import (
     CWNodeDeleted,
     CWNodeRegistrationFailed,
+    HeartbeatsStopped,
     NodeConditionChanged,
 )
 from nodepool.contract.keys import PoolPath
@@ -118,7 +119,9 @@ def _has_failed(copy: World, world: World, trial: Trial) -> bool:
             return True
     return any(
         not isinstance(envelope.data, NodeConditionChanged) or envelope.data.status == "True"
-        for envelope in copy.envelopes(CWNodeRegistrationFailed, NodeConditionChanged)
+        for envelope in copy.envelopes(
+            CWNodeRegistrationFailed, HeartbeatsStopped, NodeConditionChanged
+        )
         if _is_new(envelope, world)
     )
 
