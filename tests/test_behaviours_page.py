@@ -103,12 +103,6 @@ def test_every_section_names_its_public_page_and_has_a_table() -> None:
     assert len(sections) > 20
 
 
-def test_every_behaviour_stands_once() -> None:
-    counts = Counter(behaviour for _, behaviour, _ in _lines())
-
-    assert [behaviour for behaviour, count in counts.items() if count > 1] == []
-
-
 def test_lines_are_numbered_in_their_order() -> None:
     table_lines = [each for each in _page().splitlines() if re.match(r"\| [NWS]\d", each)]
     numbers: dict[str, list[int]] = {}
