@@ -1,6 +1,7 @@
 """Why a NodePool does not have what it wants: facts in, one sentence and ranked causes out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -248,7 +249,8 @@ def test_nodes_that_boot_are_counted_from_the_first() -> None:
 
 def test_surplus_nodes_name_the_pods_that_they_wait_for_and_since_when() -> None:
     pods = (("job", after(2)),)
-    node = NodeFacts("g1", 70, NOON, active=True, blocking=pods, blocking_count=2, removal="ScaleDown")
+    leaving = NodeFacts("g1", 70, NOON, active=True, removal="ScaleDown")
+    node = replace(leaving, blocking=pods, blocking_count=2)
     facts = pool(0, check("AtTarget", "OverTarget"), current=1, nodes=(node,))
 
     assert [shown(each) for each in causes(facts)] == [
