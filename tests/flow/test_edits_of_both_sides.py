@@ -25,6 +25,8 @@ class Edits:
     """A NodePool on which both sides agreed, an agent, and the last value of each field.
 
     owned: the fields that people in the cluster edit; the others are changed on the bus.
+
+    A value has the type of its field: a number, a list of taints or a map of labels.
     """
 
     def __init__(self, owned: frozenset[str]) -> None:
@@ -73,13 +75,16 @@ class Edits:
     def values(self) -> tuple[Mapping[str, object], Mapping[str, object]]:
         """The fields that were edited, as the cluster and as the bus has them."""
         found, pool = self.sides.objects()["pool"], self.sides.pools()["pool"]
-        return tuple(  # type: ignore[return-value]  # Of two.
-            {
-                name: dict(labels) if name == "metadata.labels" else spec.get(name)
-                for name in self.last
-            }
-            for spec, labels in ((found.spec, found.labels), (pool.spec, pool.labels))
-        )
+        return self._edited(found.spec, found.labels), self._edited(pool.spec, pool.labels)
+
+    def _edited(
+        self, spec: Mapping[str, object], labels: Mapping[str, str]
+    ) -> Mapping[str, object]:
+        """Return the fields that were edited with their values."""
+        return {
+            name: dict(labels) if name == "metadata.labels" else spec.get(name)
+            for name in self.last
+        }
 
 
 READS: Final = "the agent reads both"

@@ -25,7 +25,7 @@ spec: {taints: [{key: bed, effect: NoSchedule}]}
 
 
 STARTS = """\
-import signal, sys, time
+import signal, sys
 from pathlib import Path
 from kube.components import API_SERVER, Process
 
@@ -33,7 +33,7 @@ script = "trap '' TERM; while true; do sleep 1; done"
 process = Process(["sh", "-c", script], Path(sys.argv[1]), API_SERVER)
 process.start()
 print(process.pid, flush=True)
-time.sleep(600)
+signal.pause()
 """
 """A program with a part that does not heed SIGTERM."""
 

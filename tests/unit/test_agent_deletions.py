@@ -99,24 +99,24 @@ HOUR = "2026-01-02T13:00:00Z"
             id="created-by-a-clock-that-is-slow",
         ),
         pytest.param(
-            NOON, LATER, {"creationTimestamp": HOUR}, KindChange.MADE_ANEW, id="kind-made-anew"
+            NOON, LATER, {"creationTimestamp": HOUR}, KindChange.MADE_AGAIN, id="kind-made-again"
         ),
         pytest.param(
             NOON,
             LATER,
             {"creationTimestamp": LATER},
-            KindChange.MADE_ANEW,
-            id="kind-made-anew-in-that-second",
+            KindChange.MADE_AGAIN,
+            id="kind-made-again-in-that-second",
         ),
         pytest.param(
             "2026-01-01T12:00:00Z",
             LATER,
             {"creationTimestamp": NOON},
-            KindChange.MADE_ANEW,
-            id="kind-made-anew-by-a-clock-that-is-slow",
+            KindChange.MADE_AGAIN,
+            id="kind-made-again-by-a-clock-that-is-slow",
         ),
         pytest.param(
-            NOON, "", {"creationTimestamp": LATER}, KindChange.MADE_ANEW, id="gone-at-once"
+            NOON, "", {"creationTimestamp": LATER}, KindChange.MADE_AGAIN, id="gone-at-once"
         ),
         pytest.param(LATER, "", {"creationTimestamp": NOON}, KindChange.NONE, id="deleted-at-once"),
         pytest.param(

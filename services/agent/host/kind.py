@@ -15,14 +15,14 @@ NAME: Final = "nodepools.compute.coreweave.com"
 
 
 class KindChange(Enum):
-    """What became of the kind NodePool."""
+    """Says what happened to the kind NodePool since an object was created."""
 
     NONE = auto()
-    """It is the same."""
+    """The kind was not deleted."""
     LEAVING = auto()
-    """It is being deleted, and all objects with it, or is gone."""
-    MADE_ANEW = auto()
-    """It was deleted, and is there again."""
+    """The kind and all its objects are being deleted or are gone."""
+    MADE_AGAIN = auto()
+    """The kind was deleted and exists again."""
 
 
 class PoolKind:
@@ -52,7 +52,7 @@ class PoolKind:
         made = str(metadata.get("creationTimestamp") or "")
         # Moments of the API server are in UTC and in whole seconds, and sort as texts.
         is_anew = found.created < made and not _is_after(found.deleted, made)
-        return KindChange.MADE_ANEW if is_anew else KindChange.NONE
+        return KindChange.MADE_AGAIN if is_anew else KindChange.NONE
 
 
 def _is_after(deleted: str, made: str) -> bool:

@@ -181,14 +181,14 @@ class Reconciler:
         if item is None or not any(is_deletion(action) for action in actions):
             return actions
         change = await self._change_of_kind(item)
-        if change is KindChange.MADE_ANEW and found is None:
+        if change is KindChange.MADE_AGAIN and found is None:
             # The object went with its kind, and nobody has deleted the NodePool: it gets another.
             self._view.forget_pool(key.name)
             return missing_for_pool(*args, replace(facts, removed=None))
         return missing_for_pool(*args, replace(facts, is_leaving=change is not KindChange.NONE))
 
     async def _change_of_kind(self, item: PoolObject) -> KindChange:
-        """What became of the kind; nothing is deleted where that cannot be read."""
+        """Return what happened to the kind; raise Failure if the API server does not say."""
         tried = "get the kind NodePool"
         try:
             change = await self._view.kind.since(item)

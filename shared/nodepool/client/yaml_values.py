@@ -14,7 +14,8 @@ import yaml
 try:
     from yaml import CSafeDumper as _SafeDumper
     from yaml import CSafeLoader as _SafeLoader
-except ImportError:  # Some platforms have no libyaml; the slower classes have the same language.
+except ImportError:  # Some platforms have no libyaml; the slower classes read the same language.
+    # PyYAML's stubs give the fast and the slow classes no common type.
     from yaml import SafeDumper as _SafeDumper  # type: ignore[assignment]
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
