@@ -132,7 +132,7 @@ def _freed(template: NodeTemplate, node: Node) -> Iterator[Curing]:
 
 def _in_production(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]:
     """A Node is cordoned for a cause; for a reboot that was asked for, once nothing blocks it."""
-    if plan.forced and plan.reboots:
+    if plan.forced:
         yield from _rebooted(template, node, plan)
     elif plan.causes or (plan.reboots and not node.is_blocked):
         removal = RemovalReason.UNHEALTHY if plan.removes else None
@@ -154,7 +154,7 @@ def _cordoned(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing
     is_waiting = plan.reboots and not plan.causes and node.is_blocked
     if plan.is_nothing or (is_waiting and node.phase is NodePhase.CORDONED):
         yield from _freed(template, node)
-    elif plan.forced and plan.reboots:
+    elif plan.forced:
         yield from _rebooted(template, node, plan)
     elif is_new or removal is not node.removal or plan.action is not node.health.action:
         goes_on = plan.removes or plan.action is not None
@@ -183,7 +183,7 @@ def _drained(template: NodeTemplate, node: Node, plan: Plan) -> Iterator[Curing]
             phase = NodePhase.CORDONED if done else NodePhase.REBOOTING
             yield updated(template, node, phase, None)
     elif is_draining:
-        if plan.forced and not node.forced:
-            yield draining(template, node, force=True)
+        if node.health.asked.drain == "forced" and not node.forced:
+            yield draining(template, node)
     elif node.holding or plan.action is not NodeAction.DRAIN:
-        yield draining(template, node, force=plan.forced)
+        yield draining(template, node)

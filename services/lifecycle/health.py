@@ -127,7 +127,7 @@ class Plan(NamedTuple):
     causes: why nothing new may be scheduled on it.
     removes: whether it is to be replaced.
     action: what is to be done to it.
-    forced: whether that waits for nothing that runs there.
+    forced: whether its reboot waits for nothing that runs there.
     """
 
     causes: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ def plan(health: Health, *, evicts: bool) -> Plan:
     if asked.reboot == "forced":
         return Plan(tuple(causes), action=NodeAction.POWERRESET, forced=True)
     if Remedy.TRIAGE in cures and is_agreed:
-        return Plan(tuple(causes), removes=True, forced=asked.drain == "forced")
+        return Plan(tuple(causes), removes=True)
     if asked.reboot:
         return Plan(tuple(causes), action=NodeAction.REBOOT)
     if cures and Remedy.TRIAGE not in cures and is_agreed:
@@ -165,7 +165,7 @@ def plan(health: Health, *, evicts: bool) -> Plan:
         action = NodeAction.POWERRESET if by_power else NodeAction.REBOOT
         return Plan(tuple(causes), action=action)
     if asked.drain:
-        return Plan(tuple(causes), action=NodeAction.DRAIN, forced=asked.drain == "forced")
+        return Plan(tuple(causes), action=NodeAction.DRAIN)
     return Plan(tuple(causes))
 
 

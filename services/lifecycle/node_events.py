@@ -156,7 +156,7 @@ def kept(template: NodeTemplate, node: Node, why: str) -> NodeKept:
     )
 
 
-def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDrainNode:
+def draining(template: NodeTemplate, node: Node) -> CWDrainNode:
     """The drain of the Node begins.
 
     No Pod may block a preemption, the deletion of a NodePool, or a drain that a command forces,
@@ -164,7 +164,7 @@ def draining(template: NodeTemplate, node: Node, *, force: bool = False) -> CWDr
     """
     return CWDrainNode(
         **node_fields(template, node),
-        force=force or node.is_forced or node.health.asked.drain == "forced",
+        force=node.is_forced or node.health.asked.drain == "forced",
         message=f"draining Node {node.name}",
     )
 

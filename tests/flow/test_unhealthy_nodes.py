@@ -8,6 +8,7 @@ from lifecycle.decide import service as lifecycle_service
 from lifecycle.gauges import gauges
 from lifecycle.options import Options
 from nodepool.contract.events import MachineBooted
+from nodepool.contract.health import CAUSES
 from nodepool.contract.metrics import REFUSED_NODE_MOVES
 from support.constants import PREFER_IDLE, ZONE
 from support.grown import grown
@@ -293,6 +294,41 @@ def test_a_forced_drain_waits_for_the_grace_period_only(world: WorldHarness) -> 
     assert waiting == "True WorkloadsRunning"
     assert world.node_conditions("n1")["CWActive"] == "False NoWorkloads"
     assert world.node("n1")["status"]["phase"] == "cordoned"
+
+
+@pytest.mark.parametrize("fault", [cause for cause in CAUSES if cause != "kubelet"])
+def test_no_pod_blocks_the_care_of_an_unhealthy_node_whose_drain_is_forced(
+    world: WorldHarness, fault: str
+) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=EVICTING)
+    world.run_pod("n1", graceS=60)
+    world.break_machines("n1", fault=fault)
+    world.pass_time(minutes=60)
+    waiting = world.node("n1")["status"]["phase"]
+    world.start_recording()
+
+    world.command_node("DrainNode", "train", "n1", force=True)
+    world.pass_time(seconds=60)
+
+    assert waiting == "draining"
+    assert "CWDrainNode n1" in world.messages("train")
+    assert "NodeActivityChanged n1 False" in world.messages("train")
+
+
+def test_no_pod_blocks_a_safe_reboot_of_a_node_whose_drain_is_forced(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1)
+    world.run_pod("n1", graceS=60)
+    world.command_node("DrainNode", "train", "n1")
+    world.command_node("RebootNode", "train", "n1")
+    world.pass_time(minutes=60)
+    world.start_recording()
+
+    world.command_node("DrainNode", "train", "n1", force=True)
+    world.pass_time(seconds=60)
+
+    assert "NodeUpdated n1 rebooting" in world.messages("train")
 
 
 def test_a_safe_reboot_cordons_nothing_while_it_waits(harness: Harness) -> None:

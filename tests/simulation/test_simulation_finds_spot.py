@@ -76,7 +76,7 @@ def drained_at_once(template: Any, node: Any, now: Any) -> Iterator[Any]:
     """A preemption without a timetable drains its Node, whatever runs there."""
     is_at_once = node.removal is RemovalReason.PREEMPTED and not node.has_timetable
     if is_at_once and node.cordoned and not node.forced:
-        yield draining(template, node, force=True)
+        yield draining(template, node).model_copy(update={"force": True})
     else:
         yield from leaving(template, node, now)
 
