@@ -1,5 +1,6 @@
 """How each message about a Node changes it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -37,7 +38,7 @@ from nodepool.contract.events import (
     PreemptionPending,
 )
 from nodepool.contract.model import NodePhase, RemovalReason
-from nodepool.contract.pods import Pod, PodClass
+from nodepool.contract.pods import Pod
 from nodepool.contract.timetable import GONE_AFTER
 
 NodeChange = (
@@ -180,16 +181,17 @@ def _restarting(node: Node, now: datetime) -> Node:
     return replace(node, forced=False, ask_after=now + USUALLY, answer_by=None)
 
 
-def _asked(node: Node, now: datetime, grace_s: int | None = None) -> Node:
-    """The Node, whose machine is to do something now, or to end Pods in so many seconds.
+def _asked(node: Node, now: datetime, grace_s: int = 0, *, is_observed: bool = False) -> Node:
+    """Return the Node whose machine has to do something now, or to end Pods in `grace_s` seconds.
 
     When that is stored, and the machine can hear of it, is not known here: the replica may be late.
     So its time begins at the `Wake` for this very moment, which is stored after that.
+    is_observed: whether a report shows that the machine ends all these Pods.
     """
     if node.removal is RemovalReason.PREEMPTED:
         return replace(node, ask_after=None, answer_by=None)
-    after = now + USUALLY + timedelta(seconds=grace_s or 0)
-    return replace(node, ask_after=after, answer_by=None, has_grace=grace_s is not None)
+    after = now + USUALLY + timedelta(seconds=grace_s)
+    return replace(node, ask_after=after, answer_by=None, has_grace=is_observed)
 
 
 def _draining(node: Node, now: datetime) -> Node:
@@ -204,11 +206,18 @@ def _draining(node: Node, now: datetime) -> Node:
     return _asked(node, now, max(workload.grace_s for workload in node.workloads))
 
 
-def _ending(node: Node, now: datetime, grace_s: int) -> Node:
-    """The Node whose drain ends Pods in so many seconds; no later report prolongs that time."""
-    asked = _asked(node, now, grace_s)
-    if not node.has_grace or (node.ask_after is None and node.answer_by is None):
+def _ending(node: Node, now: datetime, pods: Sequence[Pod]) -> Node:
+    """Return the Node after a report of the Pods that its drain ends.
+
+    Their grace periods count from the first report in which all of them end: the replica that began
+    the drain may have been late. No later report prolongs that time.
+    """
+    is_observed = all(pod.terminating for pod in pods)
+    asked = _asked(node, now, max(pod.grace_s for pod in pods), is_observed=is_observed)
+    if node.ask_after is None and node.answer_by is None:
         return asked
+    if not node.has_grace:
+        return asked if is_observed else node
     is_sooner = node.ask_after and asked.ask_after and asked.ask_after < node.ask_after
     return asked if is_sooner else node
 
@@ -220,27 +229,16 @@ def _observed(node: Node, report: Observed, now: datetime) -> Node:
         working = []  # Reported before the machine knew of its reboot.
     node = replace(
         node,
-        workloads=tuple(
-            Workload(pod.name, known.get(pod.name, now), _blocks(pod), _grace_s(pod))
-            for pod in working
-        ),
+        workloads=tuple(Workload.of(pod, known.get(pod.name, now)) for pod in working),
         observed=report.cordon if report.unschedulable else 0,
         reported=node.reported or isinstance(report, NodeReported),
         lock=lock.observed(node.lock, report),
     )
     is_blocked = node.is_blocked and not (node.is_forced or node.forced)
     if node.phase is NodePhase.DRAINING and node.workloads and not is_blocked:
-        return _ending(node, now, max(pod.grace_s for pod in working))
+        return _ending(node, now, working)
     # Nothing more is awaited of its machine: the next step is not its own, or a Pod is awaited.
     return replace(node, ask_after=None, answer_by=None) if node.has_answered else node
-
-
-def _blocks(pod: Pod) -> bool:
-    return pod.interruption is PodClass.BLOCKING and not pod.terminating
-
-
-def _grace_s(pod: Pod) -> int:
-    return 0 if pod.interruption is PodClass.INTERRUPTABLE else pod.grace_s
 
 
 def _requested(

@@ -10,6 +10,7 @@ from lifecycle.lock import Lock
 from lifecycle.silence import Standing
 from nodepool.contract.keys import PoolKey, cluster_of
 from nodepool.contract.model import NodePhase, RemovalReason
+from nodepool.contract.pods import Pod, PodClass
 
 ANSWER_WITHIN = timedelta(minutes=30)
 """How long a machine may take to answer a cordon or a drain, unless a setting says otherwise."""
@@ -27,6 +28,13 @@ class Workload(NamedTuple):
     since: datetime
     blocks: bool
     grace_s: int = 0
+
+    @classmethod
+    def of(cls, pod: Pod, since: datetime) -> "Workload":
+        """Return what a Pod that was observed first at `since` means for its Node."""
+        blocks = pod.interruption is PodClass.BLOCKING and not pod.terminating
+        grace_s = 0 if pod.interruption is PodClass.INTERRUPTABLE else pod.grace_s
+        return cls(pod.name, since, blocks, grace_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,8 @@ class Node:
     gone_by: when the time that its preemption may take is over; None while it is not preempted.
     ask_after: when the time of its machine begins, if it has not answered by then.
     answer_by: when it is given up, if its machine has not answered by then.
-    has_grace: whether that time includes the grace periods of the Pods that its drain ends.
+    has_grace: whether that time includes the grace periods of the Pods that its drain ends, from
+        the report that showed all of them ending.
     usable: whether its NodePool can use it, as it was published last.
     lock: the lock that a Slurm job has on it, or waits for.
     health: what is known of its health, and what commands asked for it.

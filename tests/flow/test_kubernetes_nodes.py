@@ -505,6 +505,27 @@ def test_the_deletion_of_a_pool_shows_a_forced_drain(world: WorldHarness) -> Non
     assert world.node_pool("train") is None
 
 
+def test_grace_periods_count_from_a_drain_that_lifecycle_begins_late(world: WorldHarness) -> None:
+    pod = Pod(name="default/train-0", grace_s=2700)
+    given_node(world, PREFER_IDLE)
+    report(world, "n1", pod)
+    world.scale("train", 0)
+    report(world, "n1", pod)
+    world.start_recording()
+
+    with world.paused("lifecycle"):
+        world.delete("train")
+        world.pass_time(minutes=40)
+    report(world, "n1", pod.model_copy(update={"terminating": True}))
+    world.pass_time(minutes=45)
+    report(world, "n1", DAEMON)
+
+    assert [line for line in world.timed_events("train") if "Deleted" in line] == [
+        "85:00 CWNodeDeleted n1",
+        "85:00 CWNodePoolDeleted",
+    ]
+
+
 def test_a_drain_that_is_forced_later_is_shown_as_forced(world: WorldHarness) -> None:
     given_node(world)
     report(world, "n1", WORK)

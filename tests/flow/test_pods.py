@@ -87,6 +87,29 @@ def test_a_drain_waits_for_a_graceful_pod_up_to_its_grace_period(world: WorldHar
     assert world.timed_events("train")[2:4] == ["0:00 CWDrainNode n1", "1:30 CWNodeDeleted n1"]
 
 
+def test_grace_periods_count_from_a_drain_that_lifecycle_begins_late(world: WorldHarness) -> None:
+    world.given_data_center()
+    world.apply("train", 1, lifecycle=PREFER_IDLE)
+    world.run_pod("n1", "first", graceS=7200)
+    world.run_pod("n1", "second", graceS=7200)
+    world.scale("train", 0)
+    world.start_recording()
+
+    with world.paused("lifecycle"):
+        world.delete("train")
+        world.pass_time(minutes=10)
+        world.stop_pod("n1", "first")
+        world.pass_time(minutes=140)
+    world.pass_time(minutes=130)
+
+    assert world.timed_events("train")[-4:] == [
+        "0:00 CWDrainNode n1",
+        "270:00 CWNodeDeleted n1",
+        "270:00 CWNodePoolNodesRemoved 1 0",
+        "270:00 CWNodePoolDeleted",
+    ]
+
+
 def test_a_drain_ends_when_a_graceful_pod_ends_early(world: WorldHarness) -> None:
     world.given_data_center()
     world.apply("train", 1, lifecycle=PREFER_IDLE)
