@@ -31,6 +31,7 @@ from agent.marks import (
 from agent.node_conditions import compared, is_ready
 from agent.place import Place
 from agent.reports import condition_reports, node_report, proves_more, without_more
+from agent.reservations import withheld
 from nodepool.contract.log import LogId
 from nodepool.contract.model import NodePhase
 
@@ -55,6 +56,8 @@ class NodeView:
     last_seen: the object as it was before it was deleted, where that is remembered.
     proven: the key of the `ListPods` that was carried out last, whose Pods are among `pods`.
     unwanted_s: for how long the read model lacks it, by the clock of this process.
+    no_toleration: why new Pods get no toleration of the taint of Nodes in production; empty if
+      they get it, None if that is not known.
     """
 
     wanted: WantedNode | None
@@ -67,6 +70,7 @@ class NodeView:
     last_seen: NodeObject | None = None
     proven: str = ""
     unwanted_s: float = 0.0
+    no_toleration: str | None = ""
 
 
 class _Both(NamedTuple):
@@ -87,6 +91,8 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     state = managed(found) if found is not None else None
     if wanted is None or wanted.phase is NodePhase.DELETED:
         return () if found is None else tuple(_unwanted(view, found, state, log))
+    reserved = withheld(wanted, found, view.pods, view.no_toleration, place)
+    wanted = wanted if reserved is None else reserved.wanted
     if found is None:
         if not wanted.registered:
             return ()
@@ -96,7 +102,8 @@ def missing_for_node(view: NodeView, place: Place, log: LogId, now: datetime) ->
     both = _Both(wanted, found, state)
     if not wanted.registered:
         return tuple(_joining(view, both, place, log))
-    return tuple(_joined(view, both, place, log, now))
+    events = () if reserved is None or reserved.event is None else (reserved.event,)
+    return (*_joined(view, both, place, log, now), *events)
 
 
 def _unwanted(

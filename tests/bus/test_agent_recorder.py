@@ -65,7 +65,9 @@ class Cluster:
         async with unanswered() as (api_server, lines):
             model = BusModel(lambda _key: None)
             log = model.log = Log(info.log, info.last)
-            view = ClusterView(api_server, model, Pacing(), lambda _: None, lambda: None, lines)
+            view = ClusterView(
+                api_server, PLACE, model, Pacing(), lambda _: None, lambda: None, lines
+            )
             view.pools.fault = view.nodes.fault = ""
             recorder = EventRecorder(PLACE, model, view, self._record, lines, self.progress)
             following = asyncio.create_task(recorder.follow(connection, log, info))

@@ -111,9 +111,15 @@ def _pool_of(node: Document) -> object:
 
 
 @contextmanager
-def started(folder: Path, cluster: str = CLUSTER, *, kubernetes: bool = True) -> Iterator[Plane]:
+def started(
+    folder: Path,
+    cluster: str = CLUSTER,
+    *,
+    kubernetes: bool = True,
+    settings: Mapping[str, str] = SETTINGS,
+) -> Iterator[Plane]:
     """A control plane whose cluster is registered, without machines."""
-    with ControlPlane(folder, settings=SETTINGS) as processes:
+    with ControlPlane(folder, settings=settings) as processes:
         plane = Plane(processes, cluster)
         plane.do(lambda client: client.register_cluster(cluster, ZONE, kubernetes=kubernetes))
         yield plane

@@ -12,6 +12,7 @@ from kube.manifests import rendered
 from kube.plane import node_pool
 
 DEFINITION = "customresourcedefinitions.apiextensions.k8s.io/nodepools.compute.coreweave.com"
+TOLERATION = "admissionregistration.k8s.io/nodepool-reserved-toleration"
 NEEDED = (
     *(("", f"{verb} nodepools") for verb in ("get", "list", "watch", "create", "patch")),
     ("", "delete nodepools"),
@@ -25,6 +26,9 @@ NEEDED = (
     ("any", "create events"),
     ("kube-system", "create leases"),
     *(("kube-system", f"{verb} leases/nodepool-agent") for verb in ("get", "update")),
+    ("", f"get mutatingadmissionpolicies.{TOLERATION}"),
+    ("", f"get mutatingadmissionpolicybindings.{TOLERATION}"),
+    ("kube-system", "get configmaps/nodepool-agent"),
 )
 NOT_GRANTED = (
     ("", "update nodepools"),
@@ -45,6 +49,7 @@ NOT_GRANTED = (
     ("kube-system", "get secrets"),
     ("kube-system", "list secrets"),
     ("kube-system", "get configmaps"),
+    ("", f"patch mutatingadmissionpolicies.{TOLERATION}"),
     ("kube-system", "create serviceaccounts/token"),
     ("any", "patch events"),
     ("default", "delete events"),
@@ -73,7 +78,8 @@ def is_allowed(cluster: Cluster, namespace: str, request: str) -> bool:
     """Whether the agent may do it; `any` is each namespace."""
     verb, _, resource = request.partition(" ")
     kind, slash, more = resource.partition("/")
-    is_named = kind in ("leases", "namespaces") or kind.startswith("customresourcedefinitions")
+    names = ("configmaps", "customresourcedefinitions", "leases", "mutating", "namespaces")
+    is_named = kind.startswith(names)
     what = [kind, f"--subresource={more}"] if slash and not is_named else [resource]
     where = {"": [], "any": ["--all-namespaces"]}.get(namespace, ["--namespace", namespace])
     done = cluster.run("auth", "can-i", verb, *what, *where, "--as", ACCOUNT)
@@ -171,7 +177,7 @@ def test_the_agent_keeps_a_node_with_reserved_labels(declared: Cluster) -> None:
 
 REFUSED: Sequence[tuple[Sequence[str], object]] = (
     (("get", "secrets", "-n", "kube-system"), None),
-    (("get", "configmap", "nodepool-agent", "-n", "kube-system"), None),
+    (("get", "configmap", "extension-apiserver-authentication", "-n", "kube-system"), None),
     (("delete", "lease", "nodepool-agent", "-n", "kube-system"), None),
     (("delete", "namespace", "default", "--dry-run=server"), None),
     (("delete", "clusterrole", "nodepool-agent", "--dry-run=server"), None),

@@ -115,3 +115,5 @@ def test_where_production_is_tainted_pods_of_the_organisation_tolerate_it(
     assert on_gpus == [reserved]
     assert already == [reserved, CPU]
     assert of_the_control_plane == [CPU]
+    of_the_system = tolerations(with_reserved_taint, {}, "kube-system")
+    assert [item for item in of_the_system if item != CPU] == [reserved]

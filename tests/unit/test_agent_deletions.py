@@ -13,6 +13,7 @@ from agent.host.pacing import Pacing
 from agent.host.view import ClusterView
 from nodepool.nats.cancelling import cancel
 from support.agent.answered import answered, unanswered
+from support.agent_nodes import PLACE
 
 BOUND_S = 10.0
 Item = Mapping[str, object]
@@ -45,7 +46,7 @@ async def removed_after(*lists: tuple[int, Sequence[Item]]) -> bool:
 
     async with answered(answer) as api, unanswered() as (_, log):
         model = BusModel(lambda _: None)
-        view = ClusterView(api, model, Pacing(), lambda _: None, lambda: None, log)
+        view = ClusterView(api, PLACE, model, Pacing(), lambda _: None, lambda: None, log)
         running = asyncio.create_task(view.pools.run())
         async with asyncio.timeout(BOUND_S):
             await ended.wait()

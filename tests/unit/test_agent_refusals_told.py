@@ -16,6 +16,7 @@ from agent.host.view import ClusterView
 from agent.node_documents import POOL_LABEL
 from nodepool.host.logs import Logger
 from support.agent.answered import unanswered
+from support.agent_nodes import PLACE
 
 REFUSED = Failure(422, {"message": "no"}, 0.0)
 NODES = [node_key(f"n{number:02}") for number in range(TOLD_MAX + 2)]
@@ -29,7 +30,7 @@ class Told:
 
     def __init__(self, api: Api, log: Logger, failure: Failure | None) -> None:
         model = BusModel(lambda _key: None)
-        view = ClusterView(api, model, Pacing(), lambda _key: None, lambda: None, log)
+        view = ClusterView(api, PLACE, model, Pacing(), lambda _key: None, lambda: None, log)
         view.wrote("NodePool", _object("NodePool", "train"))
         for name in (*POOLS, FOREIGN.name):
             view.wrote("Node", _object("Node", name, POOLS.get(name, "")))

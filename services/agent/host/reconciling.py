@@ -114,6 +114,7 @@ class Reconciler:
             last_seen=memory.last_seen(key.name),
             proven=memory.proven(key.name),
             unwanted_s=self._unwanted_s(key, now),
+            no_toleration=self._view.toleration.fault,
         )
         actions = missing_for_node(node, self._place, self._log.id, datetime.now(UTC))
         if not any(isinstance(each, ListPods) for each in actions):

@@ -41,7 +41,7 @@ class Term:
         model = BusModel(self._wake)
         events = PoolEvents(place)
         commander = Commander(model, events, self.work.wake, self._unanswered, self.work.wake_at)
-        self.view = ClusterView(api, model, pacing, self._wake, self.resync, log)
+        self.view = ClusterView(api, place, model, pacing, self._wake, self.resync, log)
         self._recorder = EventRecorder(place, model, self.view, self._record, log, lease.progress)
         self.bus = Bus(
             settings,

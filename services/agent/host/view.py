@@ -18,8 +18,10 @@ from agent.host.pacing import Pacing
 from agent.host.resources import NODE_POOLS, NODES, PODS
 from agent.host.sharing import shared_node, shared_pod
 from agent.host.streams import all_of
+from agent.host.toleration import TolerationPolicy
 from agent.host.waiting import WaitingPods
 from agent.marks import MANAGED, has_startup_taint
+from agent.place import Place
 from agent.pool_documents import pool_object
 from nodepool.host.logs import Logger
 
@@ -35,11 +37,13 @@ class ClusterView:
     pools, nodes, pods: the objects of each kind.
     waiting: the Pods that no Node has, in a cache of their own.
     memory: what is remembered of the Nodes.
+    toleration: the policy for new Pods.
     """
 
     def __init__(
         self,
         api: Api,
+        place: Place,
         model: BusModel,
         pacing: Pacing,
         wake: Wake,
@@ -52,6 +56,7 @@ class ClusterView:
         self.memory = NodeMemory()
         self._pods_of: dict[str, set[str]] = {}
         self.kind = PoolKind(api)
+        self.toleration = TolerationPolicy(api, place, resync, log)
         self._agreed: dict[str, str] = {}
         self._removed: dict[str, PoolObject] = {}
         self.pools: Cache[PoolObject] = Cache(
@@ -82,7 +87,9 @@ class ClusterView:
 
     async def run(self) -> None:
         """Keeps all of them for ever."""
-        await all_of(*(cache.run() for cache in (*self.caches, self.waiting.cache)))
+        await all_of(
+            *(cache.run() for cache in (*self.caches, self.waiting.cache)), self.toleration.run()
+        )
 
     def faults(self) -> Iterator[str]:
         """Why some objects are not known as they are now, each as one line."""

@@ -1,0 +1,85 @@
+"""Asks the API server whether new Pods get the toleration of their organisation's Nodes."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from agent.bus import Document
+from agent.host.api import Api, Failure, Resource, Unreachable
+from agent.place import Place
+from nodepool.contract.pods import reserved_taint
+from nodepool.host.logs import Logger
+
+_ADMISSION: Final = "apis/admissionregistration.k8s.io/v1"
+POLICIES: Final = Resource(_ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
+BINDINGS: Final = Resource(
+    _ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"
+)
+CONFIG_MAPS: Final = Resource("api/v1", "configmaps", "ConfigMap")
+POLICY: Final = "nodepool-reserved-toleration"
+NAMESPACE, CONFIG_MAP = "kube-system", "nodepool-agent"
+"""The parameters of the policy."""
+HASH: Final = "RESERVED_HASH"
+LOOK_S: Final = 30.0
+"""How often the API server is asked: longer than a policy takes until it is heeded."""
+
+
+class TolerationPolicy:
+    """What is known of the policy that gives Pods the toleration.
+
+    fault: why new Pods get no toleration; empty if they get it, None while that is not known.
+    """
+
+    def __init__(self, api: Api, place: Place, changed: Callable[[], None], log: Logger) -> None:
+        """`changed` is called when another fault is known."""
+        self.fault: str | None = None
+        self._before: str | None = None
+        self._api, self._place, self._changed, self._log = api, place, changed, log
+
+    async def run(self) -> None:
+        """Ask again and again."""
+        while True:
+            self.note(await self.look())
+            await asyncio.sleep(LOOK_S)
+
+    def note(self, found: str | None) -> None:
+        """Take what a look has found; a policy counts once two looks in a row have found it.
+
+        The API server heeds a new policy some time after it has stored the policy.
+        """
+        is_certain = bool(found) or (found is not None and found == self._before)
+        self._before = found
+        if not is_certain or found == self.fault:
+            return
+        self.fault = found
+        if found:
+            self._log.warning("taint of production Nodes withheld", cause=found)
+        self._changed()
+
+    async def look(self) -> str | None:
+        """Return why new Pods get no toleration; None if the API server does not say."""
+        expected = reserved_taint(self._place.org).value
+        try:
+            await self._read(POLICIES, POLICIES.path(POLICY))
+            binding = await self._read(BINDINGS, BINDINGS.path(POLICY))
+            parameters = await self._read(CONFIG_MAPS, CONFIG_MAPS.path(CONFIG_MAP, NAMESPACE))
+        except Failure as failure:
+            is_certain = failure.reason == "NotFound" or failure.lacks_right
+            return failure.message if is_certain else None
+        except (Unreachable, OSError):
+            return None
+        spec = binding.get("spec")
+        if not isinstance(spec, Mapping) or spec.get("policyName") != POLICY:
+            return f"the binding {POLICY} is of another policy"
+        data = parameters.get("data")
+        given = data.get(HASH, "") if isinstance(data, Mapping) else ""
+        if given == expected:
+            return ""
+        found = f"is {given}" if given else "is missing"
+        return (
+            f"{HASH} of the ConfigMap {NAMESPACE}/{CONFIG_MAP} {found}, and Pods of"
+            f" {self._place.org} need {expected}"
+        )
+
+    async def _read(self, resource: Resource, path: str) -> Document:
+        return await self._api.send("get", resource, path)
