@@ -90,6 +90,7 @@ class Auditor:
     def _check(self, entry: Entry) -> None:
         if entry.subject.startswith(commits.SUBJECT):
             self._commits.check_record(entry)
+            self._note_skipped(entry)
         if entry.subject.startswith("np.dead."):
             self._note_failure(entry)
         if entry.subject.startswith("np.cmd."):
@@ -115,7 +116,14 @@ class Auditor:
                 position, time, id = entry.position, entry.time, envelope.id
                 self.history.add(Stored(position, time, 0, "cmd", id, envelope.data))
                 if isinstance(envelope.data, AcknowledgePreemption):
-                    self.facts.acknowledgements.add(position)
+                    self.facts.acknowledgements[position] = envelope.data.node
+
+    def _note_skipped(self, entry: Entry) -> None:
+        """Note the input that a service passed over, if its commit record names such an input."""
+        record = json.loads(entry.content)
+        if record.get("skipped"):
+            service = entry.subject.removeprefix(commits.SUBJECT)
+            self.history.skipped.add((service, record["position"]))
 
     def _note_failure(self, entry: Entry) -> None:
         """A failure of a service, unless it is about what only a test has stored."""

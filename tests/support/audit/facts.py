@@ -331,7 +331,8 @@ class Facts:
     chosen: the Nodes that have to give way by one decision, by the position of its cause.
     activity: whether each Node was active, by assignment.
     sick: whether the machine of each Node goes to triage, by assignment.
-    acknowledgements: where the commands lie that acknowledge preemptions.
+    acknowledgements: the Nodes whose preemption commands acknowledge, by the positions of these.
+    acknowledged: where accepted acknowledgements of each Node lie, by NodePool and Node.
     advice: the targets that the autoscaler has said, by uid and generation.
     pods: the Pods of NodePools that exist, by NodePool and name.
     agents: where each cluster was connected to Kubernetes, by organisation and name.
@@ -351,7 +352,8 @@ class Facts:
         self.chosen: dict[int, list[Stay]] = {}
         self.activity: dict[int, History[bool]] = {}
         self.sick: dict[int, History[bool]] = {}
-        self.acknowledgements: set[int] = set()
+        self.acknowledgements: dict[int, str] = {}
+        self.acknowledged: dict[tuple[str, str], int] = {}
         self.advice: dict[tuple[str, int], set[int]] = {}
         self.pods: dict[tuple[str, str], PodFact] = {}
         self.agents: dict[tuple[str, str], int] = {}

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from nodepool.contract.events import (
+    CommandAccepted,
     NodePreempted,
     PreemptionInProgress,
     PreemptionPending,
@@ -24,6 +25,9 @@ PUBLISHED_WITHIN = timedelta(seconds=1)
 def check(facts: Facts, message: Message, origin: Origin) -> None:
     """Checks and notes a step of a preemption."""
     match message:
+        case CommandAccepted(command="AcknowledgePreemption", dry_run=False):
+            node = facts.acknowledgements[origin.cause]
+            facts.acknowledged["/".join(message.path), node] = origin.cause
         case PreemptionPending():
             _warned(facts, message, origin)
         case NodePreempted():
@@ -31,7 +35,7 @@ def check(facts: Facts, message: Message, origin: Origin) -> None:
             stay.preempted = (origin.position, facts.times[origin.position])
         case PreemptionInProgress():
             stay = facts.stay(message)
-            if origin.cause not in facts.acknowledgements:
+            if not _is_acknowledged(facts, stay):
                 _check_time(facts, stay, origin, WARNING)
             stay.in_progress = True
 
@@ -45,6 +49,11 @@ def _warned(facts: Facts, message: PreemptionPending, origin: Origin) -> None:
     if stay.pool.spec.compute_class is not ComputeClass.SPOT:
         raise Violation(f"{stay.machine} is preempted and is not a spot Node")
     stay.warned = (origin.position, message.since)
+
+
+def _is_acknowledged(facts: Facts, stay: Stay) -> bool:
+    """Return whether a command asked for the drain during this stay, even before the warning."""
+    return facts.acknowledged.get((stay.pool.key, stay.machine.rpartition("/")[2]), 0) > stay.batch
 
 
 def _check_time(facts: Facts, stay: Stay, origin: Origin, after: timedelta) -> None:

@@ -83,8 +83,9 @@ def _requested(facts: Facts, message: NodePreemptionRequested, origin: Origin) -
     needed += max(0, facts.to_reclaim.get(offering, 0) - held_back(facts, offering))
     going = [
         each
-        for each in facts.giving_way.values()
-        if each.pool.offering == offering and not each.has_left(origin.cause)
+        for number, each in facts.giving_way.items()
+        if each.pool.offering == offering
+        and not (each.has_left(origin.cause) or _is_sick(facts, number, origin.cause))
     ]
     if len(going) > needed:
         raise Violation(f"{len(going)} spot Nodes have to give way, and {needed} are needed")

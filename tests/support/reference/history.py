@@ -37,11 +37,13 @@ class History:
 
     messages, by_position: in the order of the log.
     failed: the inputs that a service could not process: its name, the position, and the cause.
+    skipped: the inputs that a service passed over, by its name and the position.
     """
 
     messages: list[Stored] = field(default_factory=list)
     by_position: dict[int, Stored] = field(default_factory=dict)
     failed: list[tuple[str, int, str]] = field(default_factory=list)
+    skipped: set[tuple[str, int]] = field(default_factory=set)
 
     def add(self, stored: Stored) -> None:
         """Takes the next message of the log."""
@@ -54,10 +56,15 @@ class History:
         return stored.message if stored is not None and stored.speaker == "cmd" else None
 
     def seen_by(self, service: str) -> Iterator[Stored]:
-        """All messages as a service took them in: each output right after its input."""
+        """Yield all messages as a service took them in: each output right after its input.
+
+        What the service passed over, such as a wake that was too old, is left out.
+        """
 
         def place(stored: Stored) -> tuple[int, bool, int]:
             is_own = stored.speaker == service
             return stored.cause if is_own else stored.position, is_own, stored.position
 
-        return iter(sorted(self.messages, key=place))
+        for stored in sorted(self.messages, key=place):
+            if (service, stored.position) not in self.skipped:
+                yield stored
