@@ -1,7 +1,8 @@
 """One limit, what is reserved under it, and the NodePools that it is for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from nodepool.contract.keys import PoolKey
@@ -13,6 +14,8 @@ RENEWALS_PER_SECOND: Final = 100
 """How many verdicts of a ledger are renewed in a second because a number in them has changed."""
 NO_POOLS: Final[Queue[PoolKey]] = Queue()
 NO_LINE: Final = Line()
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+"""Earlier than any NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,13 @@ class Ledger:
         waiting = self.waiting if keeps_place else self.waiting.drop(pool.key)
         waiting = waiting.put(pool.key, pool.lacks)
         return replace(self, waiting=waiting, unchecked=self.unchecked.put(pool.key))
+
+    def by_creation(self, pools: Mapping[PoolKey, Pool]) -> Queue[PoolKey]:
+        """Return its NodePools that may be granted Nodes, the oldest one first."""
+        queue = NO_POOLS
+        for key in sorted(self.pools, key=lambda key: pools[key].created or EARLIEST):
+            queue = queue.put(key)
+        return queue
 
     def done(self, key: PoolKey) -> "Ledger":
         """The ledger without the duty to check this NodePool."""

@@ -54,6 +54,7 @@ class Pool:
         published that nothing does any more, which may have failed before.
     created: when it was created.
     withdrawn: whether it has become invalid since its last grant, which it does not have any more.
+    last_number: the number of the last grant that it had before it was forgotten while invalid.
     unvalidated: whether its newest version could not be validated; all else is of the last one
         that could be, and its place in line and its grant stay what they are.
     """
@@ -79,6 +80,7 @@ class Pool:
     withdrawn: bool = False
     unvalidated: bool = False
     away: Map[str, int] = Map()
+    last_number: int = 0
 
     @property
     def granted(self) -> int:
@@ -96,7 +98,7 @@ class Pool:
     @property
     def number(self) -> int:
         """The number of its last grant; 0 before the first."""
-        return self.grants[-1].number if self.grants else 0
+        return self.grants[-1].number if self.grants else self.last_number
 
     @property
     def needed(self) -> int:

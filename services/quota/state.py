@@ -27,29 +27,29 @@ from nodepool.contract.events import (
 )
 from nodepool.contract.keys import LedgerKey, PoolKey, ledger_key
 from nodepool.service import Context
-from nodepool.state.queue import Queue
 from nodepool.state.work import WithWork
 from quota import Hears, Says
-from quota.ledger import NO_POOLS, Ledger
+from quota.ledger import Ledger
 from quota.nodes import NodeCounted, counted
 from quota.pool import Pool, Warned
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 """Later than any moment at which something is due."""
-EARLIEST = datetime.min.replace(tzinfo=UTC)
-"""Earlier than any NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
 class State(WithWork[LedgerKey | PoolKey]):
     """NodePools and ledgers; of an invalid NodePool only what it has reserved is known.
 
+    numbers: the number of the last grant of each NodePool that was forgotten while it was invalid.
+        Its next grant has a higher number, as the allocator may still give back an earlier one.
     work: ledgers in which a NodePool may be served or a verdict names other numbers than those of
         now, and NodePools whose check failed.
     """
 
     pools: Map[PoolKey, Pool] = Map()
     ledgers: Map[LedgerKey, Ledger] = Map()
+    numbers: Map[PoolKey, int] = Map()
 
     def pool(self, key: PoolKey, uid: str) -> Pool | None:
         """The NodePool of this key, if it is the one with this uid."""
@@ -69,6 +69,8 @@ def evolve(state: State, message: Hears | Says, context: Context) -> State:
         case NodePoolDeleting(key=key, uid=uid):
             return _deleting(state, state.pool(key, uid), context)
         case CWNodePoolDeleted(key=key, uid=uid):
+            numbers = state.numbers.delete(key) if key in state.numbers else state.numbers
+            state = replace(state, numbers=numbers)
             return _deleted(state, state.pool(key, uid), context)
         case (
             CWNodeAssigned(key=key, uid=uid)
@@ -107,7 +109,8 @@ def _specified(state: State, event: NodePoolValidated, context: Context) -> Stat
         return _stored(state, replace(known, unvalidated=True), context)
     key = ledger_key(event.org, event.zone, event.spec.instance_type)
     state, former = (state, None) if known else _without_former(state, event.key, key, context)
-    before = known or Pool(event.key, event.uid, key, former=former)
+    number = state.numbers.get(event.key, 0)
+    before = known or Pool(event.key, event.uid, key, former=former, last_number=number)
     target = event.spec.target
     pool = replace(
         before,
@@ -199,6 +202,8 @@ def _released(state: State, pool: Pool | None, event: QuotaReleased, context: Co
     state = _stored(state, replace(pool, reserved=granted), context)
     if not granted and not pool.eligible and not pool.away:
         state = replace(state, pools=state.pools.delete(pool.key))
+        if pool.number and not pool.deleting:
+            state = replace(state, numbers=state.numbers.set(pool.key, pool.number))
     work = state.work
     # The retry of a check is still to come.
     work = replace(work, ready=work.ready.drop(pool.key)) if pool.fault else work.drop(pool.key)
@@ -210,17 +215,8 @@ def _limited(
 ) -> State:
     key = ledger_key(event.org, event.zone, event.instance_type)
     before = state.ledger(key)
-    ledger = before.limited(limit, lambda: _by_creation(state, before))
+    ledger = before.limited(limit, lambda: before.by_creation(state.pools))
     return _served(_with_ledger(state, key, ledger, context), key)
-
-
-def _by_creation(state: State, ledger: Ledger) -> Queue[PoolKey]:
-    """Return the NodePools of a ledger that may be granted Nodes, the oldest one first."""
-    keys = sorted(ledger.pools, key=lambda key: state.pools[key].created or EARLIEST)
-    queue = NO_POOLS
-    for key in keys:
-        queue = queue.put(key)
-    return queue
 
 
 def _warned(state: State, pool: Pool | None) -> State:

@@ -1,9 +1,11 @@
 """Quota: limits of organisations, grants to NodePools, and NodePools that wait for a grant."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from nodepool.contract.events import QuotaChecked
 from quota.ledger import Ledger
@@ -239,8 +241,26 @@ def test_an_invalid_pool_without_nodes_leaves_no_trace_in_quota(world: WorldHarn
     world.apply("train", 5)
     world.apply("train", 5, region="US-WEST-04A")
 
-    assert world.world.state("quota") == before
+    after = world.world.state("quota")
+    assert isinstance(after, QuotaState)
+    assert replace(after, numbers=Map()) == before
     assert world.granted_nodes("train") == 0
+
+
+def test_a_pool_that_was_invalid_twice_gives_back_a_late_grant(world: WorldHarness) -> None:
+    # given a pool without Nodes that was granted none, and then was invalid
+    world.given_data_center(machines=0, quota=0)
+    world.apply("train", 5)
+    world.apply("train", 5, region="US-WEST-04A")
+    world.given_quota(5)
+
+    # when it is granted Nodes for a valid version after an invalid version has followed
+    with world.paused("quota"):
+        world.apply("train", 5)
+        world.apply("train", 5, region="US-WEST-04A")
+
+    # then nothing stays reserved for it
+    assert [quota["used"] for quota in world.documents("quotas").values()] == [0]
 
 
 def test_pools_that_one_lowered_limit_makes_wait_are_served_by_creation(

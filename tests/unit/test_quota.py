@@ -1,7 +1,10 @@
 """How many Nodes quota grants: the verdict on a NodePool."""
 
+from immutables import Map
+
 from nodepool.contract.commands import SetQuota
 from nodepool.contract.conditions import Quota, Validated
+from nodepool.contract.keys import PoolKey
 from nodepool.contract.model import NodePoolSpec
 from quota.state import State
 from unit.quota_service import (
@@ -197,14 +200,14 @@ def test_of_a_pool_that_was_never_valid_nothing_is_said_and_nothing_kept() -> No
     assert quota.state == State()
 
 
-def test_a_pool_that_waited_and_becomes_invalid_leaves_nothing_behind() -> None:
+def test_a_pool_that_waited_and_becomes_invalid_leaves_its_number_alone_behind() -> None:
     quota = QuotaService()
     quota.specify("train", 3)
 
     outputs = quota.specify("train", 3, reason=Validated.INVALID)
 
     assert outputs == [released("train", granted=0, used=0)]
-    assert quota.state == State()
+    assert quota.state == State(numbers=Map({PoolKey("acme/prod/train"): 1}))
 
 
 def test_a_pool_that_becomes_invalid_keeps_its_grant_and_waits_no_more() -> None:

@@ -95,7 +95,8 @@ def _conditions(
     if fault or facts is None:
         return
     part, demand = quota.parts[facts.uid], capacity.demands[facts.uid]
-    yield "Quota", (quota.reason(part).value, quota.message(part))
+    verdict, message = quota.verdict(part)
+    yield "Quota", (verdict.value, message)
     available = capacity.available(demand)
     free = capacity.available(demand, fitting=False)
     reason = capacity.reason(demand, available, free)

@@ -178,6 +178,17 @@ class QuotaModel:
         by = f" ({used} used by {count} other pool{'' if count == 1 else 's'})" if count else ""
         return f"{field} {target} exceeds quota {limit} for {kind}{by}"
 
+    def verdict(self, part: Part) -> tuple[Quota, str]:
+        """Return reason and message of its condition Quota in the end.
+
+        A NodePool with its whole target granted stays within the limit when it loses Nodes: its
+        grant replaces them, though a new target of this size might not fit.
+        """
+        stays = part.reason is Quota.UNDER and part.grant >= part.target
+        if stays and part.ledger in self.limits:
+            return Quota.UNDER, HEALTHY[Quota.UNDER]
+        return self.reason(part), self.message(part)
+
     def _read(self, stored: Stored) -> None:
         if self._wake is not None and stored.cause != self._wake.position:
             self._check_wake()
@@ -374,9 +385,9 @@ def faults(model: QuotaModel) -> Iterator[str]:
     for part in model.parts.values():
         if not part.eligible:
             continue
-        if part.checked != part.version.generation or part.reason is not model.reason(part):
-            reason = model.reason(part)
-            yield f"{part.key} has to be {reason} in the end: {model.message(part)}"
+        reason, message = model.verdict(part)
+        if part.checked != part.version.generation or part.reason is not reason:
+            yield f"{part.key} has to be {reason} in the end: {message}"
         if part.grant < min(part.held, part.target):
             yield f"{part.key} holds {part.held} Nodes, and its grant is {part.grant} in the end"
         if part.shrunk and part.grant > max(part.shrunk):
