@@ -17,6 +17,21 @@ from validator.decide import SERVICE as VALIDATOR
 
 PROFILE = replace(AUTOSCALED, steps=3_000)
 
+UNCOMMANDED = replace(
+    PROFILE,
+    limits=(12, 14),
+    actions={
+        **AUTOSCALED.actions,
+        "apply": 2,
+        "scale": 0,
+        "scale_down_and_up": 0,
+        "preempt": 0,
+        "request_pod": 120,
+        "withdraw_pod": 40,
+    },
+)
+"""The autoscaler raises targets that no command has ever set."""
+
 
 def of_any_generation(state: Any, message: Any) -> Any:
     """A target for an earlier generation, taken as if it were for the one that is stored."""
@@ -69,7 +84,7 @@ PLANTS = {
     ),
     "a target that is lowered right after it was raised": Plant(
         "was raised just before",
-        replace(PROFILE, limits=(9, 12)),
+        UNCOMMANDED,
         functions={
             "autoscaler.decide.advice": too_early,
             "autoscaler.state.advice": too_early,
@@ -77,7 +92,6 @@ PLANTS = {
                 pool.raised if is_just_raised(pool) else next_change(pool)
             ),
         },
-        seed=3,
     ),
     "bounds that do not hold": Plant(
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}

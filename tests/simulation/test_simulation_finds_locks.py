@@ -2,19 +2,24 @@
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from fleet.machine import Machine
 from fleet.placement import Free
+from lifecycle.changes import changed
 from lifecycle.decide import SERVICE as LIFECYCLE
+from lifecycle.lock import Lock
+from lifecycle.lock_steps import given_up
 from lifecycle.node import Node, Workload
+from lifecycle.node_events import answer_awaited
 from lifecycle.state import State as LifecycleState
 from lifecycle.template import NodeTemplate
 from nodepool.contract.events import NodeObserved
 from nodepool.contract.messages import Message
 from nodepool.contract.pods import Pod
+from nodepool.service import Context
 from support.simulation.faults import Plant, hearing, violation_of
 from support.simulation.profile import SLURM
 
@@ -55,9 +60,20 @@ def _as_they_are(
     yield from events
 
 
-def _never(_template: NodeTemplate, node: Node, _now: datetime) -> Generator[Message, None, Node]:
-    yield from ()
-    return node
+def _never(template: NodeTemplate, node: Node, context: Context) -> Generator[Message, None, Node]:
+    """When the time of the machine to answer is over, the machine gets a hundred years more."""
+    lock = node.lock
+    if lock is None or not lock.is_over(context.time):
+        return (yield from given_up(template, node, context))
+    until = context.time + timedelta(days=36_500)
+    event = answer_awaited(template, node, until, is_final=True, lock=lock.number)
+    yield event
+    return changed(node, event, context.time)
+
+
+def _asked_at_once(job: str, number: int, now: datetime) -> Lock:
+    """A lock whose machine has to answer from the time of the command, not of the stored lock."""
+    return Lock(job, number, now, now, asked=now)
 
 
 def _pods_alone(node: Node) -> tuple[Workload, ...]:
@@ -90,6 +106,14 @@ PLANTS = {
     ),
     "a lock that waits for a silent machine for ever": Plant(
         "still pending", SILENT, functions={"lifecycle.decide.given_up": _never}
+    ),
+    "a time to answer a lock that begins with the command": Plant(
+        "is given up after",
+        replace(SILENT, hurries=0.03, late=("lifecycle",)),
+        functions={
+            "lifecycle.lock.taken": _asked_at_once,
+            "lifecycle.locking.taken": _asked_at_once,
+        },
     ),
     "a lock of which the time never comes": Plant(
         "still pending", SILENT, functions={"lifecycle.node.Node.due": property(_without_lock)}

@@ -22,6 +22,7 @@ from nodepool.contract.events import (
     MachineAdded,
     NodeObserved,
     NodeRemovalCancelled,
+    PreemptionPending,
 )
 from nodepool.contract.keys import MachineKey, NodeKey, PoolKey
 from nodepool.contract.messages import Command, Message
@@ -36,6 +37,7 @@ from support.simulation.faults import (
     UnconditionalLog,
     first_violation,
     hearing,
+    with_events,
 )
 from support.simulation.profile import ORDINARY, SILENT, SPOT
 
@@ -122,7 +124,10 @@ def test_a_preemption_that_is_half_a_minute_early_is_found() -> None:
     def reconcile(
         state: PreemptionState, key: NodeKey, context: Context
     ) -> Iterator[preemption.Says]:
-        yield from reconciler.reconcile(state, key, context._replace(time=context.time + early))
+        node = state.nodes.get(key)
+        is_warned = node is not None and node.pending_since is not None
+        time = context.time + early if is_warned else context.time
+        yield from reconciler.reconcile(state, key, context._replace(time=time))
 
     violation = first_violation(
         replace(PREEMPTION, evolve=evolve, reconciler=replace(reconciler, reconcile=reconcile)),
@@ -181,25 +186,31 @@ def test_a_service_that_forgets_its_outcomes_is_found(
     assert "has two outcomes" in violation
 
 
-@pytest.mark.parametrize(
-    ("service", "text"),
-    [
-        pytest.param(FLEET, "is added twice", id="fleet"),
-        pytest.param(PREEMPTION, "is warned twice", id="preemption"),
-    ],
-)
-def test_a_service_that_decides_the_same_command_twice_is_found(
-    service: AnyService, text: str
-) -> None:
+def test_a_service_that_decides_the_same_command_twice_is_found() -> None:
+    service: AnyService = FLEET
+
     def decide(state: object, message: object, context: Context) -> Iterator[object]:
         yield from service.decide(state, message, context)
         if isinstance(message, Command):
             second = service.decide(state, message, context)
             yield from (event for event in second if not isinstance(event, CommandOutcome))
 
-    violation = first_violation(replace(service, decide=decide), text=text)
+    violation = first_violation(replace(service, decide=decide), text="is added twice")
 
-    assert text in violation
+    assert "is added twice" in violation
+
+
+def test_a_preemption_that_warns_twice_is_found() -> None:
+    def twice(
+        _state: PreemptionState, event: preemption.Says, _context: Context
+    ) -> Iterator[preemption.Says]:
+        yield event
+        if isinstance(event, PreemptionPending):
+            yield event
+
+    violation = first_violation(with_events(PREEMPTION, twice), text="is warned twice")
+
+    assert "is warned twice" in violation
 
 
 def test_a_log_that_ignores_the_expected_sequence_is_found() -> None:

@@ -173,7 +173,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=14,
     ),
     "a preemption is forgotten where its Node is kept": Plant(
-        "and keeps", KEPT, (), {"allocator.changes._spared": spared}, seed=52
+        "left and", KEPT, (), {"allocator.changes._spared": spared}
     ),
     "a preemption spares no other Node": Plant(
         "leaving Nodes at",
@@ -182,7 +182,7 @@ PLANTS: Mapping[str, Plant] = {
         seed=4,
     ),
     "a preemption is not counted in a scale-down": Plant(
-        "removed", KEPT, (), {"allocator.state.left": left_uncounted}
+        "left and", OVERTAKEN, (), {"allocator.state.left": left_uncounted}, seed=28
     ),
     "a deletion keeps the grant to its end": Plant(
         "keeps its grant at", DELETED, (saying(ALLOCATOR, grant_kept),)
@@ -228,7 +228,7 @@ PLANTS: Mapping[str, Plant] = {
         OVERTAKEN,
         (),
         {
-            "preemption.state.is_announced": lambda node, _: node.has_timetable,
+            "preemption.state.is_announced": lambda node, _: node.pending_since is not None,
         },
         seed=64,
     ),

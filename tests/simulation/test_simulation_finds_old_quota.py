@@ -12,7 +12,7 @@ from capacity.decide import SERVICE as CAPACITY_SERVICE
 from capacity.pool import Said
 from capacity.state import State as CapacityState
 from nodepool.contract.commands import SetQuota
-from nodepool.contract.conditions import Capacity, Quota, Validated
+from nodepool.contract.conditions import Quota, Validated
 from nodepool.contract.events import (
     CapacityCheckFailed,
     CWNodePoolQuotaCheckFailed,
@@ -175,11 +175,10 @@ def retried_never(_state: CapacityState, message: Message) -> Message | None:
     return None if isinstance(message, CapacityCheckFailed) else message
 
 
-def numbers_of_then(
-    generation: int, granted: int, reason: Capacity, _wanted: int, _available: int, _text: str = ""
-) -> Said:
+def numbers_of_then(said: Said, before: Said) -> bool:
     """A verdict differs from the last one by its reason alone."""
-    return Said(generation, granted, reason)
+    checked = said.generation, said.granted, said.reason
+    return checked == (before.generation, before.granted, before.reason)
 
 
 PLANTS: Mapping[str, Plant] = {
@@ -230,7 +229,10 @@ PLANTS: Mapping[str, Plant] = {
         "CWOverQuota is said for a number", BUSY, (), {"quota.checks.checked": warning_always}
     ),
     "a message keeps the numbers of earlier machines": Plant(
-        "Capacity is ('False',", SHORT, (), {"capacity.pool.Said.of": numbers_of_then}, seed=1
+        "Capacity is ('False',",
+        SHORT,
+        (),
+        {"capacity.pool.Said.is_hardly_ahead_of": numbers_of_then},
     ),
     "a failed check of quota is not made again": Plant(
         "Quota is ('Unknown', 'InternalError'",
