@@ -33,6 +33,7 @@ from nodepool.contract.metrics import (
     NODE_JOIN,
     NODE_REMOVALS,
     PREEMPTING_NODES,
+    QUEUE_POSITION,
     QUEUED_NODES,
     QUOTA_LIMIT_NODES,
     QUOTA_USED_NODES,
@@ -75,6 +76,8 @@ def _pool(item: NodePoolObject, active_nodes: Levels) -> Iterator[Sample]:
     yield Sample(IDLE_NODES, path, item.current - active)
     yield Sample(IN_PROGRESS_NODES, path, item.in_progress)
     yield Sample(QUEUED_NODES, path, item.grant - item.held)
+    if item.queue_position:
+        yield Sample(QUEUE_POSITION, path, item.queue_position)
     for condition in item.conditions.values():
         verdict = condition.type, condition.status, condition.reason
         yield Sample(STATUS_CONDITION, path + verdict, 1)

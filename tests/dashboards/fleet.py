@@ -166,6 +166,7 @@ POOLS: Final = Section(
                 "Registered": _of_off_target(metrics.CURRENT_NODES),
                 "In progress": _of_off_target(metrics.IN_PROGRESS_NODES),
                 "Queued": _of_off_target(metrics.QUEUED_NODES),
+                "Position": _of_off_target(metrics.QUEUE_POSITION),
                 "Granted": _of_off_target(metrics.GRANTED_NODES),
             },
             unshown=[_reason(name) for name in ("Validated", "Quota", "Capacity", "AtTarget")],

@@ -72,6 +72,18 @@ def test_a_boot_that_fails_is_counted_until_its_machine_is_repaired(world: World
     assert broken(world) == {}
 
 
+def test_the_place_of_a_pool_that_waits_for_machines_is_measured(world: WorldHarness) -> None:
+    world.given_data_center(machines=1)
+    world.apply("first", 2)
+    world.apply("second", 1)
+
+    waiting = shown(world, metrics.QUEUE_POSITION)
+    world.given_machines(2)
+
+    assert waiting == {("first",): 1, ("second",): 2}
+    assert shown(world, metrics.QUEUE_POSITION) == {}
+
+
 def test_a_preemption_is_counted_from_its_warning_to_its_end(world: WorldHarness) -> None:
     world.given_data_center(machines=1)
     world.apply("cheap", 1, computeClass="spot")

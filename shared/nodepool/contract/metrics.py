@@ -93,6 +93,12 @@ IN_PROGRESS_NODES = _gauge(
     "in_progress_nodes", "Nodes of a NodePool assigned and not yet registered.", *_POOL
 )
 QUEUED_NODES = _gauge("queued_nodes", "Nodes granted to a NodePool without a machine yet.", *_POOL)
+QUEUE_POSITION = _gauge(
+    "queue_position",
+    "Position of the first Node that a NodePool waits for, among all that wait for machines of its"
+    " type in its zone; absent for a NodePool that waits for no machine.",
+    *_POOL,
+)
 ACTIVE_NODES = _gauge(
     "active_nodes", "Registered Nodes of a NodePool on which a workload runs.", *_POOL
 )
