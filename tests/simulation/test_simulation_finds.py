@@ -141,7 +141,8 @@ class Backwards(Ranking):
         turns = list(super().turns())
         spot = [turn for turn in turns if self.waiting[turn.key].is_spot]
         default = [turn for turn in turns if turn not in spot]
-        yield from (*reversed(default), *reversed(spot))
+        for turn in (*reversed(default), *reversed(spot)):
+            _ = yield turn  # How many positions the allocator filled changes no later turn.
 
 
 def fields_of(ranking: Ranking) -> tuple[Any, ...]:

@@ -97,7 +97,10 @@ PLANTS = {
         "may not have", PROFILE, functions={"autoscaler.pool.Pool.bounds": (0, 100)}
     ),
     "a limit that does not count": Plant(
-        "than quota allows", PROFILE, functions={"autoscaler.ledger.Ledger.room": 100}
+        "than quota allows",
+        PROFILE,
+        functions={"autoscaler.ledger.Ledger.room": 100},
+        seed=30,
     ),
     "Pods that are not heard of": Plant(
         "waits, and ", PROFILE, (hearing(AUTOSCALER, without_pods),)

@@ -170,7 +170,6 @@ PLANTS: Mapping[str, Plant] = {
         REWRITTEN,
         (),
         {"nodepool.engine.step._requeued": not_requeued},
-        seed=14,
     ),
     "a preemption is forgotten where its Node is kept": Plant(
         "left and", KEPT, (), {"allocator.changes._spared": spared}
