@@ -64,6 +64,8 @@ def busy_world() -> WorldHarness:
     )
     world.apply("greedy", 30)
     world.apply("wrong", 3, instance_type="none-such")
+    world.apply("lapsed", 30)
+    world.apply("lapsed", 30, region="US-WEST-04A")
     world.apply("dying", 2, lifecycle={"scaleDownStrategy": "PreferIdle"})
     world.run_pod("n1", interruption="graceful", graceS=600)
     world.run_pod("n2")
