@@ -28,10 +28,30 @@ class Reading(NamedTuple):
     version: str
 
 
+class Replicas(NamedTuple):
+    """The replicas of the services that have a consumer of the log.
+
+    at_work: how many read the log now.
+    silent: how many of each service ask for no messages: they have hung for half a minute or
+        longer, or have ended within the last minute.
+    """
+
+    at_work: Counter[Reading]
+    silent: Counter[str]
+
+
+async def replicas(client: MemberClient) -> Replicas:
+    """Return the replicas of the services; raises as `nodepool.nats.api.request` does."""
+    at_work, silent = await _consumers_of(client, SERVICE)
+    return Replicas(
+        Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in at_work),
+        Counter(each[SERVICE] for each in silent),
+    )
+
+
 async def replicas_at_work(client: MemberClient) -> Counter[Reading]:
     """How many replicas read the log now; raises as `nodepool.nats.api.request` does."""
-    found = await _at_work(client, SERVICE)
-    return Counter(Reading(each[SERVICE], each.get(VERSION, "")) for each in found)
+    return (await replicas(client)).at_work
 
 
 async def agents_at_work(client: MemberClient) -> Mapping[str, str]:
@@ -39,7 +59,8 @@ async def agents_at_work(client: MemberClient) -> Mapping[str, str]:
 
     Raises as `nodepool.nats.api.request` does.
     """
-    return {each[AGENT]: each.get(VERSION, "") for each in await _at_work(client, AGENT)}
+    at_work, _ = await _consumers_of(client, AGENT)
+    return {each[AGENT]: each.get(VERSION, "") for each in at_work}
 
 
 async def is_reading(client: MemberClient, replica: str) -> bool:
@@ -53,11 +74,13 @@ async def is_reading(client: MemberClient, replica: str) -> bool:
     return False
 
 
-async def _at_work(client: MemberClient, key: str) -> Sequence[Mapping[str, str]]:
-    """The metadata of each consumer that has this key and is in use.
+async def _consumers_of(
+    client: MemberClient, key: str
+) -> tuple[Sequence[Mapping[str, str]], Sequence[Mapping[str, str]]]:
+    """Return the metadata of each consumer that has this key: of those in use, and of the others.
 
-    A consumer counts where a request waits for messages: that of a process which was killed stays
-    without one for a minute. One with much to read has none for moments, too.
+    A consumer is in use where a request waits for messages: that of a process which was killed
+    stays without one for a minute. One with much to read has none for moments, too.
     """
     waiting: set[str] = set()
     found: dict[str, Mapping[str, str]] = {}
@@ -74,7 +97,8 @@ async def _at_work(client: MemberClient, key: str) -> Sequence[Mapping[str, str]
         waiting = (waiting | requested) & found.keys()
         if len(waiting) == len(found):
             break
-    return [found[name] for name in waiting]
+    silent = [metadata for name, metadata in found.items() if name not in waiting]
+    return [found[name] for name in waiting], silent
 
 
 async def _consumers(client: MemberClient) -> AsyncIterator[Json]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +11,7 @@ from nodepool.contract.services import REPLACEABLE
 from nodepool.nats import api
 from nodepool.nats.connection import Connection
 from nodepool.nats.reader import Reader
-from nodepool.nats.replicas import Reading, replicas_at_work
+from nodepool.nats.replicas import Replicas, replicas
 from nodepool.nats.streams import STREAM
 from nodepool.service import AnyService, commit_subject
 
@@ -27,7 +26,7 @@ async def services(
     connection: Connection, known: Sequence[AnyService], own: str
 ) -> AsyncGenerator[Finding, None]:
     """A finding for each service; `own` is the version of this program."""
-    readers = await replicas_at_work(connection)
+    readers = await replicas(connection)
     for finding in await asyncio.gather(
         *(_guarded(connection, service, readers, own) for service in known)
     ):
@@ -35,7 +34,7 @@ async def services(
 
 
 async def _guarded(
-    connection: Connection, service: AnyService, readers: Counter[Reading], own: str
+    connection: Connection, service: AnyService, readers: Replicas, own: str
 ) -> Finding:
     """The finding of a service; one that cannot be made leaves those of the others."""
     try:
@@ -45,11 +44,13 @@ async def _guarded(
 
 
 async def _service(
-    connection: Connection, service: AnyService, readers: Counter[Reading], own: str
+    connection: Connection, service: AnyService, readers: Replicas, own: str
 ) -> Finding:
     check = f"service {service.name}"
     versions = {
-        each.version: count for each, count in readers.items() if each.service == service.name
+        each.version: count
+        for each, count in readers.at_work.items()
+        if each.service == service.name
     }
     record = await api.last_message(connection, STREAM, commit_subject(service.name))
     committed = _committed(record)
@@ -58,18 +59,17 @@ async def _service(
         text = "not at work, and has never been: something else is in its place, or is to be"
         return note(check, text, f"to simulate machines: python -m {service.name}")
     if not versions:
-        since = (
-            f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
-        )
-        text = f"no replica reads the log; {since}"
-        fix = f"start it: python -m {service.name}; kill a process that is there and hangs first"
-        return problem(check, text, fix)
+        return _absent(check, service.name, record, is_silent=bool(readers.silent[service.name]))
     waiting = await _waiting(connection, service, committed)
     if waiting is not None:
         age = (datetime.now(UTC) - waiting.time).total_seconds()
         name = waiting.subject.rpartition(".")[2]
         text = f"{name} at position {waiting.position} waits for {age:.0f} s"
-        return problem(check, text, f"see its log, and what 'nodepool skip {service.name}' shows")
+        fix = (
+            f"see its log, and what 'nodepool skip {service.name}' shows; "
+            "kill the process (SIGKILL) if its /livez does not respond"
+        )
+        return problem(check, text, fix)
     count = sum(versions.values())
     text = f"{count} replica{'s' * (count > 1)}, committed to {committed}"
     others = ", ".join(sorted(version for version in versions if version != own))
@@ -78,6 +78,18 @@ async def _service(
             check, f"{text}; version {others}, and this command is {own}", "update the rest"
         )
     return ok(check, text)
+
+
+def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> Finding:
+    """Return the problem that no replica reads the log, whether or not one still has a consumer."""
+    since = f"it committed last at {record.time:%Y-%m-%dT%H:%M:%SZ}" if record else "nothing yet"
+    if is_silent:
+        text = f"a replica has stopped reading the log: it hangs, or has just ended; {since}"
+        fix = "look at its /livez; kill the process (SIGKILL) if it is there, then"
+    else:
+        text = f"no replica reads the log; {since}"
+        fix = "kill a process that is there: it hangs; then, or if there is none"
+    return problem(check, text, f"{fix}: python -m {name}")
 
 
 def _committed(record: Entry | None) -> int:
