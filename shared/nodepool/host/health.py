@@ -175,7 +175,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._changing = threading.Lock()
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # No datagrams.
-        """Starts the thread of a client."""
+        """Starts the thread of a client; responds in this thread where no other can be started."""
         with self._changing:
             if len(self._clients) >= CLIENTS_MAX:
                 oldest = next(iter(self._clients))
@@ -185,7 +185,10 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._clients[request] = None
         # `Thread.start` would wait for a thread that dies before it says that it has begun, as
         # where memory ends: this server would never respond again.
-        _thread.start_new_thread(self.process_request_thread, (request, client_address))
+        try:
+            _thread.start_new_thread(self.process_request_thread, (request, client_address))
+        except (RuntimeError, MemoryError):  # There is no memory for the stack of a thread.
+            self.process_request_thread(request, client_address)
 
     def serve(self) -> None:
         """Serves until `end`, which may come before this thread has begun."""
