@@ -215,3 +215,20 @@ def test_a_node_of_the_control_plane_is_no_room_for_pods_that_wait(world: WorldH
         "first Running n2",
         "second Running n3",
     ]
+
+
+def test_a_deletion_counts_the_nodes_of_the_control_plane_that_are_still_there(
+    world: WorldHarness,
+) -> None:
+    # given a Node of the control plane whose machine hangs
+    world.given_data_center(machines=1)
+    world.apply("train", 1)
+    world.command_node("ReserveNode", "train", "n1", reservedDesired="control-plane")
+    world.break_machines("n1", fault="hang")
+
+    world.delete("train")
+
+    assert world.condition("train", "NodesRemoved") == (
+        "False Pending: 1 Node is still to be removed."
+    )
+    assert "1 Node is still to be removed" in world.condition("train", "AtTarget")

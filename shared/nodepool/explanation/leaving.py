@@ -30,11 +30,15 @@ def surplus(facts: Facts) -> str:
 
 
 def still_there(facts: Facts) -> str:
-    """How many Nodes a NodePool that is being deleted still has, and what they wait for."""
-    verb = "is" if facts.held == 1 else "are"
+    """Return how many Nodes a NodePool that is being deleted still has, and what they wait for.
+
+    Nodes that are reserved for the control plane leave too, though the NodePool does not hold them.
+    """
+    count = max(facts.held, len(facts.nodes))
+    verb = "is" if count == 1 else "are"
     waited_for = [node for node in facts.nodes if node.active]
     waits = f"; {_waits(waited_for, len(waited_for))}" if waited_for else ""
-    return f"{counted(facts.held)} {verb} still to be removed{waits}"
+    return f"{counted(count)} {verb} still to be removed{waits}"
 
 
 def _waits(nodes: Sequence[NodeFacts], count: int) -> str:
