@@ -88,7 +88,7 @@ def _absent(check: str, name: str, record: Entry | None, *, is_silent: bool) -> 
         fix = "look at its /livez; kill the process (SIGKILL) if it is there, then"
     else:
         text = f"no replica reads the log; {since}"
-        fix = "kill a process that is there: it hangs; then, or if there is none"
+        fix = "kill the process if it is there, because it hangs; then start it"
     return problem(check, text, f"{fix}: python -m {name}")
 
 
