@@ -70,7 +70,9 @@ STATUS: Final = _object(
             "minimum": 0,
             "description": "The newest generation that every check has evaluated.",
         },
-        "currentNodes": _count("How many of its Nodes are in the cluster."),
+        "currentNodes": _count(
+            "How many of its Nodes are in the cluster, without those of the control plane."
+        ),
         "inProgress": _count(
             "How many Nodes were assigned to it that have not booted into the cluster yet."
         ),

@@ -65,7 +65,8 @@ class StatusShape(_Shape):
     """What has become of the NodePool so far; the control plane sets it.
 
     conditions: what is true of the NodePool, and why.
-    current_nodes: how many of its Nodes have joined the cluster.
+    current_nodes: how many of its Nodes have joined the cluster; Nodes that are reserved for the
+        control plane do not count.
     in_progress: how many Nodes are assigned to it and have not joined yet.
     node_profile: the node configuration that new Nodes boot with, `<instanceType>/<image>`.
     granted_nodes: how many Nodes its quota allows it.

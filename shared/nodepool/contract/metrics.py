@@ -88,7 +88,11 @@ INFO = _gauge(
 )
 TARGET_NODES = _gauge("target_nodes", "Nodes that a NodePool should have.", *_POOL)
 GRANTED_NODES = _gauge("granted_nodes", "Nodes that its quota allows a NodePool.", *_POOL)
-CURRENT_NODES = _gauge("current_nodes", "Nodes of a NodePool registered and not deleted.", *_POOL)
+CURRENT_NODES = _gauge(
+    "current_nodes",
+    "Nodes of a NodePool registered and not deleted, without Nodes reserved for the control plane.",
+    *_POOL,
+)
 IN_PROGRESS_NODES = _gauge(
     "in_progress_nodes", "Nodes of a NodePool assigned and not yet registered.", *_POOL
 )
