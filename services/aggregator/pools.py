@@ -31,6 +31,7 @@ from nodepool.contract.events import (
     NodePoolDeleting,
     NodePoolValidated,
     NodeRemovalRecovered,
+    NodeReservationChanged,
     QuotaChecked,
 )
 from nodepool.contract.model import RemovalReason
@@ -208,10 +209,10 @@ def node_left(
 
 
 def node_reserved(
-    pool: NodePoolObject, context: Context, *, domain: str, usable: bool
+    pool: NodePoolObject, event: NodeReservationChanged, context: Context, *, domain: str
 ) -> NodePoolObject:
     """Return the NodePool with one current Node fewer, or one more if the Node is usable again."""
-    change = 1 if usable else -1
+    change = 1 if event.usable else -1
     pool = replace(_in_domain(pool, domain, change), away=pool.away - change)
     return _counted(pool, context, current=change)
 

@@ -76,8 +76,6 @@ def evolve(state: State, message: Hears, context: Context) -> State:
 def _evolved(state: State, message: Hears, context: Context) -> State:
     """The state after an event; frequent ones come first, since each case costs time."""
     match message:
-        case NodeReservationChanged():
-            return reservation_changed(state, message, context)
         case NodeUpdated() | NodeActivityChanged() | CWDrainNode() | NodeReportRequested():
             return node_changed(state, message, context)
         case NodeConditionChanged() | NodeConditionReported():
@@ -118,5 +116,7 @@ def _evolved(state: State, message: Hears, context: Context) -> State:
             return grant_acknowledged(state, message, context)
         case CWNodeCordoned() | CWNodeUncordoned():
             return cordon_changed(state, message, context)
+        case NodeReservationChanged():
+            return reservation_changed(state, message, context)
         case _:
             assert_never(message)
